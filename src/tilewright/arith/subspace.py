@@ -69,7 +69,7 @@ class _Divider:
         return _Division(nothing, mark) if inner else _Division(mark, nothing)
 
     def _split(self, split: IterSplitExpr) -> tuple[bool, IterSplitExpr]:
-        """Return whether a split is of the block, and the split over the part of its iterator that is, or is not."""
+        """Return whether a split belongs to the block, and the split over its part of the iterator."""
         source = split.source.source
         if not isinstance(source, IterSumExpr):
             used = [v for v in expr_vars(source) if v in self.inside]

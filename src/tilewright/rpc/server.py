@@ -82,7 +82,7 @@ class Session:
         return self._pid == 0
 
     def _look_at_client(self) -> tuple[bool, bool]:
-        """Return whether the client has closed its side, and whether it cannot even get an answer."""
+        """Check whether the client closed its side, and whether it can still receive an answer."""
         poll = select.poll()
         poll.register(self._watched, select.POLLRDHUP)
         events = sum(event for _, event in poll.poll(0))

@@ -139,7 +139,7 @@ def if_then_else(cond: Any, t: Any, f: Any, span: object = None) -> PrimExpr:
 
 
 def isnullptr(x: Any, span: object = None) -> Call:
-    """Return whether the handle is null."""
+    """Build the test whether a handle is null."""
     return Call("bool", "tir.isnullptr", (x,))
 
 

@@ -7,8 +7,8 @@ vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
 gpu/       schedules for graphics processors           x86/ arm_cpu/ cuda/   TVM's names of what cpu/ and gpu/ have
 mali/ bifrost/ rocm/ intel_graphics/ hls/   and of them again, and of generic/
-utils.py   constant shapes, walks over operations           tag.py   what kind of compute an operation is
-network.py   what schedules may know of the network
+utils.py   constant shapes, walks over operations           tag.py   kinds of computes
+network.py   facts about the network for schedules
 """
 
 from tilewright.topi import (

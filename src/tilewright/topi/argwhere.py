@@ -1,4 +1,4 @@
-"""Where a tensor is not zero."""
+"""Coordinates of the elements of a tensor that are not zero."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tilewright.topi.utils import get_const_tuple, prod, unravel_index
 
 
 def argwhere(output_shape: Any, condition: te.Tensor) -> te.Tensor:
-    """The coordinates (count, rank), in int32, of the elements of ``condition`` that are not zero, in row-major order.
+    """Return the coordinates (count, rank), int32, of the non-zero elements of ``condition`` in row-major order.
 
-    ``output_shape`` is the shape (count, rank) of the result, or a tensor of that shape; rows beyond ``count`` are
-    left out, and those for which there are no elements stay as they are.
+    ``output_shape`` is the shape (count, rank) of the result, or a tensor of that shape; elements beyond ``count`` are
+    left out, and rows of the result beyond the last element are not written.
     """
     shape = get_const_tuple(output_shape.shape if isinstance(output_shape, te.Tensor) else output_shape)
     extents = get_const_tuple(condition.shape)

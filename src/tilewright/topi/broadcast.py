@@ -33,7 +33,7 @@ from tilewright.topi import tag
 
 
 def broadcast_to(data: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
-    """``data`` repeated to ``shape`` under numpy's rules."""
+    """Repeat ``data`` to ``shape`` under numpy's broadcasting rules."""
     shape = as_shape(shape)
     out_shape = broadcast_shape(data.shape, shape)
     return te.compute(
@@ -50,7 +50,7 @@ def _trunc_mod(a: Any, b: Any) -> PrimExpr:
 
 
 def mod(lhs: Operand, rhs: Operand) -> Any:
-    """Remainder of the truncating division: takes the sign of lhs; of integers by an element that is 0, it is 0."""
+    """Return the remainder of the truncating division, with the sign of lhs; an integer modulo 0 is 0."""
     return binary(lhs, rhs, remainder(rhs, _trunc_mod), "T_mod")
 
 
@@ -95,17 +95,17 @@ def less_equal(lhs: Operand, rhs: Operand) -> Any:
 
 
 def logical_and(lhs: Operand, rhs: Operand) -> Any:
-    """lhs && rhs; numbers count as true when they are not 0."""
+    """Return lhs && rhs; a number is true when it is not 0."""
     return binary(lhs, rhs, ops.logical_and, "T_logical_and")
 
 
 def logical_or(lhs: Operand, rhs: Operand) -> Any:
-    """lhs || rhs"""
+    """Return lhs || rhs; a number is true when it is not 0."""
     return binary(lhs, rhs, ops.logical_or, "T_logical_or")
 
 
 def logical_xor(lhs: Operand, rhs: Operand) -> Any:
-    """Exactly one of lhs and rhs."""
+    """Return true where exactly one of lhs and rhs is."""
     return binary(lhs, rhs, lambda a, b: ops.not_equal(_truth(a), _truth(b)), "T_logical_xor")
 
 
@@ -114,12 +114,12 @@ def _truth(value: Any) -> PrimExpr:
 
 
 def logical_not(data: te.Tensor) -> te.Tensor:
-    """!data"""
+    """Return !data."""
     return te.compute(data.shape, lambda *i: ops.logical_not(data(*i)), name="T_logical_not", tag=tag.ELEMWISE)
 
 
 def bitwise_not(data: te.Tensor) -> te.Tensor:
-    """~data"""
+    """Return ~data."""
     return te.compute(data.shape, lambda *i: ops.bitwise_not(data(*i)), name="T_bitwise_not", tag=tag.ELEMWISE)
 
 

@@ -1,4 +1,4 @@
-"""Checks of what comes as data when a program runs: positions, lengths and counts."""
+"""Run-time checks of data that addresses memory: indices, lengths and counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = 2.0**62  # of the numbers that a message about a floating-point index
 
 
 class _Limits:
-    """The range of an index, worked out in a type that holds both the index and the extent."""
+    """The range of an index, computed in a type that holds both the index and the extent."""
 
     def __init__(self, dtype: str, extent: Any, from_end: bool, least: int) -> None:
         self.wide = "float64" if dt.is_float(dtype) else "int64"
@@ -31,12 +31,12 @@ class _Limits:
         return ops.logical_and(index >= self.low, index <= self.high)
 
     def from_front(self, index: PrimExpr) -> PrimExpr:
-        """``index``, which is in the range, counted from the first element."""
+        """Return ``index``, which is in the range, counted from the first element."""
         zero = ops.const(0, self.wide)
         return tir.Select(index < zero, index + self.extent, index) if self.from_end else index
 
     def shown(self, index: PrimExpr) -> PrimExpr:
-        """``index`` as the integer that a message gives."""
+        """Return ``index`` as the integer that an error message shows."""
         if self.wide == "int64":
             return index
         most = ops.const(_LARGEST, self.wide)
@@ -46,14 +46,14 @@ class _Limits:
 def check_indices(
     indices: te.Tensor, extents: Sequence[Any], what: str, axis: int = 0, from_end: bool = False, least: int = 0
 ) -> te.Tensor:
-    """``indices``, counted from the first element, after each was found to be in its range.
+    """Check that all ``indices`` are in range, and return them counted from the first element.
 
     Parameters
     ----------
     indices : integers, or numbers of a floating-point type
     extents : with one, all indices are from ``least`` to it less 1; with several, dimension ``axis`` of ``indices``
         lists coordinates, and each has its own
-    what : names the indices in the error that the kernel gives for the first one that is out of range
+    what : name of the indices in the kernel's error about the first one out of range
     from_end : signed indices may be negative too, down to minus the extent, and then count from the end
     """
     dtype = indices.dtype
@@ -93,7 +93,7 @@ def check_indices(
 def bounded_indices(
     indices: te.Tensor, extents: Sequence[Any], axis: int = 0, from_end: bool = False, least: int = 0
 ) -> te.Tensor:
-    """As ``check_indices``, on devices that cannot report an error: indices that are out of range are clamped."""
+    """Clamp ``indices`` to their range: ``check_indices`` for devices that cannot report an error."""
 
     def bounded(index: PrimExpr, limit: _Limits) -> PrimExpr:
         wide = limit.from_front(ops.cast(limit.wide, index))

@@ -1,4 +1,4 @@
-"""Products of tensors summed over any of their dimensions: einsum, tensordot, matmul."""
+"""Tensor contractions: einsum, tensordot, matmul."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DOTS = "..."
 
 
 def parse_einsum(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
-    """The labels of each operand's dimensions, and those of the result; the dimensions that ``...`` stands for count.
+    """Parse an equation into the labels of each operand's dimensions and of the result's, ``...`` expanded.
 
     Raises InvalidShapeError where the subscripts are no equation of numpy.einsum for operands of these ranks.
     """
@@ -40,7 +40,7 @@ def parse_einsum(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]]
 
 
 def _labels(subscripts: str, part: str, hidden: int) -> list[str]:
-    """One label a dimension; those of ``...`` count from the last, since they broadcast."""
+    """Return one label a dimension; those of ``...`` are numbered from the last, since they broadcast."""
     before, dots, behind = part.partition(_DOTS)
     if not (before + behind).isalpha() and before + behind:
         raise InvalidShapeError(f"einsum {subscripts!r}: subscripts are letters and one '...' an operand")
@@ -48,7 +48,7 @@ def _labels(subscripts: str, part: str, hidden: int) -> list[str]:
 
 
 def einsum_extents(subscripts: str, terms: Sequence[Sequence[str]], shapes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """The extent of each label: dimensions of 1 broadcast; of those that are not known, the first."""
+    """Return the extent of each label: dimensions of 1 broadcast, and of unknown extents the first counts."""
     extents: dict[str, Any] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for label, dim in zip(term, shape, strict=True):
@@ -61,9 +61,9 @@ def einsum_extents(subscripts: str, terms: Sequence[Sequence[str]], shapes: Sequ
 
 
 def einsum(subscripts: str, *operand: Any) -> te.Tensor:
-    """The product of the operands, summed over what the result's subscripts leave out, as ``numpy.einsum``.
+    """Multiply the operands and sum over the labels that the result leaves out, as ``numpy.einsum``.
 
-    Operands may be given as one list. Raises InvalidShapeError where shapes and subscripts do not fit.
+    Operands may be passed as one list. Raises InvalidShapeError where shapes and subscripts do not fit.
     """
     tensors: list[te.Tensor] = [t for given in operand for t in as_list(given)]
     shapes = [get_const_tuple(t.shape) for t in tensors]
@@ -86,7 +86,7 @@ def einsum(subscripts: str, *operand: Any) -> te.Tensor:
 
 
 def tensordot(a: te.Tensor, b: te.Tensor, axes: Any = 2) -> te.Tensor:
-    """The sum of products over the last ``axes`` dimensions of ``a`` and the first of ``b``, or over the pairs given.
+    """Sum products over the last ``axes`` dimensions of ``a`` and the first of ``b``, or over pairs of dimensions.
 
     ``axes`` is a number, or two lists of dimensions, of ``a`` and of ``b``.
     """
@@ -115,7 +115,7 @@ def tensordot(a: te.Tensor, b: te.Tensor, axes: Any = 2) -> te.Tensor:
 
 
 def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = False) -> te.Tensor:
-    """``a @ b`` of two matrices, each transposed if so said."""
+    """Multiply two matrices, each transposed if its flag is set."""
     return nn.matmul(a, b, None, None, transp_a, transp_b)
 
 

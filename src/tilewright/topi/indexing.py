@@ -16,12 +16,12 @@ from tilewright.topi.utils import unravel_index as unravel_expr
 
 
 def _index(value: PrimExpr) -> PrimExpr:
-    """An element of an index tensor as an index."""
+    """Return an element of an index tensor as an index."""
     return value if value.dtype in ("int32", "int64") else ops.cast("int32", value)
 
 
 def _from_end(index: PrimExpr, extent: Any) -> PrimExpr:
-    """``index``, where a negative one counts from the end, in the dtype of ``extent``.
+    """Count a negative ``index`` from the end; the result has the dtype of ``extent``.
 
     With an int64 index, vectors along the other axes would be gathered one element at a time.
     """
@@ -31,7 +31,9 @@ def _from_end(index: PrimExpr, extent: Any) -> PrimExpr:
 
 
 def _bounded(index: PrimExpr, extent: Any, mode: str) -> PrimExpr:
-    """``index`` within ``extent``, in its dtype: what is inlined around it reckons with the other axes'."""
+    """Bring ``index`` within ``extent`` by ``mode``, in the dtype of ``extent``, which index arithmetic
+    around it uses.
+    """
     size = ops.as_expr(extent)
     extent = ops.cast(index.dtype, size)
     if mode == "clip":
@@ -46,14 +48,14 @@ def _bounded(index: PrimExpr, extent: Any, mode: str) -> PrimExpr:
 def take(
     a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip"
 ) -> te.Tensor:
-    """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened ``a``.
+    """Return the elements of ``a`` at ``indices`` along ``axis``, or of the flattened ``a``.
 
     Parameters
     ----------
     batch_dims : leading dimensions that ``a`` and ``indices`` share
     mode : indices outside are clamped ("clip"), taken modulo the extent ("wrap"), or must not occur ("fast")
 
-    Where there are no elements to take from, 0 is taken.
+    An empty ``a`` reads as 0.
     """
     if axis is None:
         size = simplify(ops.as_expr(prod(a.shape)))
@@ -79,7 +81,7 @@ def take(
 
 
 def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
-    """``data[i.., indices[i.., j, k..], k..]``: one index along ``axis`` for every output element."""
+    """Return ``data[i.., indices[i.., j, k..], k..]``: one index along ``axis`` for every output element."""
     axis = normalize_axis(axis, data.ndim)
 
     def body(*i: PrimExpr) -> PrimExpr:
@@ -89,7 +91,9 @@ def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
 
 
 def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
-    """Slices of ``a`` at the coordinates ``indices[:, j..]``: the first dimension of ``indices`` lists coordinates."""
+    """Return slices of ``a`` at the coordinates ``indices[:, j..]``, listed along the first dimension of
+    ``indices``.
+    """
     count = int(get_const_tuple(indices.shape)[0])
     shape = (*indices.shape[1:], *a.shape[batch_dims + count :])
     width = indices.ndim - 1
@@ -104,7 +108,7 @@ def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tenso
 
 
 def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
-    """numpy's advanced indexing ``data[indices[0], indices[1], ...]`` with index tensors that broadcast together."""
+    """Return ``data[indices[0], indices[1], ...]`` with index tensors that broadcast, as numpy's advanced indexing."""
     common: Sequence[Any] = indices[0].shape
     for index in indices[1:]:
         common = broadcast_shape(common, index.shape)
@@ -120,7 +124,7 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
 
 
 def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 0, axis: int = 0) -> te.Tensor:
-    """``mask_value`` in place of the elements beyond each batch element's valid length.
+    """Replace the elements beyond each batch element's valid length by ``mask_value``.
 
     The first two dimensions of ``data`` are time and batch; ``axis`` says which of them is time.
     """
@@ -134,7 +138,9 @@ def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 
 
 
 def unravel_index(indices: te.Tensor, shape: te.Tensor) -> te.Tensor:
-    """Coordinates of flat indices in a tensor whose dimensions the tensor ``shape`` lists; coordinates come first."""
+    """Return the coordinates of flat indices in a tensor of the shape in the tensor ``shape``; coordinates
+    come first.
+    """
     rank = int(get_const_tuple(shape.shape)[0])
 
     def body(*i: PrimExpr) -> PrimExpr:
@@ -150,7 +156,7 @@ def unravel_index(indices: te.Tensor, shape: te.Tensor) -> te.Tensor:
 
 
 def invert_permutation(data: te.Tensor) -> te.Tensor:
-    """The inverse of a permutation of 0 .. n - 1."""
+    """Return the inverse of a permutation of 0 .. n - 1."""
     k = te.reduce_axis((0, data.shape[0]), name="k")
     zero = ops.const(0, data.dtype)
 

@@ -1,9 +1,8 @@
-"""Hand-written loops that run on any target: their rows shared out among threads, and a row's elements too.
+"""Hand-written loops for any target: rows, and the elements of a row, are shared among threads.
 
-``each`` runs independent iterations: on processors as a loop (parallel, if worth it), on graphics processors a thread
-each. ``team`` gives every row a team: of one on processors, a block of threads on graphics processors. Its members go
-through the row together (``Team.each``), wait for one another (``Team.sync``), and number what they choose in order
-(``Team.collect``). A compute that is written so is one source for both.
+``each`` runs independent iterations: as a (parallel) loop on CPUs, one per thread on GPUs. ``team`` assigns cooperating
+threads to every row: one on CPUs, a block on GPUs. They share the elements of the row (``Team.each``), synchronize
+(``Team.sync``), and compact chosen elements in order (``Team.collect``). So one source serves both.
 
 ::
 
@@ -39,7 +38,7 @@ def on_gpu() -> bool:
 
 
 def block_size(extent: Any = None) -> int:
-    """Threads of a block that goes through ``extent`` elements: a power of two."""
+    """Return the threads of a block for ``extent`` elements: a power of two."""
     target = Target.current()
     most = target.max_num_threads if target is not None and target.max_num_threads > 1 else MOST_THREADS
     most = min(most, MOST_THREADS)
@@ -56,9 +55,9 @@ def _known(extent: Any) -> int | None:
 
 @contextmanager
 def launch(ib: Any, blocks: Any, threads: Any) -> Iterator[tuple[PrimExpr, PrimExpr]]:
-    """A kernel of ``blocks`` blocks of ``threads`` threads; return the numbers of the block and of the thread in it.
+    """Launch ``blocks`` blocks of ``threads`` threads; return the indices of the block and of the thread in it.
 
-    Of no blocks nothing runs.
+    With 0 blocks nothing runs.
     """
     block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
     with ib.new_scope():
@@ -68,13 +67,13 @@ def launch(ib: Any, blocks: Any, threads: Any) -> Iterator[tuple[PrimExpr, PrimE
 
 
 def barrier(ib: Any) -> None:
-    """Every thread of the block waits here for all others, and then sees what they wrote."""
+    """Synchronize the threads of a block; each then sees the others' writes."""
     ib.emit(tir.call_intrin("int32", "tir.tvm_storage_sync", "shared"))
 
 
 @contextmanager
 def each(ib: Any, extent: Any, name: str = "i", kind: str = "serial") -> Iterator[PrimExpr]:
-    """Iterations that have nothing to do with one another; ``kind`` is that of the loop on processors."""
+    """Run independent iterations; ``kind`` is that of the loop on CPUs."""
     if not on_gpu():
         with ib.for_range(0, extent, name=name, kind=kind) as i:
             yield i
@@ -90,7 +89,7 @@ def each(ib: Any, extent: Any, name: str = "i", kind: str = "serial") -> Iterato
 
 @dataclass
 class Team:
-    """``size`` threads at one row, or the one that a processor has for it; this one is ``member``."""
+    """The ``size`` cooperating threads of a row (one on CPUs); this thread is ``member``."""
 
     ib: Any
     row: PrimExpr
@@ -98,24 +97,24 @@ class Team:
     size: int
 
     def allocate(self, dtype: str, extent: int, name: str) -> Any:
-        """Memory that all members see; small."""
+        """Allocate a small buffer that all cooperating threads share."""
         scope = "shared" if self.size > 1 else "local"
         return self.ib.allocate(dtype, (extent,), name=name, scope=scope)
 
     def sync(self) -> None:
-        """Wait for all members. All come here, or none."""
+        """Wait for all cooperating threads; every one of them must get here."""
         if self.size > 1:
             barrier(self.ib)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """What one member does."""
+        """Run the block of code on one thread only."""
         with self.ib.if_scope(self.member.equal(0)) if self.size > 1 else nullcontext():
             yield
 
     @contextmanager
     def each(self, extent: Any, name: str = "k", begin: Any = 0) -> Iterator[PrimExpr]:
-        """The iterations from ``begin`` to ``extent``, shared out: neighbouring members take neighbouring ones."""
+        """Share the iterations from ``begin`` to ``extent``: consecutive threads take consecutive ones."""
         ib = self.ib
         if self.size == 1:
             with ib.for_range(begin, extent, name=name) as k:
@@ -134,10 +133,10 @@ class Team:
         visit: Callable[[PrimExpr, PrimExpr, PrimExpr], None],
         name: str = "k",
     ) -> PrimExpr:
-        """Number what is wanted of 0 .. extent - 1 in order; return how many there are, for all members.
+        """Number the wanted ones of 0 .. extent - 1 in order; return their count on all threads.
 
         ``visit(k, is_wanted, place)`` is called for every k, ``place`` being the number of wanted ones before it. All
-        members come here, or none.
+        threads must get here, or none.
         """
         ib = self.ib
         count = self.allocate("int32", 1, f"{name}_count")
@@ -168,9 +167,9 @@ class Team:
         return count[0]
 
     def running(self, totals: Any, value: PrimExpr, combine: Callable[[Any, Any], PrimExpr], identity: Any) -> None:
-        """``totals[member]`` becomes what ``combine`` makes of the values of the members up to this one.
+        """Combine in ``totals[member]`` the values of the threads up to this one (an inclusive scan).
 
-        In log2(size) steps (Hillis and Steele, 1986); the members have waited for one another at the end.
+        In log2(size) steps (Hillis and Steele, 1986); the threads are synchronized at the end.
         """
         ib, member = self.ib, self.member
         sums = ib.allocate(totals.dtype, (1,), name="running", scope="local")
@@ -188,7 +187,7 @@ class Team:
 
 @contextmanager
 def team(ib: Any, rows: Any, extent: Any, name: str = "row", kind: str = "serial") -> Iterator[Team]:
-    """A team for each of ``rows`` rows of about ``extent`` elements; ``kind`` is that of the loop on processors."""
+    """Assign cooperating threads to each of ``rows`` rows of about ``extent`` elements; ``kind``: loop kind on CPUs."""
     if on_gpu():
         size = max(block_size(extent), 2)  # of one thread, memory of the block would not be told from a thread's own
         with launch(ib, rows, size) as (row, member):
@@ -199,9 +198,9 @@ def team(ib: Any, rows: Any, extent: Any, name: str = "row", kind: str = "serial
 
 
 def workspace(ib: Any, rows: Any, extent: Any, dtype: str, name: str) -> Callable[[PrimExpr], tuple[Any, Any]]:
-    """Memory for each row of a loop that is serial on processors, to be asked for before it.
+    """Allocate memory for each row of a loop that is serial on CPUs; call it before the loop.
 
-    Returns a function of the row: the memory, and where in it that row's begins.
+    Returns a function of the row: the buffer, and the offset of the row in it.
     """
     extent = max(extent, 1) if isinstance(extent, int) else extent
     apart = on_gpu()

@@ -19,12 +19,12 @@ def unary(x: te.Tensor, function: Callable[[PrimExpr], Any], name: str) -> te.Te
 
 
 def identity(x: te.Tensor) -> te.Tensor:
-    """x"""
+    """Return x."""
     return unary(x, lambda v: v, "T_identity")
 
 
 def negative(x: te.Tensor) -> te.Tensor:
-    """-x"""
+    """Return -x."""
     return unary(x, ops.neg, "T_negative")
 
 

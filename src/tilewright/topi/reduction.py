@@ -17,7 +17,7 @@ from tilewright.topi.utils import as_list, ravel_index
 
 
 def get_real_axis(ndim: int, axis: Any) -> list[int]:
-    """The axes counted from the front, in rising order; all of them for None or none given."""
+    """Return the axes counted from the front, in rising order; all of them for None or an empty list."""
     if axis is None or (isinstance(axis, (list, tuple)) and not axis):
         return list(range(ndim))
     return sorted({normalize_axis(a, ndim) for a in as_list(axis)})
@@ -70,7 +70,7 @@ def prod(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor
 
 # te's own reducers start at the largest and smallest finite numbers, above which infinities would be lost.
 def lowest(dtype: str) -> PrimExpr:
-    """What a maximum starts from: the least value of a type, -inf of floating-point numbers."""
+    """Return the identity of a maximum: the least value of an integer type, -inf for floating point."""
     return ops.const(-math.inf, dtype) if dt.is_float(dtype) else tir.min_value(dtype)
 
 
@@ -146,7 +146,7 @@ def collapse_sum(data: te.Tensor, target_shape: Sequence[Any]) -> te.Tensor:
 def _arg_reduce(
     data: te.Tensor, axis: Any, keepdims: bool, select_last_index: bool, is_max: bool, name: str
 ) -> te.Tensor:
-    """Index of the extreme element (the first such, or the last), flat over the reduced axes when there are several.
+    """Return the index of the extreme element (the first such, or the last), flat over several reduced axes.
 
     NaN is more extreme than any number, as in numpy.
     """

@@ -20,7 +20,7 @@ _LANES = 16
 
 
 def scan_shape(data: te.Tensor, axis: int | None) -> tuple[tuple[Any, Any, Any], list[Any]]:
-    """Elements before, along and after ``axis`` (of all in a row, without one), and the shape of the result."""
+    """Return the elements before, along and after ``axis`` (flattened if None), and the shape of the result."""
     if axis is None:
         size = simplify(ops.as_expr(prod(data.shape)))
         return (1, size.value if isinstance(size, IntImm) else size, 1), [size]
@@ -37,7 +37,7 @@ def scanop(
     dtype: str | None = None,
     exclusive: Any = None,
 ) -> te.Tensor:
-    """Running combination of the elements along ``axis``, or of the flattened tensor.
+    """Combine the elements so far along ``axis``, or of the flattened tensor.
 
     ``exclusive`` leaves the element itself out, so the first result is ``identity_value``.
     """

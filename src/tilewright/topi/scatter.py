@@ -1,4 +1,4 @@
-"""Computes that write to places given by index tensors."""
+"""Computes that write to positions in index tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMBINE: dict[str, Combine] = {
 
 
 def combine_by(name: str, mode: str) -> Combine:
-    """What an update does to the old value, in one of the modes."""
+    """Return the function that combines an update with the old value, by mode."""
     if mode not in _COMBINE:
         raise InvalidShapeError(f"{name} mode is {', '.join(_COMBINE)}; found {mode!r}")
     return _COMBINE[mode]
@@ -43,7 +43,7 @@ def _position(value: PrimExpr, extent: Any) -> PrimExpr:
 def element_place(
     index: Callable[[Sequence[Any]], PrimExpr], j: PrimExpr, moves: Sequence[Any], shape: Sequence[Any], axis: int
 ) -> PrimExpr:
-    """Which element of ``shape`` the j-th update is for; ``index`` gives an element of the indices."""
+    """Return the flat element of ``shape`` that the j-th update changes; ``index`` reads the index tensor."""
     coordinates = unravel_index(j, [max(d, 1) if isinstance(d, int) else d for d in moves])
     where = [_position(index(coordinates), shape[k]) if k == axis else c for k, c in enumerate(coordinates)]
     return ops.cast("int32", ops.as_expr(ravel_index(where, shape)))
@@ -52,7 +52,7 @@ def element_place(
 def slice_place(
     index: Callable[[Sequence[Any]], PrimExpr], j: PrimExpr, moves: Sequence[Any], shape: Sequence[Any]
 ) -> PrimExpr:
-    """Which slice of the leading dimensions ``shape`` the j-th update is for."""
+    """Return the flat slice of the leading dimensions ``shape`` that the j-th update changes."""
     coordinates = unravel_index(j, [max(d, 1) if isinstance(d, int) else d for d in moves])
     where = [_position(index([k, *coordinates]), extent) for k, extent in enumerate(shape)]
     return ops.cast("int32", ops.as_expr(ravel_index(where, shape)))
@@ -62,9 +62,9 @@ def slice_place(
 def scatter_elements(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, mode: str = "update"
 ) -> te.Tensor:
-    """``data`` with ``updates[.., j, ..]`` written to (or combined at) position ``indices[.., j, ..]`` along ``axis``.
+    """Write ``updates[.., j, ..]`` to position ``indices[.., j, ..]`` of ``data`` along ``axis``, or combine it there.
 
-    ``mode`` is update, add, mul, min or max; updates of one place happen in row-major order.
+    ``mode`` is update, add, mul, min or max; updates of one position are applied in row-major order.
     """
     axis = normalize_axis(axis, data.ndim)
     combine = combine_by("scatter", mode)
@@ -93,18 +93,18 @@ def scatter_elements(
 
 
 def scatter(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0) -> te.Tensor:
-    """``data`` with ``updates`` written to the positions ``indices`` along ``axis``; the last write stays."""
+    """Write ``updates`` to the positions ``indices`` of ``data`` along ``axis``; the last write wins."""
     return scatter_elements(data, indices, updates, axis, "update")
 
 
 def scatter_add(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0) -> te.Tensor:
-    """``data`` with ``updates`` added at the positions ``indices`` along ``axis``."""
+    """Add ``updates`` to ``data`` at the positions ``indices`` along ``axis``."""
     return scatter_elements(data, indices, updates, axis, "add")
 
 
 @generic_func
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
-    """``data`` with slices ``updates[j..]`` written to (or combined at) the coordinates ``indices[:, j..]``."""
+    """Write slices ``updates[j..]`` to the coordinates ``indices[:, j..]`` of ``data``, or combine them there."""
     combine = combine_by("scatter_nd", mode)
     shape = get_const_tuple(data.shape)
     count, *places = get_const_tuple(indices.shape)

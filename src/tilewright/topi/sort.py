@@ -1,9 +1,9 @@
 """Sorting and selection, written as loops; rows run in parallel. For graphics processors see ``gpu/sort.py``.
 
 An element's key is a signed integer that is smaller the earlier the element comes (``sort_key``), so that NaN, -0 and
-falling order are nothing special after it. Short rows are sorted by counting for each key how many come before it,
-which runs in vectors; long ones by the digits of the keys, from the least significant. Both are stable. ``topk`` of few
-of a row's elements selects: only what beats the k-th best so far is kept, and sorted in batches.
+descending order need no special case. Short rows are sorted by counting for each key how many come before it, which
+runs in vectors; long ones by the digits of the keys, from the least significant. Both are stable. ``topk`` with a small
+k selects: only elements that beat the k-th best so far are kept, and sorted in batches.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ _BLOCK = 16
 
 
 def row_kind(rows: Any, elements: Any) -> str:
-    """Return whether a loop over ``rows`` that touches ``elements`` is worth running on several threads."""
+    """Return the kind of a loop over ``rows`` that touches ``elements``: parallel if worth several threads, else
+    serial.
+    """
     known = isinstance(elements, int) and isinstance(rows, int)
     return "parallel" if known and rows > 1 and elements >= features().processor.threads.least_sorted else "serial"
 
 
 def split_shape(shape: Any, axis: int) -> tuple[Any, Any, Any]:
-    """Number of elements before, along and after ``axis``."""
+    """Return the number of elements before, along and after ``axis``."""
     dims = get_const_tuple(shape)
     parts = prod(dims[:axis]), dims[axis], prod(dims[axis + 1 :])
     before, along, after = get_const_tuple([simplify(ops.as_expr(n)) for n in parts])
@@ -48,12 +50,12 @@ def key_dtype(dtype: str) -> str:
 
 
 def _key_bits(dtype: str) -> int:
-    """Return how many bits, from the least significant, tell keys apart."""
+    """Return how many bits, from the least significant, distinguish keys."""
     return max(32 if dt.is_float(dtype) else _DIGIT_BITS, dt.bits(dtype))
 
 
 def sort_key(value: PrimExpr, is_ascend: Any) -> PrimExpr:
-    """A signed integer that orders as ``value``: NaN after everything, 0 equal to -0; the reverse for falling order."""
+    """Return a signed integer that orders as ``value``: NaN last, 0 equal to -0; reversed for descending order."""
     dtype = value.dtype
     wide = key_dtype(dtype)
     if dt.is_float(dtype):
@@ -75,7 +77,7 @@ def sort_key(value: PrimExpr, is_ascend: Any) -> PrimExpr:
 
 @dataclass
 class _Row:
-    """Keys and the indices of their elements, in two places: sorting moves them between the two."""
+    """Keys and element indices in two buffers; sorting moves them between the two."""
 
     ib: Any
     keys: Any
@@ -98,17 +100,17 @@ class _Row:
         self.keys[place], self.order[place] = key, index
 
     def move(self, place: Any, source: Any) -> None:
-        """Write the element at ``source`` to ``place`` of the spare."""
+        """Write the element at ``source`` to ``place`` of the spare buffer."""
         self.spare_keys[place], self.spare_order[place] = self.keys[source], self.order[source]
 
     def swap(self) -> None:
-        """From here on, the spare is the row."""
+        """Exchange the row and the spare buffer."""
         self.keys, self.spare_keys = self.spare_keys, self.keys
         self.order, self.spare_order = self.spare_order, self.order
 
 
 def _padded(size: Any) -> Any:
-    """Room for ``size`` elements that counting can sort."""
+    """Return the capacity for ``size`` elements that counting can sort."""
     return -(-size // _LANES) * _LANES if isinstance(size, int) else size
 
 
@@ -122,7 +124,7 @@ def _sort(row: _Row, size: Any, count: Any, bits: int) -> None:
 
 
 def _sort_by_counting(row: _Row, width: int, count: Any) -> None:
-    """Place each key after all that are less and those before it that are equal."""
+    """Place each key after all smaller ones and the equal ones before it."""
     ib, keys = row.ib, row.keys
     greatest = ops.const(dt.int_range(keys.dtype)[1], keys.dtype)
     with ib.for_range(0, width - count, name="pad") as k:
@@ -147,7 +149,7 @@ def _sort_by_counting(row: _Row, width: int, count: Any) -> None:
 
 
 def _sort_by_digit(row: _Row, count: Any, shift: int, signed: bool) -> None:
-    """Gather the elements with equal bits ``shift .. shift + 8`` in rising order, in the order in which they stand."""
+    """Sort stably by the bits ``shift .. shift + 8``."""
     ib = row.ib
     digits = 1 << _DIGIT_BITS
     places = ib.allocate("int32", (digits,), name="places", scope="local")
@@ -176,7 +178,7 @@ def _sort_by_digit(row: _Row, count: Any, shift: int, signed: bool) -> None:
 
 
 def _select(ib: Any, dtype: str, n: int, limit: int, key: Callable[[Any], PrimExpr]) -> _Row:
-    """The ``limit`` first of ``n`` elements in order, where ``limit`` is much less.
+    """Select the first ``limit`` of ``n`` elements in order, where ``limit`` is much smaller than ``n``.
 
     Elements no later than ``bound``, at first all, collect in a batch. Whenever it is full it is sorted, its first
     ``limit`` elements stay, and the last of them lowers the bound.
@@ -222,7 +224,7 @@ def _select(ib: Any, dtype: str, n: int, limit: int, key: Callable[[Any], PrimEx
 
 
 def _keep(row: _Row, size: int, count: Any, limit: int, bits: int) -> None:
-    """Sort the batch, and leave its first ``limit`` elements where it began."""
+    """Sort the batch, and leave its first ``limit`` elements at its beginning."""
     keys = row.keys
     _sort(row, size, count, bits)
     if row.keys is not keys:
@@ -232,7 +234,7 @@ def _keep(row: _Row, size: int, count: Any, limit: int, bits: int) -> None:
 
 
 def _batch(limit: int) -> int:
-    """Room for ``limit`` elements and three times as many new ones, a block of them at least."""
+    """Return the capacity of a batch: ``limit`` elements and three times as many new ones, a block of them at least."""
     return _padded(limit + max(3 * limit, _BLOCK))
 
 
@@ -247,10 +249,11 @@ def sorted_rows(
     name: str,
     valid_count: te.Tensor | None = None,
 ) -> Any:
-    """The first ``limit`` elements of each sorted row.
+    """Return the first ``limit`` elements of each sorted row.
 
     There is an output for each of ``dtypes``; ``values`` says whether it holds the elements or their indices. Rows that
-    do not lie together are, and the results, transposed: cache lines are read once, whole (5 of 1000x64 52 -> 36 us).
+    are not contiguous are transposed, and so are their results: whole cache lines are read once (5 of 1000x64 52 -> 36
+    us).
     """
     axis, last = normalize_axis(axis, data.ndim), data.ndim - 1
     if axis != last and prod(data.shape[axis + 1 :]) != 1:
@@ -298,7 +301,7 @@ def sorted_rows(
 
 
 def sort(data: te.Tensor, axis: int = -1, is_ascend: Any = 1) -> te.Tensor:
-    """The elements in rising (or falling) order along ``axis``; equal elements keep their order."""
+    """Sort the elements in ascending (or descending) order along ``axis``, stably."""
     n = get_const_tuple(data.shape)[normalize_axis(axis, data.ndim)]
     return sorted_rows(data, axis, is_ascend, n, (data.dtype,), (True,), "sort_cpu")
 
@@ -306,7 +309,9 @@ def sort(data: te.Tensor, axis: int = -1, is_ascend: Any = 1) -> te.Tensor:
 def argsort(
     data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
 ) -> te.Tensor:
-    """The indices that sort ``data`` along ``axis``; with ``valid_count``, only the first elements of each row sort."""
+    """Return the indices that sort ``data`` along ``axis``; with ``valid_count``, only a prefix of each
+    row is sorted.
+    """
     n = get_const_tuple(data.shape)[normalize_axis(axis, data.ndim)]
     return sorted_rows(data, axis, is_ascend, n, (dtype,), (False,), "argsort_cpu", valid_count)
 
@@ -314,7 +319,7 @@ def argsort(
 def topk(
     data: te.Tensor, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: Any = False, dtype: str = "int64"
 ) -> Any:
-    """The ``k`` largest (or smallest) elements along ``axis`` in order, all of them for k < 1.
+    """Return the ``k`` largest (or smallest) elements along ``axis`` in order, all of them for k < 1.
 
     ``ret_type`` is "both" (values, indices), "values" or "indices"; ``dtype`` is that of the indices.
     """

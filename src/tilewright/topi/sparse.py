@@ -1,4 +1,4 @@
-"""Computes of coordinates: sparse tensors as lists of indices, and places in sorted rows."""
+"""Computes on coordinates: sparse tensors as lists of indices, and search in sorted rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tilewright.topi.utils import InvalidShapeError
 def sparse_to_dense(
     sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
 ) -> te.Tensor:
-    """``sparse_values`` at their places, and ``default_value`` elsewhere; of values at one place the last counts.
+    """Write ``sparse_values`` at their indices over ``default_value``; of values at one index the last wins.
 
-    A place outside of the shape is none: its value is left out.
+    Values at indices outside of the shape are dropped.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ def sparse_reshape(
     new_sparse_indices_shape: Any = None,
     new_shape_shape: Any = None,
 ) -> tuple[te.Tensor, te.Tensor]:
-    """Places of a sparse tensor's elements after a reshape, and the new shape without -1.
+    """Return the indices of a sparse tensor after a reshape, and the new shape without -1.
 
     Parameters
     ----------
     sparse_indices : (count, rank)
     prev_shape : (rank,), the shape
-    new_shape : (new_rank,), of which one may be -1, for what is left
+    new_shape : (new_rank,), of which one may be -1, to be inferred
     new_sparse_indices_shape, new_shape_shape : shapes of the results; they follow from those of the inputs
 
     Returns (count, new_rank) and (new_rank,), both of the type of ``sparse_indices``.
@@ -121,7 +121,7 @@ def sparse_reshape(
 def searchsorted(
     sorted_sequence: te.Tensor, values: te.Tensor, right: bool = False, out_dtype: str = "int64"
 ) -> te.Tensor:
-    """Where each value goes into a sorted row: before what equals it, or after it with ``right``.
+    """Return the insertion position of each value in a sorted row: before equal elements, or after with ``right``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tags that say what kind of compute a tensor's operation is; schedules decide by them what to inline."""
+"""Tags of computes; schedules decide by them what to inline."""
 
 from tilewright.te.tag import BROADCAST, ELEMWISE
 

@@ -27,7 +27,7 @@ from tilewright.topi.utils import (
 
 
 def normalize_axis(axis: Any, ndim: int) -> int:
-    """``axis`` counted from the front; raises InvalidShapeError when the tensor has no such axis."""
+    """Return ``axis`` counted from the front; raises InvalidShapeError when the tensor has no such axis."""
     axis = int(axis)
     if not -ndim <= axis < ndim:
         raise InvalidShapeError(f"axis {axis} is out of range for a tensor of rank {ndim}")
@@ -35,14 +35,14 @@ def normalize_axis(axis: Any, ndim: int) -> int:
 
 
 def expand_dims(a: te.Tensor, axis: int, num_newaxis: int = 1) -> te.Tensor:
-    """``a`` with ``num_newaxis`` dimensions of extent 1 inserted before ``axis``."""
+    """Insert ``num_newaxis`` dimensions of extent 1 before ``axis``."""
     axis = normalize_axis(axis, a.ndim + 1) if axis >= 0 else axis + a.ndim + 1
     shape = (*a.shape[:axis], *[1] * num_newaxis, *a.shape[axis:])
     return te.compute(shape, lambda *i: a(*i[:axis], *i[axis + num_newaxis :]), name="T_expand_dims", tag=tag.BROADCAST)
 
 
 def squeeze(a: te.Tensor, axis: Any = None) -> te.Tensor:
-    """``a`` without the given dimensions, or without all dimensions of extent 1."""
+    """Remove the dimensions ``axis``, or all dimensions of extent 1."""
     shape = get_const_tuple(a.shape)
     if axis is None:
         drop = {i for i, d in enumerate(shape) if isinstance(d, int) and d == 1}
@@ -77,7 +77,7 @@ def _reshape_groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, i
 
 
 def _reshape_indices(indices: Sequence[PrimExpr], old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-    """Indices in shape ``old`` of the element ``indices`` of shape ``new``.
+    """Return the indices in shape ``old`` of the element ``indices`` of shape ``new``.
 
     Working in groups of dimensions keeps index expressions free of divisions wherever dimensions stay as they are.
     """
@@ -94,7 +94,7 @@ def _reshape_indices(indices: Sequence[PrimExpr], old: Sequence[Any], new: Seque
 
 
 def reshape(a: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
-    """The elements of ``a``, in row-major order, in another shape."""
+    """Reshape ``a``, in row-major order."""
     new = get_const_tuple(as_shape(newshape))
     old = get_const_tuple(a.shape)
     if all(isinstance(d, int) for d in (*old, *new)) and math.prod(old) != math.prod(new):
@@ -107,7 +107,7 @@ def reshape(a: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
 
 
 def transpose(a: te.Tensor, axes: Sequence[int] | None = None) -> te.Tensor:
-    """``a`` with its dimensions in the order ``axes``, reversed by default."""
+    """Permute the dimensions of ``a`` to the order ``axes``, reversed by default."""
     order = [normalize_axis(x, a.ndim) for x in axes] if axes else list(range(a.ndim))[::-1]
     if sorted(order) != list(range(a.ndim)):
         raise InvalidShapeError(f"axes {tuple(order)} do not name each of the {a.ndim} dimensions once")
@@ -122,7 +122,7 @@ def transpose(a: te.Tensor, axes: Sequence[int] | None = None) -> te.Tensor:
 
 
 def flip(a: te.Tensor, axis: int = 0) -> te.Tensor:
-    """``a`` in reverse order along ``axis``."""
+    """Reverse ``a`` along ``axis``."""
     axis = normalize_axis(axis, a.ndim)
 
     def body(*i: PrimExpr) -> PrimExpr:
@@ -155,7 +155,7 @@ def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, ba
 
 
 def concatenate(a_tuple: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
-    """The tensors one after another along ``axis``."""
+    """Concatenate the tensors along ``axis``."""
     axis = normalize_axis(axis, a_tuple[0].ndim)
     ends: list[Any] = [a_tuple[0].shape[axis]]
     for a in a_tuple[1:]:
@@ -176,7 +176,7 @@ def concatenate(a_tuple: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
 
 
 def stack(a: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
-    """The tensors along a new dimension ``axis``."""
+    """Stack the tensors along a new dimension ``axis``."""
     axis = axis if axis >= 0 else axis + a[0].ndim + 1
     shape = (*a[0].shape[:axis], len(a), *a[0].shape[axis:])
 
@@ -191,7 +191,7 @@ def stack(a: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
 
 
 def split(ary: te.Tensor, indices_or_sections: Any, axis: int = 0) -> list[te.Tensor]:
-    """Parts of ``ary`` along ``axis``: a number of equal parts, or the positions to cut at, negative from its end."""
+    """Split ``ary`` along ``axis`` into equal parts, or at positions, negative ones counting from its end."""
     axis = normalize_axis(axis, ary.ndim)
     total = simplify(ary.shape[axis])
     if isinstance(indices_or_sections, (int, IntImm)):
@@ -216,7 +216,7 @@ def split(ary: te.Tensor, indices_or_sections: Any, axis: int = 0) -> list[te.Te
 
 
 def _slice_bounds(extent: int, begin: int | None, end: int | None, stride: int) -> tuple[int, int]:
-    """First position and number of elements of ``begin:end:stride``, Python's rules."""
+    """Return the first position and the number of elements of ``begin:end:stride``, by Python's rules."""
     start, stop, step = slice(begin, end, stride).indices(extent)
     return start, len(range(start, stop, step))
 
@@ -224,7 +224,7 @@ def _slice_bounds(extent: int, begin: int | None, end: int | None, stride: int) 
 def slice_parameters(
     shape: Sequence[Any], begin: Any, end: Any, strides: Any, axes: Any, slice_mode: str
 ) -> list[tuple[Any, Any, int]]:
-    """(first position, extent, stride) for every dimension of a strided slice of a tensor of ``shape``."""
+    """Return (first position, extent, stride) for every dimension of a strided slice of a tensor of ``shape``."""
     dims = get_const_tuple(shape)
     chosen = [normalize_axis(a, len(dims)) for a in axes] if axes else list(range(len(begin)))
     result: list[tuple[Any, Any, int]] = [(0, d, 1) for d in dims]
@@ -264,7 +264,7 @@ def _symbolic_slice(extent: PrimExpr, first: int | None, last: int | None, step:
 def strided_slice(
     a: te.Tensor, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
 ) -> te.Tensor:
-    """The elements ``begin:end:strides`` of each dimension (or of ``axes``), as numpy slices.
+    """Slice ``begin:end:strides`` of each dimension (or of ``axes``), as numpy does.
 
     ``slice_mode`` "size" takes ``end`` as sizes, -1 meaning up to the end, and ignores ``strides``. Bounds may be
     vectors of all dimensions; then the shape is known when the kernel runs.
@@ -281,7 +281,7 @@ def strided_slice(
 
 
 def _tensor_slice(a: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Tensor | None) -> te.Tensor:
-    """``strided_slice`` whose bounds are vectors: each extent is a variable of its own."""
+    """Slice with bounds in vectors: each extent is a variable of its own."""
     if strides is None:
         strides = te.compute(begin.shape, lambda i: ops.const(1, begin.dtype), name="ones", tag=tag.INJECTIVE)
     return dynamic_strided_slice(a, begin, end, strides, [tir.Var(f"dim{k}", "int32") for k in range(a.ndim)])
@@ -290,7 +290,7 @@ def _tensor_slice(a: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Te
 def dynamic_strided_slice(
     a: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Tensor, output_shape: Sequence[Any]
 ) -> te.Tensor:
-    """Strided slice whose bounds are tensors; ``output_shape`` is known to the caller."""
+    """Slice with bounds in tensors; the caller knows ``output_shape``."""
 
     def body(*i: PrimExpr) -> PrimExpr:
         source = []
@@ -306,7 +306,7 @@ def dynamic_strided_slice(
 
 
 def strided_set(a: te.Tensor, v: te.Tensor, begin: Any, end: Any, strides: Any = None) -> te.Tensor:
-    """``a`` with the slice ``begin:end:strides`` replaced by ``v``; the bounds are lists of ints or vectors."""
+    """Replace the slice ``begin:end:strides`` of ``a`` by ``v``; the bounds are lists of ints or vectors."""
     if isinstance(begin, te.Tensor):
         begin, end = _tensor_elements(begin, a.ndim, [0] * a.ndim), _tensor_elements(end, a.ndim, a.shape)
         strides = _tensor_elements(strides, a.ndim, [1] * a.ndim) if strides is not None else None
@@ -370,7 +370,7 @@ def repeat(a: te.Tensor, repeats: int, axis: int) -> te.Tensor:
 
 
 def tile(a: te.Tensor, reps: Sequence[Any]) -> te.Tensor:
-    """``a`` repeated ``reps`` times along each dimension, as ``numpy.tile``."""
+    """Repeat ``a`` ``reps`` times along each dimension, as ``numpy.tile``."""
     reps = as_list(reps)
     rank = max(a.ndim, len(reps))
     counts = [1] * (rank - len(reps)) + list(reps)
@@ -388,7 +388,7 @@ def tile(a: te.Tensor, reps: Sequence[Any]) -> te.Tensor:
 
 
 def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
-    """``array`` rearranged from one layout to another, such as NCHW to NCHW16c; padding elements become 0."""
+    """Convert ``array`` from one layout to another, such as NCHW to NCHW16c; padding elements become 0."""
     if src_layout == dst_layout:
         return array
     mapping = bijective_layout(src_layout, dst_layout)
@@ -429,7 +429,7 @@ def ndarray_size(array: te.Tensor, dtype: str = "int32") -> te.Tensor:
 
 
 def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """``x`` where ``condition`` is not 0, elsewhere ``y``, with numpy's broadcasting."""
+    """Return ``x`` where ``condition`` is not 0, else ``y``, with numpy's broadcasting."""
     out_shape = broadcast_shape(broadcast_shape(condition.shape, x.shape), y.shape)
 
     def body(*i: PrimExpr) -> PrimExpr:
@@ -444,7 +444,7 @@ def _is_true(value: PrimExpr) -> PrimExpr:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> te.Tensor:
-    """``start, start + step, ...`` below ``stop``; with one bound, from 0."""
+    """Return ``start, start + step, ...`` below ``stop``; with one bound, from 0."""
     if stop is None:
         start, stop = 0, start
     if any(isinstance(v, PrimExpr) and not isinstance(v, tir.IntImm | tir.FloatImm) for v in (start, stop, step)):
@@ -481,7 +481,7 @@ def meshgrid(a_tuple: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tens
 
 
 def one_hot(indices: te.Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> te.Tensor:
-    """``on_value`` where the position along the new dimension ``axis`` is the index, elsewhere ``off_value``."""
+    """Return ``on_value`` where the position along the new dimension ``axis`` is the index, else ``off_value``."""
     axis = indices.ndim if axis == -1 else axis
     on, off = (ops.cast(dtype, ops.as_expr(v)) for v in (on_value, off_value))
 
@@ -494,7 +494,7 @@ def one_hot(indices: te.Tensor, on_value: Any, off_value: Any, depth: int, axis:
 
 
 def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: Any) -> te.Tensor:
-    """``a`` with new dimensions ``axis`` of ``shape_like``, along which it is repeated; their shapes are then one.
+    """Repeat ``a`` along new dimensions ``axis`` to the shape of ``shape_like``.
 
     A tensor of rank 1 and extent 1 fills the whole shape.
     """
@@ -511,7 +511,7 @@ def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: Any) -> te.Tensor:
 
 
 def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: Any = 0, align: str = "RIGHT_LEFT") -> te.Tensor:
-    """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced, as TensorFlow's V3 operator.
+    """Replace the diagonals ``k`` (one, or first to last) of the matrices, as TensorFlow's MatrixSetDiagV3.
 
     ``diagonal`` has the diagonals, longest extent last; ``align`` says at which end the superdiagonals and the
     subdiagonals are padded.

@@ -1,4 +1,4 @@
-"""The elements of a row that differ."""
+"""Distinct elements of a row."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tilewright.topi.utils import InvalidShapeError, at_least_one, get_const_tup
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> list[te.Tensor]:
-    """The different elements of ``data`` (n,), in rising order or in the order in which they first occur.
+    """Return the distinct elements of ``data`` (n,), ascending or in the order of first occurrence.
 
-    Returns the elements, where each occurs first, which of them each element of ``data`` is (all (n,), the last two
-    int32), their number (1,) int32, and with ``return_counts`` how often each occurs (n,) int32. Behind the last
-    of them is 0. NaN equals NaN.
+    Returns the distinct elements, the position of each one's first occurrence, the number of each element of ``data``
+    among them (all (n,), the last two int32), their count (1,) int32, and with ``return_counts`` how often each occurs
+    (n,) int32. Unused entries are 0. NaN equals NaN.
     """
     if data.ndim != 1:
         raise InvalidShapeError(f"unique takes a tensor of rank 1, found rank {data.ndim}")
@@ -79,7 +79,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
 
 
 def _by_occurrence(threads: Team, starts: Any, place: Any, which: Any, n: int) -> None:
-    """Number the groups by where their first elements stand: an element that starts its group counts."""
+    """Number the groups by the positions of their first elements."""
 
     def write(k: PrimExpr, chosen: PrimExpr, before: PrimExpr) -> None:
         with threads.ib.if_scope(chosen):

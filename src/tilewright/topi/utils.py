@@ -16,7 +16,7 @@ from tilewright.topi import tag
 
 
 def simplify(expr: Any) -> Any:
-    """``expr`` simplified; numbers and tuples of expressions are taken too."""
+    """Simplify an expression, a number or a tuple of expressions."""
     if isinstance(expr, (list, tuple)):
         return type(expr)(simplify(e) for e in expr)
     if isinstance(expr, IntImm | Var):
@@ -25,17 +25,17 @@ def simplify(expr: Any) -> Any:
 
 
 def largest_divisor(n: int, limit: int) -> int:
-    """The largest divisor of ``n`` that is at most ``limit``."""
+    """Return the largest divisor of ``n`` that is at most ``limit``."""
     return max((d for d in range(1, min(n, limit) + 1) if n % d == 0), default=1)
 
 
 def rounded(extent: int, step: int) -> int:
-    """``extent`` rounded up to a multiple of ``step``."""
+    """Round ``extent`` up to a multiple of ``step``."""
     return -(-extent // step) * step
 
 
 def get_const_int(expr: Any) -> int:
-    """``expr`` as an int; raises ValueError when it is not a constant."""
+    """Return ``expr`` as an int; raises ValueError when it is not a constant."""
     if isinstance(expr, int):
         return expr
     value = simplify(as_expr(expr))
@@ -45,7 +45,7 @@ def get_const_int(expr: Any) -> int:
 
 
 def get_const_float(expr: Any) -> float:
-    """``expr`` as a float; raises ValueError when it is not a constant."""
+    """Return ``expr`` as a float; raises ValueError when it is not a constant."""
     if isinstance(expr, (int, float)):
         return float(expr)
     value = simplify(as_expr(expr))
@@ -61,7 +61,7 @@ def equal_const_int(expr: Any, value: int) -> bool:
 
 
 def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
-    """The in_tuple with every constant dimension as an int; unknown dimensions stay expressions."""
+    """Return ``in_tuple`` with every constant dimension as an int; unknown dimensions stay expressions."""
     result: list[Any] = []
     for dim in in_tuple:
         value = dim if isinstance(dim, int) else simplify(as_expr(dim))
@@ -70,19 +70,19 @@ def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def get_shape(src_shape: Sequence[Any], src_layout: str, dst_layout: str) -> tuple[Any, ...]:
-    """A shape in ``src_layout``, such as NCHW16c, in ``dst_layout``."""
+    """Convert a shape from ``src_layout``, such as NCHW16c, to ``dst_layout``."""
     if src_layout == dst_layout:
         return get_const_tuple(src_shape)
     return get_const_tuple(bijective_layout(src_layout, dst_layout).forward_shape(src_shape))
 
 
 def get_float_tuple(in_tuple: Sequence[Any]) -> tuple[float, ...]:
-    """The in_tuple as floats."""
+    """Return ``in_tuple`` as floats."""
     return tuple(get_const_float(v) for v in in_tuple)
 
 
 def operations(outs: Any) -> Iterator[Any]:
-    """The operations that ``outs`` (operations or tensors) are computed by, consumers before their producers."""
+    """Yield the operations that compute ``outs`` (operations or tensors), consumers before their producers."""
     roots = [getattr(out, "op", out) for out in as_list(outs)]
     return reversed(walk.post_order(roots, lambda op: [t.op for t in op.input_tensors]))
 
@@ -99,22 +99,22 @@ def traverse_inline(s: te.Schedule, final_op: Any, callback: Callable[[Any], Non
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list, tuple or single value as a list."""
+    """Return a list, tuple or single value as a list."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def get_pad_tuple1d(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any]:
-    """Padding before and after, of an int, a pair, "VALID" or "SAME" (for stride 1)."""
+    """Return the padding before and after for an int, a pair, "VALID" or "SAME" (for stride 1)."""
     return _pad_tuple(padding, kernel, 1)
 
 
 def get_pad_tuple(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-    """Padding (top, left, bottom, right) of an int, 2 or 4 ints, "VALID" or "SAME" (for stride 1)."""
+    """Return the padding (top, left, bottom, right) for an int, 2 or 4 ints, "VALID" or "SAME" (for stride 1)."""
     return _pad_tuple(padding, kernel, 2)
 
 
 def get_pad_tuple3d(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Padding (front, top, left, back, bottom, right) of an int, 3 or 6 ints, "VALID" or "SAME" (for stride 1)."""
+    """Return the padding (front, top, left, back, bottom, right) for an int, 3 or 6 ints, "VALID" or "SAME"."""
     return _pad_tuple(padding, kernel, 3)
 
 
@@ -140,7 +140,7 @@ def _pad_tuple(padding: Any, kernel: Sequence[Any], dims: int) -> tuple[Any, ...
 
 
 def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
-    """The coordinates in ``shape`` of the flat row-major index ``idx``."""
+    """Return the coordinates in ``shape`` of the flat row-major index ``idx``."""
     indices: list[Any] = []
     for i, dim in enumerate(reversed(shape)):
         if i == len(shape) - 1:
@@ -152,7 +152,7 @@ def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
 
 
 def ravel_index(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
-    """The flat row-major index of the coordinates ``indices`` in ``shape``."""
+    """Return the flat row-major index of the coordinates ``indices`` in ``shape``."""
     flat: Any = 0
     for index, dim in zip(indices, shape, strict=True):
         flat = flat * dim + index
@@ -160,7 +160,7 @@ def ravel_index(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
 
 
 def prod(x: Sequence[Any]) -> Any:
-    """Product of dimensions: an int where all are known."""
+    """Return the product of dimensions: an int when all are known."""
     result: Any = 1
     for value in x:
         result = result * value
@@ -168,19 +168,19 @@ def prod(x: Sequence[Any]) -> Any:
 
 
 def ceil_div(a: Any, b: Any) -> Any:
-    """``a`` over ``b`` rounded up: numbers or expressions, ``b`` positive."""
+    """Divide ``a`` by ``b``, rounding up: numbers or expressions, ``b`` positive."""
     return simplify(tir.floordiv(as_expr(a) + (as_expr(b) - 1), as_expr(b)))
 
 
 def swap(arr: Sequence[Any], axis: int) -> list[Any]:
-    """``arr`` with the elements at ``axis`` and at the end in each other's place."""
+    """Swap the elements of ``arr`` at ``axis`` and at the end."""
     result = list(arr)
     result[axis], result[-1] = result[-1], result[axis]
     return result
 
 
 def at_least_one(extent: Any) -> Any:
-    """``extent``, and 1 where it is 0: memory has an element."""
+    """Return ``extent``, or 1 where it is 0: a buffer has at least one element."""
     return max(extent, 1) if isinstance(extent, int) else maximum(extent, 1)
 
 
@@ -205,7 +205,7 @@ def ncw_xc_layout(layout_info: str) -> bool:
 
 
 def get_max_power2_factor(n: int, max_value: int | None = None) -> int:
-    """The largest power of two that divides ``n``, and is no larger than ``max_value``."""
+    """Return the largest power of two that divides ``n`` and is at most ``max_value``."""
     factor = 1
     while n % (2 * factor) == 0 and (max_value is None or 2 * factor <= max_value):
         factor *= 2
@@ -213,7 +213,7 @@ def get_max_power2_factor(n: int, max_value: int | None = None) -> int:
 
 
 def const_vector(vector: Any, name: str = "const_vector") -> te.Tensor:
-    """A small numpy vector as a tensor, whose elements are chosen by their indices: for loops that are unrolled."""
+    """Return a small numpy vector as a tensor, whose elements are selected by index, for loops that are unrolled."""
     dtype = str(vector.dtype)
 
     def element(i: Any) -> Any:
@@ -234,7 +234,7 @@ def is_empty_shape(shape: Sequence[Any]) -> bool:
 
 
 def const_matrix(matrix: Any, name: str = "const_matrix") -> te.Tensor:
-    """A small numpy matrix as a tensor, whose elements are chosen by their indices: for loops that are unrolled."""
+    """Return a small numpy matrix as a tensor, whose elements are selected by index, for loops that are unrolled."""
     rows, columns = matrix.shape
     dtype = str(matrix.dtype)
 

@@ -1,6 +1,6 @@
-"""TVM's names for what ``topi.cpu`` has for ARM processors; the target's features say which of them.
+"""TVM's names for the ARM schedules of ``topi.cpu``, which choose by the target's features.
 
-``*_spatial_pack`` are TVM's names for convolutions whose kernels are packed on the fly, as these are.
+Convolutions whose kernels are packed while they run have TVM's names ``*_spatial_pack``.
 """
 
 from tilewright.topi.cpu import (

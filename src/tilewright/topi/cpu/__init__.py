@@ -1,6 +1,6 @@
-"""Schedules for CPUs, and the computes and models that only these schedules want.
+"""Schedules for CPUs, and the computes and cost models that only these schedules use.
 
-Models of time choose, computes say what, and schedules order loops; each operator has these apart:
+Cost models choose, computes define the values, and schedules order the loops; each operator has these apart:
 
 model/    tiling.py (register blocks)  conv2d.py (layouts)  conv2d_cost.py (Winograd's convolutions)
           dense.py  attention.py  windows.py (of depthwise convolutions and pools)
@@ -8,13 +8,13 @@ compute/  dense.py (packed and batched products)  attention.py (its steps)
 
 Schedules, by operator:
 
-common.py             questions about operations
-loops.py              what several schedules have: register blocking, windows, sums in lanes
+common.py             properties of operations
+loops.py              loops that schedules share: register blocking, windows, sums in lanes
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
-accesses.py strides.py  what computes read, in which order, and what that costs
+accesses.py strides.py  the reads of computes, their order and their cost
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
-conv2d.py             channel-packed convolution, the fast path   layouts.py  of which blocks
+conv2d.py             channel-packed convolution, the fast path   layouts.py  their block sizes
 conv2d_patches.py     windows copied next to one another, where that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
                                                                deformable_conv2d.py

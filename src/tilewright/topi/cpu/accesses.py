@@ -1,4 +1,4 @@
-"""What computes read from memory, in which order, and what that costs: for loops, and for what is worth storing.
+"""Memory reads of computes, their order and their cost: the basis for loop orders and for storing intermediates.
 
 A compute into which others are inlined reads the elements that those read. Where it does so far apart, or several times
 each, one of the others is stored first (``worth_storing``): a resized image that was transposed before, say::
@@ -36,11 +36,11 @@ _LINE_BYTES = 64  # of a cache line
 
 @dataclass
 class Reads:
-    """What ``op`` reads from memory, and where, in its axes; inlined operations are looked through.
+    """The memory reads of ``op``: tensors and their indices in its axes, looking through inlined operations.
 
-    ``bordered``: the axes on which conditions depend that are marked likely, such as those of padding. ``tested``:
-    those on which values depend by more than what is read. ``inlined``: each operation that was looked through, as
-    often as it is for an element.
+    ``bordered``: axes in conditions that are marked likely, such as those of padding. ``tested``: variables that a
+    value depends on other than through the indices of its reads. ``inlined``: each operation that was looked through,
+    as often as an element evaluates it.
     """
 
     op: Any
@@ -51,7 +51,7 @@ class Reads:
 
     @staticmethod
     def of(op: Any, kept: Collection[Any] = ()) -> Reads:
-        """The reads of ``op``, which finds the operations ``kept`` in memory."""
+        """Return the reads of ``op``; the operations ``kept`` are read from memory."""
         found = Reads(op, [], set(), set(), [])
         pending: list[tuple[Any, dict[Var, PrimExpr]]] = [(op, {})]
         while pending and len(found.reads) < _MOST_READS:
@@ -79,11 +79,11 @@ class Reads:
         self.tested.update(v for used in uses.found for v in free_vars(mapping.get(used, used)))
 
     def nest(self) -> Nest | None:
-        """The loops that read memory in fixed strides; None where shapes are not known."""
+        """Return the loops that read memory in fixed strides; None for unknown shapes."""
         return strided_loops(self.op.axis, self.reads, self.tested)
 
     def period(self) -> int | None:
-        """After how many elements of the last axis the same ones are read, as by ``tile``; None when never."""
+        """Return after how many elements of the last axis the reads repeat, as by ``tile``; None when they never do."""
         axis = self.op.axis[-1]
         extent = constant_extent(axis)
         periods = {
@@ -97,7 +97,7 @@ class Reads:
 
 
 class _ValuesUse(ExprVisitor):
-    """Finds the variables that a value depends on by more than what is read where."""
+    """Finds the variables that a value depends on other than through the indices of its reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def fusable_suffix(op: Any) -> int:
 
 
 def contiguous_suffix(op: Any) -> int:
-    """``fusable_suffix``, or 0 where neighbours along the last axis are apart in something that is read."""
+    """Return ``fusable_suffix``, or 0 when neighbours along the last axis are apart in a tensor that is read."""
     count = fusable_suffix(op)
     return count if op.axis and _suffix_is_contiguous(op, count) else 0
 
@@ -160,7 +160,7 @@ def _used(exprs: Any, names: set[Var]) -> bool:
 
 
 def turned_loop(nest: Nest) -> int | None:
-    """The number of the loop along which memory is read in order, where that is not the innermost one."""
+    """Return the number of the loop along which memory is read in order, or None if that is the innermost loop."""
     last = len(nest.loops) - 1
     for strides in zip(*(loop.strides for loop in nest.loops), strict=True):
         if strides[last] not in (None, 0, 1) and 1 in strides:
@@ -174,13 +174,13 @@ def in_order(nest: Nest) -> bool:
 
 
 def repeats(nest: Nest, op: Any) -> bool:
-    """Return whether the innermost loop, which a vector has several of, reads the same elements all the time."""
+    """Return whether the innermost loop, which spans several vectors, reads the same elements in every iteration."""
     last = nest.loops[-1]
     return not any(last.strides) and last.extent < vector_lanes(op.output(0).dtype)
 
 
 def turns(nest: Nest) -> bool:
-    """Return whether registers can turn what is read; few columns only where rows of the result follow one another."""
+    """Return whether registers can transpose the data; few columns only when rows of the result follow one another."""
     movement = measured().movement
     turned = turned_loop(nest)
     if turned is None:
@@ -190,9 +190,7 @@ def turns(nest: Nest) -> bool:
 
 
 def runs_along(op: Any, axis: Var) -> bool:
-    """Return whether neighbours along ``axis`` are neighbours in all of the memory that ``op`` reads and ``axis`` moves
-    in.
-    """
+    """Return whether neighbours along ``axis`` are neighbours in every tensor of ``op`` whose index ``axis`` moves."""
     analyzer, steps = Analyzer(), []
     for each in (*op.axis, *getattr(op, "reduce_axis", ())):
         analyzer.bind(each.var, each.dom)
@@ -204,7 +202,7 @@ def runs_along(op: Any, axis: Var) -> bool:
 
 
 def worth_storing(op: Any) -> list[Any]:
-    """The operations inlined in ``op`` that it pays to compute first and keep in memory, consumers first.
+    """Return the operations inlined in ``op`` that are cheaper to compute first and store, consumers first.
 
     Channels that are shuffled between two packed layouts come from all over the packed data, but in order from the
     plain data in between; so do packed elements of a resized image, which is then turned. A transposed image that is
@@ -230,7 +228,7 @@ def worth_storing(op: Any) -> list[Any]:
 
 
 def _time(op: Any, kept: Collection[Any]) -> tuple[float, list[Any]]:
-    """Time of computing ``kept`` and then ``op``, in elements that are copied in order, and what they inline."""
+    """Return the time to compute ``kept`` and then ``op``, in elements copied in order, and the operations inlined."""
     time, inlined = 0.0, list[Any]()
     for each in (*kept, op):
         reads = Reads.of(each, kept)
@@ -240,7 +238,7 @@ def _time(op: Any, kept: Collection[Any]) -> tuple[float, list[Any]]:
 
 
 def _read_times(op: Any, reads: Reads) -> Iterator[float]:
-    """The time of each read for an element of ``op``, over that of one in order."""
+    """Yield the time of each read for an element of ``op``, relative to a read in order."""
     movement, different = measured().movement, list(dict.fromkeys(reads.reads))
     nest = strided_loops(op.axis, different)
     lanes = vector_lanes(op.output(0).dtype)
@@ -259,7 +257,9 @@ def _read_times(op: Any, reads: Reads) -> Iterator[float]:
 
 
 def _step(op: Any, tensor: te.Tensor, indices: tuple[PrimExpr, ...]) -> int:
-    """Elements of memory, at least, between those that ``op`` reads for neighbours along its innermost axis; 0: one."""
+    """Return the least distance in memory, in elements, of reads for neighbours along the innermost axis;
+    0: the same.
+    """
     innermost = next((axis for axis in reversed(op.axis) if constant_extent(axis) != 1), op.axis[-1])
     shape = get_const_tuple(tensor.shape)
     if not all(isinstance(extent, int) for extent in shape):

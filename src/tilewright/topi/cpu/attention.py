@@ -1,4 +1,4 @@
-"""The schedule of attention: a group of rows at a time, in register blocks, of keys and values that are packed."""
+"""Schedule of attention: groups of rows in register blocks, keys and values packed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 
 def _group(rows: int, tile: int, few: bool) -> int:
-    """Rows that take a block of keys or values together, in tiles of ``tile``; ``few``: groups run in parallel."""
+    """Return how many rows use a block of keys or values together, in tiles of ``tile``; ``few``: groups run in
+    parallel.
+    """
     attention = measured().attention
     threads = measured().threads
     tiles = max(1, rows // tile)
@@ -72,7 +74,7 @@ def _group(rows: int, tile: int, few: bool) -> int:
 
 
 def _partition(stage: te.Stage, *loops: IterVar) -> None:
-    """Let the loops end where the rows or columns do, with code of its own for the last iteration of the first."""
+    """Mark the loops for partitioning, so that the last rows or columns get code of their own."""
     for loop in loops:
         stage.pragma(loop, "loop_partition_hint", 1)
 
@@ -82,7 +84,7 @@ def _count(tensor: te.Tensor) -> int:
 
 
 def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, IterVar] | None) -> None:
-    """Pack keys or values: for each matrix when its turn comes, or all of them first, in parallel."""
+    """Pack keys or values: each matrix before its use, or all of them first, in parallel."""
     stage = s[tensor]
     axes = list(stage.op.axis)
     vectors, lanes = split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(tensor.dtype))
@@ -100,7 +102,7 @@ def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, Iter
 
 
 def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: IterVar, group: int, cut: bool) -> None:
-    """The steps for one group of rows; ``cut``: the last one has fewer."""
+    """Schedule the steps for one group of rows; ``cut``: the last group has fewer rows."""
     products, scores, total, tiles = parts.products, parts.scores, parts.total, parts.tiles
     lanes = vector_lanes(scores.dtype)
     if parts.query is None:
@@ -139,7 +141,7 @@ def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: It
 
 
 def _schedule_plain_products(s: te.Schedule, products: te.Tensor) -> None:
-    """Products of a few rows with keys as they lie: dot products, or vectors of keys where these are side by side."""
+    """Schedule products of a few rows with unpacked keys: dot products, or vectors of keys that are neighbours."""
     stage = s[products]
     b, h, i, t = stage.op.axis
     (k,) = stage.op.reduce_axis
@@ -172,9 +174,9 @@ def _schedule_scores(s: te.Schedule, scores: te.Tensor, products: te.Tensor, til
 
 
 def _cut_tiles(stage: te.Stage, tiles: IterVar, cut: bool) -> None:
-    """``cut``: the last group has fewer rows.
+    """Unroll or partition the loop over tiles when the last group has fewer rows (``cut``).
 
-    A tile of it is whole, partial or not there: known when unrolled, or for a named number where the loop ends.
+    Each tile of that group is then known to be whole, partial or empty.
     """
     if not cut:
         return

@@ -13,7 +13,7 @@ _PACKED = ("bitpack", "binarize_pack")
 
 
 def schedule_bitserial(outs: Any) -> te.Schedule:
-    """Schedule sums of counted bits, and the packing before them: each word is put together once, in vectors."""
+    """Schedule sums of counted bits and the packing before them: each word is packed once, in vectors."""
     tensors = output_tensors(outs)
     s = schedule_reduce(tensors)
     for op in operations(tensors):

@@ -1,4 +1,4 @@
-"""What the CPU schedules share: the target's vector unit, when to use threads, and walks to the anchor."""
+"""Helpers of the CPU schedules: the target's vector unit, when threads pay, and walks to the anchor operation."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def measured() -> Processor:
 
 
 def stays_in_cache(weight: te.Tensor) -> bool:
-    """Return whether the last-level cache keeps ``weight``, and with it all that is read in between, until the next
-    run.
-    """
+    """Return whether ``weight`` and all that a run reads besides stay in the last-level cache until the next run."""
     own = (element_count(weight) or 0) * dt.nbytes(weight.dtype)
     between = [op.read_between for op in operations(weight) if isinstance(op, te.PlaceholderOp)]
     return max(own, *between) <= max(machine().l2_bytes, machine().l3_bytes)
@@ -58,7 +56,7 @@ _TYPICAL_EXTENT = 64
 
 
 def typical_extent(dim: Any) -> int:
-    """An extent to choose a schedule by: the number, or for an expression one that it is likely to have.
+    """Return the extent to schedule for: the number itself, or a likely value of an expression.
 
     A named dimension of a wide range is taken as 64, whatever it is part of: schedules for that many rows do well for
     more, and for fewer cost little beside what is read.
@@ -92,17 +90,17 @@ def worth_threads(op: Any, limit: int | None = None) -> bool:
 
 
 def output_tensors(outs: Any) -> list[te.Tensor]:
-    """One tensor or several, as a list."""
+    """Return one tensor or several as a list."""
     return as_list(outs)
 
 
 def create_schedule(outs: Sequence[te.Tensor]) -> te.Schedule:
-    """The default schedule of the operations of ``outs``."""
+    """Create the default schedule of the operations of ``outs``."""
     return te.create_schedule([out.op for out in outs])
 
 
 def find_anchor(outs: Sequence[te.Tensor], match: Callable[[Any], bool]) -> Any | None:
-    """The first operation, from ``outs`` downwards, that ``match`` accepts."""
+    """Return the first operation, from ``outs`` downwards, that ``match`` accepts."""
     return next((op for op in operations(list(outs)) if match(op)), None)
 
 
@@ -142,5 +140,5 @@ def same_shape(a: Any, b: Any) -> bool:
 
 
 def padding_of(anchor: Any) -> Any | None:
-    """The operation that pads the anchor's data, or None."""
+    """Return the operation that pads the anchor's data, or None."""
     return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and "pad" in t.op.tag), None)

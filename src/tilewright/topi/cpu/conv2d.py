@@ -64,14 +64,14 @@ def conv2d_NCHWc(
     out_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """``topi.nn.conv2d_NCHWc``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c, o)."""
+    """Compute ``topi.nn.conv2d_NCHWc``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c, o)."""
     out = nn.conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
     _define_config(cfg, out, data, kernel, per_dim(strides, 2))
     return out
 
 
 def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
-    """Open the choices of the tile and of the loop order; untuned, the model in ``tiling`` makes them."""
+    """Define the knobs of the tile and of the loop order; untuned, the model in ``tiling`` sets them."""
     cpu = features()
     _, _, oh, ow, _ = get_const_tuple(out.shape)
     _, in_chunks, *_, in_block = get_const_tuple(data.shape)
@@ -105,7 +105,7 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
 
 @autotvm.register_topi_schedule("conv2d_NCHWc.x86")
 def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
-    """Schedule ``conv2d_NCHWc`` with injective computes after it, which run on each tile as it is done."""
+    """Schedule ``conv2d_NCHWc`` and the injective computes after it, which run on each finished tile."""
     threads = measured().threads
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
@@ -190,10 +190,10 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
 
 
 def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> bool:
-    """Return whether tiles of columns share the work better than rows and blocks of channels do: where those are few.
+    """Return whether sharing tiles of columns among cores is better than sharing the few rows and channel blocks.
 
-    Every task then runs through all weights, so they have to stay in the cache of a core. The tiles at the ends of
-    rows are apart from the parallel loop (see ``loop_partition_hint``), and counted as done by one core.
+    Every task then reads all weights, so these have to fit a core's cache. The tiles at the ends of rows are outside of
+    the parallel loop (see ``loop_partition_hint``), and count as the work of one core.
     """
     convolution = measured().convolution
     size = element_count(weights)
@@ -208,14 +208,12 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
 
 
 def _needs_prefetch(weights: te.Tensor) -> bool:
-    """Return whether the weights are so many that tiles would wait for them: in a network they come from memory each
-    time.
-    """
+    """Return whether the weights are too large to stay in cache, so that tiles would wait for memory in every run."""
     return (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes // 4
 
 
 def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> bool:
-    """Return whether groups of channels alone are tasks enough, so that one's weights can be fetched during another."""
+    """Return whether groups of channels are enough tasks, so that the next group's weights can be prefetched."""
     groups = (constant_extent(conv.axis[1]) or 1) // cfg["tile_chunks"].size[-1]
     even = groups % machine().cores == 0 or groups > 8 * machine().cores
     outermost = bool(cfg["channels_outer"].val) and constant_extent(conv.axis[0]) == 1
@@ -225,9 +223,10 @@ def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> boo
 def _prefetch_next_group(
     cfg: ConfigSpace, tile: te.Stage, weights: te.Tensor, channels: IterVar, out: te.Stage, loop: IterVar
 ) -> None:
-    """While the tiles of one group of channels are computed, fetch the weights of the next, a line every few steps.
+    """Prefetch the weights of the next channel group, a line every few steps, while the tiles of one are computed.
 
-    Fetched just ahead of their use, they hold up the first row of an image, and memory idles during the others.
+    Prefetched just before their use, they would delay the first row of an image, and memory would idle during the
+    others.
     """
     oh, ow, block = (constant_extent(axis) or 1 for axis in out.op.axis[-3:])
     chunks, columns = cfg["tile_chunks"].size[-1], cfg["tile_ow"].size[-1]

@@ -1,6 +1,6 @@
-"""Schedule of ``topi.nn.conv2d_patches``: windows of a packed image copied next to one another.
+"""Schedule of ``topi.nn.conv2d_patches``: the windows of a packed image, copied side by side.
 
-It pays where rows of the result fit no register tile: they become one row (``conv2d.rows_to_merge`` decides).
+It pays when rows of the result fill no register tile: several are merged to one (``conv2d.rows_to_merge`` decides).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tilewright.topi.cpu.loops import fuse_all
 
 
 def schedule_patches(s: te.Schedule, op: Any) -> None:
-    """Copy the patches before anything else, cores sharing the channels."""
+    """Copy the patches before anything else; the cores share the channels."""
     stage, (kh, kw) = s[op], op.attrs["kernel_size"]
     n, tap, y, x, c = op.axis
     chunk, tap = stage.split(tap, factor=int(kh) * int(kw))

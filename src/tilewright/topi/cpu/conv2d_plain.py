@@ -1,4 +1,4 @@
-"""Convolutions of unpacked data: NCHW with the kernel packed on the fly, NHWC directly, and schedules of the others."""
+"""Convolutions of unpacked data: NCHW packs the kernel at run time, NHWC reads it directly, others run plainly."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def conv2d_nchw(
 ) -> te.Tensor:
     """Convolution of data (n, c, h, w) with kernel (o, c / groups, kh, kw).
 
-    The kernel is packed to (g, O, c, kh, kw, o) first, so that neighbouring output channels, which share every data
-    element, form a vector; the last step unpacks the result.
+    The kernel is packed to (g, O, c, kh, kw, o) first, so that neighbouring output channels, which read the same data,
+    form a vector; the last step unpacks the result.
     """
     out_dtype = out_dtype or data.dtype
     strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
@@ -97,7 +97,7 @@ def conv2d_nchw(
 
 def group_conv2d_nchw(data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any, groups: int,
                       out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``conv2d_nchw`` in groups."""
+    """Compute ``conv2d_nchw`` in groups."""
     return conv2d_nchw(data, kernel, strides, padding, dilation, out_dtype, groups)
 
 
@@ -145,7 +145,7 @@ def _unpacks_by_rows(vec: Any, unpack: Any | None, last: Any) -> bool:
 
 
 def _schedule_unpacking(s: te.Schedule, out: te.Tensor, lanes: int, parallel: bool) -> IterVar:
-    """Loops over rows of blocks of channels, and in a row channels outside columns; return the loop over rows."""
+    """Loop over rows of channel blocks, channels outside of columns within a row; return the loop over rows."""
     stage = s[out]
     n, c, y, x = stage.op.axis
     block, channel = stage.split(c, factor=lanes)
@@ -179,7 +179,7 @@ def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool, at: tuple[te.Stage, 
 
 
 def _column_tile(extent: int) -> int:
-    """Columns of a register tile: the model's, or what tuning found."""
+    """Return the columns of a register tile: the model's, or the tuned ones."""
     registers = machine().vector_registers
     candidates = sorted({min(extent, n) for n in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28) if n < registers})
     return choose("tile_columns", candidates, choose_tile(machine(), extent, [1]).spatial)
@@ -189,7 +189,7 @@ _CHANNELS_LAST = ("conv2d_nhwc", "group_conv2d_nhwc", "conv1d_nwc", "group_conv1
 
 
 def schedule_conv2d_nhwc(outs: Any) -> te.Schedule:
-    """Schedule a convolution of layout NHWC (or DHWC, WC): a register tile of columns times channels."""
+    """Schedule an NHWC (or DHWC, WC) convolution: register tiles of columns times channels."""
     return _schedule_channels_last(outs, _CHANNELS_LAST)
 
 
@@ -241,9 +241,9 @@ _DIRECT = (
 
 
 def schedule_conv_direct(outs: Any) -> te.Schedule:
-    """Schedule any convolution plainly: register tiles of vectors along the last dimension and of the one before it.
+    """Schedule any convolution: register tiles along the last two dimensions, vectors along the last one.
 
-    Channels last are what tiles are made for (``schedule_conv2d_nhwc``), so they are done as there.
+    Layouts with the channels last are scheduled by ``schedule_conv2d_nhwc``.
     """
     tensors = output_tensors(outs)
     anchor = find_anchor(tensors, lambda op: op.tag in _DIRECT)

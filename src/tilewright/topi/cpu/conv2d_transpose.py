@@ -27,9 +27,9 @@ def conv2d_transpose_nchw(
     output_padding: Any = 0,
     groups: int = 1,
 ) -> te.Tensor:
-    """Transposed convolution of data (n, c, h, w) with kernel (c, o / groups, kh, kw); see ``topi.nn``'s of that name.
+    """Compute the transposed convolution of data (n, c, h, w) with kernel (c, o / groups, kh, kw), as ``topi.nn`` does.
 
-    Data whose extents are not known while compiling take the direct form.
+    Data of unknown extents takes the direct form.
     """
     out_dtype = out_dtype or data.dtype
     n, channels, h, w = get_const_tuple(data.shape)

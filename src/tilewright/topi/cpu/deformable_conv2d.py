@@ -1,4 +1,4 @@
-"""The schedule of deformable convolution: samples of a row of the result, which stay in cache, and their products."""
+"""Schedule of deformable convolution: the samples of a row of the result, kept in cache, and their products."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def schedule_deformable_conv2d(outs: Any) -> te.Schedule:
 
 
 def _schedule_rows(out: te.Stage, lanes: int, parallel: bool) -> IterVar:
-    """Loops over rows of the result, and in each over what is unpacked; return the one over rows."""
+    """Loop over rows of the result, and over the unpacked channels within each; return the loop over rows."""
     axes = list(out.op.axis)
     if out.op.name.endswith("nhwc"):
         row, (x, c) = out.fuse(*axes[:2]), axes[2:]
@@ -71,7 +71,7 @@ def _schedule_rows(out: te.Stage, lanes: int, parallel: bool) -> IterVar:
 
 
 def _schedule_products(s: te.Schedule, vec: Any, out: te.Stage, row: IterVar) -> None:
-    """Tiles of columns times a block of channels, their sums in registers."""
+    """Schedule tiles of columns times a block of channels, summed in registers."""
     cpu = machine()
     columns, lanes = constant_extent(vec.axis[-2]) or _TYPICAL_COLUMNS, constant_extent(vec.axis[-1]) or 1
     registers = -(-lanes // vector_lanes(vec.output(0).dtype))
@@ -93,7 +93,7 @@ def _schedule_products(s: te.Schedule, vec: Any, out: te.Stage, row: IterVar) ->
 
 
 def _schedule_samples(s: te.Schedule, taken: Any, out: te.Stage, row: IterVar) -> None:
-    """Vectors of channels."""
+    """Schedule the samples in vectors of channels."""
     stage = s[taken]
     stage.compute_at(out, row)
     *_, c = taken.axis

@@ -1,4 +1,4 @@
-"""Matrix products: packed dense layers, plain ones, and batched products."""
+"""Schedules of matrix products: packed dense layers, plain ones, and batched products."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 def _prefetch_next_block(
     stage: te.Stage, weight: te.Tensor, chosen: _Blocking, steps: tuple[IterVar, int], loop: IterVar
 ) -> None:
-    """While the tiles of an iteration of ``loop`` are computed, fetch the weights of the next, evenly spread.
+    """Prefetch the weights of the next iteration of ``loop``, evenly spread over the tiles of the current one.
 
-    Weights come from memory once each run. Without this, the first tile of every block waits for them and memory idles
-    during the others: 93 instead of 98 % of the multiply-adds that the processor can do.
+    Weights come from memory once each run. Without the prefetch, the first tile of every block waits for them and
+    memory idles during the others: 93 instead of 98 % of the peak.
 
-    A few rows, which wait for weights, fetch their own a little ahead. Of 24 rows that are counted at run time, times
-    768 by 3072, 68 GFLOP/s become 90 by this; the kernel for 24 has 89 (one thread of Zen 3).
+    A few rows, which wait for weights, prefetch their own a little ahead: (24, 768) x (768, 3072) with a symbolic
+    number of rows goes from 68 to 90 GFLOP/s; the kernel for 24 rows has 89 (one thread of Zen 3).
     """
     axis, extent = steps
     rows, most = constant_extent(stage.op.axis[-2]), _STEPS_OF_ANY_ROWS
@@ -91,7 +91,7 @@ def _prefetch_next_block(
 
 
 def _prefetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int) -> None:
-    """Fetch ``weight`` a little before it is used, where no core's cache holds it; ``axis`` takes ``step`` elements.
+    """Prefetch ``weight`` a little before its use when no core's cache holds it; ``axis`` advances ``step`` elements.
 
     A single row takes 17 % less time from the last-level cache (Zen 5: 118 of the 125 GB/s that it gives), where the
     processor does not fetch better by itself (``Memory.row_bytes_ahead``). Weights that
@@ -111,7 +111,7 @@ def _prefetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int
 
 @dataclass(frozen=True)
 class _Blocking:
-    """How loops over rows, columns and the sum are cut.
+    """Blocking of the loops over rows, columns and the sum.
 
     ``tile_m`` rows by ``block`` columns are a tile. ``columns_outer``: all tiles of one block of columns, then the
     next. ``row_groups``: groups of rows that cores take, each with all columns; 1: the cores take blocks. ``tile_k``:
@@ -128,7 +128,7 @@ class _Blocking:
 def _schedule_product(
     s: te.Schedule, tensors: list[te.Tensor], anchor: Any, chosen: _Blocking
 ) -> tuple[te.Stage, IterVar, IterVar]:
-    """Tile the product ``anchor`` and what follows it.
+    """Tile the product ``anchor`` and the computes after it.
 
     Returns the stage of the tiles, its loop over the sum, and the loop whose iterations read weights of their own.
     """
@@ -176,7 +176,7 @@ def _schedule_product(
 
 
 def _tiles_of(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te.Stage, te.Tensor]:
-    """The stage whose loops are to be tiled, and what is computed in each tile: the sums of the product ``anchor``."""
+    """Return the stage whose loops are to be tiled, and the tensor computed in each tile: the sums of ``anchor``."""
     product, last = anchor.output(0), tensors[0].op
     if last is not anchor and not same_rows(last, anchor):
         schedule_injective_from_existing(s, tensors[0])
@@ -188,7 +188,7 @@ def _tiles_of(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te
 
 
 def same_rows(last: Any, anchor: Any) -> bool:
-    """Return whether ``last`` has the axes of ``anchor``, but for fewer columns at most."""
+    """Return whether ``last`` has the axes of ``anchor``, or fewer columns."""
     columns, most = (constant_extent(op.axis[-1]) if op.axis else None for op in (last, anchor))
     if columns is None or most is None or len(last.axis) != len(anchor.axis) or columns > most:
         return same_shape(last, anchor)
@@ -223,10 +223,10 @@ def schedule_dense_nopack(outs: Any) -> te.Schedule:
 
 
 def _schedule_vector_product(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> None:
-    """A matrix times a vector, or several of both, which take as long as it takes to read the matrices once.
+    """Schedule a matrix times a vector, or a batch of these: limited by reading each matrix once.
 
-    Where the rows of a matrix in memory are summed up, each is a dot product in vectors. Else they are added up, each
-    times its element of the vector, for a tile of columns.
+    When the sum runs along rows of the matrix in memory, each row is a dot product in vectors. Otherwise the rows, each
+    scaled by its element of the vector, are added up for a tile of columns.
     """
     product = anchor.output(0)
     matrices = _matrices(anchor)
@@ -246,7 +246,7 @@ def _schedule_vector_product(s: te.Schedule, tensors: list[te.Tensor], anchor: A
 
 
 def _parallel_axis(tasks: Sequence[IterVar]) -> IterVar:
-    """The outermost of the axes that occupies the cores, or else the longest: inner ones launch anew for each outer."""
+    """Return the outermost axis that occupies the cores, or else the longest: inner ones launch anew for each outer."""
     threads = measured().threads
     extents = [constant_extent(a) or threads.least_tasks for a in tasks]
     many = next((a for a, n in zip(tasks, extents, strict=True) if n >= threads.least_tasks), None)
@@ -254,7 +254,7 @@ def _parallel_axis(tasks: Sequence[IterVar]) -> IterVar:
 
 
 def _matrices(anchor: Any) -> list[ProducerLoad]:
-    """What the product ``anchor`` reads of operands that are no vectors."""
+    """Return the operands of the product ``anchor`` that are matrices, not vectors."""
     loads = producer_loads(anchor.body[0].source)
     rows, columns = (constant_extent(a) for a in anchor.axis[-2:])
     if columns == 1:
@@ -263,9 +263,9 @@ def _matrices(anchor: Any) -> list[ProducerLoad]:
 
 
 def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te.Stage, list[IterVar]]:
-    """Tiles of columns of the one row (or rows of the one column); return the loops over tiles.
+    """Tile the columns of the only row (or the rows of the only column); return the loops over tiles.
 
-    Sums that do not fit half of the registers are loaded and stored for several steps at once.
+    Sums that need more than half of the registers stay in memory, and several steps update them at once.
     """
     dense = measured().dense
     out, accumulators = _tiles_of(s, tensors, anchor)
@@ -322,7 +322,7 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 
 def _schedule_packing(s: te.Schedule, op: Any, partial: bool) -> None:
-    """Pack (..., chunk, k, column) in parallel over batch and chunks, the last chunk apart when it is partial."""
+    """Pack (..., chunk, k, column) in parallel over batch and chunks; a partial last chunk gets its own code."""
     stage = s[op]
     *batch, chunk, _, column = op.axis
     stage.vectorize(column)

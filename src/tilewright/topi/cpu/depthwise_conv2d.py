@@ -37,7 +37,7 @@ def depthwise_conv2d_NCHWc(
     out_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """``topi.nn.depthwise_conv2d_NCHWc``: data (n, C, h, w, c), kernel (C, 1, kh, kw, 1, c)."""
+    """Compute ``topi.nn.depthwise_conv2d_NCHWc``: data (n, C, h, w, c), kernel (C, 1, kh, kw, 1, c)."""
     out = nn.depthwise_conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
     rows, columns, block, window = (
         d if isinstance(d, int) else 1 for d in get_const_tuple((*out.shape[2:], kernel.shape[3]))

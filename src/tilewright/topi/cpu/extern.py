@@ -1,4 +1,4 @@
-"""Schedule of hand-written loops and of computes of no known kind."""
+"""Schedule of hand-written loops, and of computes of unknown kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
 
 def schedule_extern(outs: Any) -> te.Schedule:
-    """Keep externs and reductions as they stand, inline injective computes, vectorise injective outputs."""
+    """Keep externs and reductions unchanged, inline injective computes, vectorise injective outputs."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     read_by_extern = {t.op for op in operations(tensors) if not isinstance(op, te.ComputeOp) for t in op.input_tensors}

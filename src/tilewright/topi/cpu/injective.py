@@ -32,7 +32,7 @@ from tilewright.topi.utils import largest_divisor
 
 
 def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
-    """The loops of ``nest``, made of the axes of ``stage``, with their extents."""
+    """Fuse the axes of ``stage`` to the loops of ``nest``; return them with their extents."""
     parts: list[IterVar] = []
     for axis, extents in zip(stage.op.axis, nest.cuts, strict=True):
         inner: list[IterVar] = []
@@ -50,7 +50,7 @@ def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
 
 
 def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> None:
-    """Vectors along the innermost loop; pieces shorter than a vector are unrolled, to fill one."""
+    """Vectorise the innermost loop; rows shorter than a vector are unrolled to fill one."""
     *outer, (row, extent) = _joined_loops(stage, nest)
     lanes = vector_lanes(dtype)
     blocks, _ = split_vector(stage, row, extent, lanes)
@@ -70,7 +70,7 @@ def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> N
 
 
 def _regular_around_computed(nest: Nest) -> int | None:
-    """The number of a loop of fixed strides around one whose indices are computed, just outside the innermost one."""
+    """Return the number of a loop of fixed strides just outside an innermost loop whose indices are computed."""
     *outer, _ = nest.loops
     if not outer or None not in outer[-1].strides:
         return None
@@ -78,9 +78,9 @@ def _regular_around_computed(nest: Nest) -> int | None:
 
 
 def _share_out(stage: te.Stage, loops: Sequence[tuple[IterVar, int]]) -> None:
-    """Run the outermost of ``loops`` in parallel, joined as far as it takes for enough iterations.
+    """Run the outermost of ``loops`` in parallel, fused until there are enough iterations.
 
-    The innermost one stays apart if it can: joined, it would take the others' indices anew in every iteration.
+    The innermost one stays apart if it can: fused, it would recompute the others' indices in every iteration.
     """
     movement = measured().movement
     many = choose("iterations_to_share", [2, 8, 32, 128], movement.many_rows)
@@ -94,10 +94,10 @@ def _share_out(stage: te.Stage, loops: Sequence[tuple[IterVar, int]]) -> None:
 
 
 def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> None:
-    """Work in small tiles of a loop that reads memory in order and the innermost one, which writes it in order.
+    """Tile the loop that reads memory in order and the innermost one, which writes it in order.
 
-    A long loop takes squares, so that cache lines are used whole. A short one, such as the packed channels of a layout,
-    is cut in as many rows as registers turn at once: rows of the result are written one after the other.
+    Long loops take square tiles, which use whole cache lines. A short one, such as the packed channels of a layout, is
+    split by the rows that registers transpose at once, so that rows of the result are written in order.
     """
     movement = measured().movement
     turned = turned_loop(nest)
@@ -132,7 +132,7 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
 
 
 def _schedule_strided(stage: te.Stage, reads: Reads, dtype: str, parallel: bool) -> bool:
-    """Schedule what reads memory in strides that the axes do not show as they are; False when there is nothing such."""
+    """Schedule an operation that reads memory in strides that its axes do not show; return False if there is none."""
     nest = reads.nest()
     if nest is None:
         return False
@@ -199,7 +199,7 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel:
 def _partition_border(
     stage: te.Stage, bordered: set[Var], inner: IterVar, outer: IterVar | None, blocks: IterVar
 ) -> None:
-    """Cut the border off the loops, but not off ``outer``, which may be shared out: once, not in three parts."""
+    """Partition the border off the loops, except ``outer``, which may be parallel and must stay one loop."""
     for iv in stage.leaf_iter_vars:
         if iv is not outer and (iv.var in bordered or (iv is blocks and inner.var in bordered)):
             stage.pragma(iv, "loop_partition_hint", 1)
@@ -238,10 +238,10 @@ def schedule_injective(outs: Any) -> te.Schedule:
 
 
 def _store_inside(s: te.Schedule, op: Any, reader: Any, kept: Sequence[Any]) -> bool:
-    """Compute what ``reader`` finds in memory in its outermost loop, piece by piece, and say whether that was done.
+    """Compute a stored input of ``reader`` inside its outermost loop, piece by piece; return whether that was done.
 
-    So it is where every round reads a piece of its own, which stays in the second-level cache: resizing, where each
-    plane is interpolated along its rows first.
+    It is done when every iteration reads a piece of its own that fits the second-level cache, as in resizing, where
+    each plane is first interpolated along its rows.
     """
     nest = Reads.of(op, set(kept)).nest()
     if nest is not None and turns(nest):  # squares reach over pieces
@@ -262,9 +262,7 @@ def _store_inside(s: te.Schedule, op: Any, reader: Any, kept: Sequence[Any]) -> 
 
 
 def _leading_axes(stage: te.Stage, loop: IterVar) -> list[IterVar]:
-    """The first axes of a stage that ``loop`` runs over and that are nothing but joined in it; none if there are
-    others.
-    """
+    """Return the leading axes of a stage that ``loop`` fuses and nothing else; none if ``loop`` covers others too."""
     joined = {each.fused: (each.outer, each.inner) for each in stage.relations if isinstance(each, Fuse)}
     pending, found = [loop], list[IterVar]()
     while pending:

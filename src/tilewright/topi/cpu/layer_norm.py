@@ -1,4 +1,4 @@
-"""Layer normalisation: a parallel loop over rows, each of which stays in cache until it is done."""
+"""Layer normalisation: a parallel loop over rows, each of which stays in cache until it is finished."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _LEAST_BLOCK, _MOST_BLOCK = 4, 8  # vectors whose moments are taken together, in
 def layer_norm(
     data: te.Tensor, gamma: te.Tensor | None, beta: te.Tensor | None, axis: Any = -1, epsilon: float = 1e-5
 ) -> te.Tensor:
-    """``topi.nn.layer_norm``, by ``_moments_of_blocks`` where rows are not too long and whole blocks of vectors."""
+    """Compute ``topi.nn.layer_norm``; rows of whole vector blocks that fit the cache use ``_moments_of_blocks``."""
     return nn.layer_norm(data, gamma, beta, axis, epsilon, _moments_of_blocks)
 
 
 def _moments_of_blocks(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
-    """``topi.nn.norm.moments``, of rows from those of their blocks: a row is read once, not once for each moment.
+    """Compute ``topi.nn.norm.moments`` from the moments of blocks, so that a row is read once, not twice.
 
     A block's sum and the squared deviations from its own mean are taken while it is in registers; the variance is that
     within blocks and that between their means, and loses as few digits as in two passes. Memory is idle while a row is

@@ -1,4 +1,4 @@
-"""The layouts of packed convolutions: the model's, or those of a record (``autotvm.task.choices``)."""
+"""Layouts of packed convolutions: the model's, or those of a tuning record (``autotvm.task.choices``)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DATA_BLOCK, OUT_BLOCK, COLUMN_BLOCK = (
 
 
 def choose_layouts(in_channels: int, out_channels: int, groups: int, dtype: str, window: int) -> Conv2dLayouts | None:
-    """The layouts of a direct convolution; arguments are those of ``conv2d_layouts``, whose answer is the default.
+    """Return the layouts of a direct convolution, by default ``conv2d_layouts`` of the same arguments.
 
-    Where that is not to pack, blocks of whole vectors or of less; None where nothing can be packed.
+    When the default is not to pack, a record may still choose blocks; None when nothing can be packed.
     """
     best = conv2d_layouts(in_channels, out_channels, groups, dtype, window=window)
     if not min(in_channels, out_channels, groups):
@@ -50,7 +50,7 @@ def choose_layouts(in_channels: int, out_channels: int, groups: int, dtype: str,
 
 
 def _blocks(channels: int, lanes: int) -> list[int]:
-    """Channels of a block that are worth a try: parts and multiples of a vector."""
+    """Return the channel block sizes to try: divisors and multiples of a vector."""
     return [block for block in (max(1, lanes // 2), lanes, 2 * lanes, 3 * lanes) if channels % block == 0]
 
 
@@ -60,7 +60,7 @@ def _layouts(data_block: int, kernel: str, out_block: int) -> Conv2dLayouts:
 
 @nn.conv2d_infer_layout.register("cpu")
 def conv2d_infer_layout_cpu(workload: Any, cfg: Any) -> Any:
-    """By the configuration's blocks; NCHW where channels are not packed."""
+    """Infer layouts from the configuration's blocks; NCHW for unpacked channels."""
     _, (_, data, dtype), (_, kernel, _), strides, padding, dilation, *_ = workload
     n, in_channels, *image = data
     out_channels, each, *window = kernel

@@ -1,4 +1,4 @@
-"""Loops that schedules of several operators are made of: vectors, register blocks, windows, and sums in lanes."""
+"""Loops that several schedules share: vectors, register blocks, windows, and sums in lanes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def split_vector(
     """Split ``axis`` by the vector width and vectorize the inner loop; return (outer, inner or None when scalar).
 
     An extent that is no multiple of the width gets a remainder loop: the outer loop is marked for partitioning. So does
-    one that is not known, where ``unknown`` ones are to be split.
+    an unknown extent if ``unknown`` is set.
     """
     if extent is None and unknown:
         outer, inner = stage.split(axis, factor=lanes)
@@ -52,14 +52,14 @@ def split_vector(
 
 
 def fuse_all(stage: te.Stage, axes: Sequence[IterVar]) -> IterVar | None:
-    """The axes fused into one; None when there are none."""
+    """Fuse the axes into one; return None when there are none."""
     if not axes:
         return None
     return axes[0] if len(axes) == 1 else stage.fuse(*axes)
 
 
 def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
-    """The innermost reduction axes, as far as they run through elements in memory one by one, as one; its extent."""
+    """Fuse the innermost reduction axes that run through contiguous memory; return the loop and its extent."""
     loads = producer_loads(stage.op.body[0].source)
     axes, extents = list(stage.op.reduce_axis), [constant_extent(a) for a in stage.op.reduce_axis]
 
@@ -81,12 +81,12 @@ def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
 
 
 def sum_registers() -> int:
-    """Vectors of partial results that a long sum takes: enough to overlap, with registers left for what it reads."""
+    """Return how many vectors of partial results a long sum takes: enough to overlap, leaving registers for loads."""
     return choose("sum_registers", [1, 2, 4, 8], 4 if machine().vector_registers >= 16 else 2)
 
 
 def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1, unknown: bool = False) -> te.Stage | None:
-    """Reduce the innermost reduction axes of ``tensor`` with vectors of partial results, combined at the end.
+    """Reduce the innermost reduction axes of ``tensor`` into vectors of partial results, combined at the end.
 
     Before and after, for a sum of a row of 40 elements with 8 lanes::
 
@@ -95,7 +95,7 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1, unkno
         for k.outer in 0..5: P[0:8] += A[k.outer*8 : k.outer*8 + 8]
         Q[0:4] = P[0:4] + P[4:8];  R[0:2] = Q[0:2] + Q[2:4];  B = R[0] + R[1]
 
-    What does not fill a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
+    A tail shorter than a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
     Returns the stage of P; None for rows shorter than a vector, or not known to be longer unless ``unknown``, and for
     reductions of several values, which stay as they are.
     """
@@ -153,7 +153,9 @@ def _combine_by_halves(s: te.Schedule, tensor: te.Tensor, width: int) -> list[te
 
 
 def schedule_padding(s: te.Schedule, op: Any) -> None:
-    """Pad as a step of its own: parallel over all but the last two dimensions, vectorised over the last."""
+    """Schedule padding as a stage of its own: parallel over all but the last two dimensions, vectorised
+    over the last.
+    """
     stage = s[op]
     axes = list(op.axis)
     extent = constant_extent(axes[-1])
@@ -173,7 +175,7 @@ def unroll_and_vectorize(stage: te.Stage, unrolled: list[IterVar], vector: IterV
 
 
 def schedule_register_tiles(s: te.Schedule, anchor: Any, parallel: bool) -> None:
-    """Vectors along the last dimension of a reduction, for a tile of the one before it, accumulate in registers."""
+    """Accumulate a reduction in register tiles: vectors along its last dimension, a few positions of the one before."""
     result = anchor.output(0)
     extent, columns = (constant_extent(a) for a in anchor.axis[-2:])
     most = machine().vector_registers // 2
@@ -211,7 +213,7 @@ def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int
 
 
 def accumulate_windows(stage: te.Stage, at: te.Stage, loop: IterVar, unroll_window: bool = True) -> None:
-    """Reduce a tile of packed windows (n, c, oh, ow, block) in registers, in ``loop`` of ``at``.
+    """Reduce a tile of packed windows (n, c, oh, ow, block) in registers, inside ``loop`` of ``at``.
 
     The tile's columns are unrolled; with ``unroll_window`` the window's columns too, and its rows, while that makes no
     more elements than the record's ``most_taps``.

@@ -42,7 +42,7 @@ def _is_pool(op: Any) -> bool:
 
 
 def _takes_whole_rows(pool: Any) -> bool:
-    """Return whether windows are as wide as the data, of which nothing is padding."""
+    """Return whether windows are as wide as the data, with no padding along the width."""
     moving = {iv.var for iv in pool.axis}
     rows = [load.indices[-1] for load in producer_loads(pool.body[0].source)]
     padded = any("pad" in t.op.tag for t in pool.input_tensors)
@@ -52,8 +52,8 @@ def _takes_whole_rows(pool: Any) -> bool:
 def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     """Schedule a local, adaptive or global pooling with injective computes before and after it.
 
-    Windows as wide as the data, such as those of a global pooling, are reduced as any other rows. Packed channels are
-    reduced in register blocks (``_schedule_packed``), columns in planes (``_schedule_planes``).
+    Windows as wide as the data, such as those of a global pooling, take the schedule of row reductions. Packed channels
+    are reduced in register blocks (``_schedule_packed``), columns in planes (``_schedule_planes``).
     """
     tensors = output_tensors(outs)
     pool = find_anchor(tensors, _is_pool)
@@ -80,11 +80,11 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
 
 @dataclass(frozen=True)
 class _PoolParts:
-    """The operations of a pooling, as ``topi.nn.pool_nd`` makes them, and what is done with them.
+    """The operations of a pooling, as ``topi.nn.pool_nd`` makes them, and the computes after it.
 
     ``passes`` reduce rows of packed windows, each from where the one before it ended; ``shared`` the columns that
-    windows have in common, of which ``direct`` ones read the data itself, and others what ``pads`` give. ``follows``:
-    the result ``out`` is computed along with the windows of ``pool``, element by element.
+    windows have in common, of which ``direct`` ones read the data itself, and others the padded copies ``pads``.
+    ``follows``: the result ``out`` is computed along with the windows of ``pool``, element by element.
     """
 
     out: te.Tensor
@@ -97,7 +97,7 @@ class _PoolParts:
 
     @staticmethod
     def of(tensors: list[te.Tensor], pool: Any, packed: bool) -> _PoolParts:
-        """The parts of the pooling ``pool`` that ``tensors`` are computed from."""
+        """Collect the parts of ``pool``, on which ``tensors`` depend."""
         passes = [op for op in operations(tensors) if op.tag == "pool_rows"]
         below = [t.op for op in (*passes, pool) for t in op.input_tensors if t.op not in passes]
         shared = [op for op in below if op.tag == "pool_columns"]
@@ -110,7 +110,7 @@ class _PoolParts:
 
     @property
     def fills_vectors(self) -> bool:
-        """Return whether there are windows of two dimensions, and channels enough in a block for vectors of them."""
+        """Return whether windows are two-dimensional and a block has enough channels to fill vectors."""
         windows = bool(self.shared) or len(self.pool.reduce_axis) == 2
         block = constant_extent(self.pool.axis[-1]) or 0
         return windows and len(self.pool.axis) == 5 and block >= measured().pooling.least_block
@@ -122,7 +122,7 @@ class _PoolParts:
 
 
 def _schedule_packed(s: te.Schedule, parts: _PoolParts) -> None:
-    """Reduce blocks of channels in registers, a tile of columns at a time; by passes, a row of the result at a time."""
+    """Reduce blocks of channels in registers, a tile of columns at a time; passes run a row of the result at a time."""
     pool, stage = parts.pool, s[parts.last]
     sums = pool.output(0) if parts.follows else s.cache_write(pool.output(0), "local")
     parallel = worth_threads(pool)
@@ -136,7 +136,7 @@ def _schedule_packed(s: te.Schedule, parts: _PoolParts) -> None:
 
 
 def _schedule_planes(s: te.Schedule, parts: _PoolParts) -> None:
-    """Reduce windows plane by plane, for a row of the result at a time, vectors along its columns.
+    """Reduce windows plane by plane, a row of the result at a time, in vectors along its columns.
 
     Padding is materialised per plane, so that no lane has to test for it.
     """
@@ -166,7 +166,7 @@ def _schedule_planes(s: te.Schedule, parts: _PoolParts) -> None:
 
 
 def _schedule_columns(s: te.Schedule, parts: _PoolParts, plane: IterVar, row: IterVar, leading: int) -> None:
-    """Reduce what windows share, per ``plane``, or per ``row`` where a plane does not fit the first-level cache."""
+    """Reduce the shared columns of windows per ``plane``, or per ``row`` if a plane exceeds the first-level cache."""
     for op in (*parts.shared, *parts.passes):
         # A row that has just been stored is loaded slowly from where two stores meet: a plane of them is done first.
         whole = op in parts.direct or parts.passes or plane_bytes(op, leading) <= machine().l1_bytes
@@ -178,7 +178,7 @@ def _schedule_columns(s: te.Schedule, parts: _PoolParts, plane: IterVar, row: It
 
 
 def _schedule_direct_columns(columns: te.Stage, leading: int) -> None:
-    """Columns of a plane, the border cut off: an element of the inside is a sum without conditions."""
+    """Reduce the columns of a plane with the border partitioned off, so that sums inside need no conditions."""
     columns.reorder(*columns.op.axis, *columns.op.reduce_axis)
     for axis in columns.op.reduce_axis:
         columns.unroll(axis)
@@ -203,9 +203,9 @@ def _schedule_sums(out: te.Stage, sums: te.Stage, inner: list[IterVar], dtype: s
 
 
 def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, parallel: bool) -> None:
-    """Schedule packed windows that overlap: ``columns`` reduces what is in a column of them, ``sums`` columns.
+    """Schedule overlapping packed windows: ``columns`` reduces each column of a window, ``sums`` adds columns.
 
-    Written out, neighbours have columns in common, which LLVM computes once: every element is loaded once for each row
+    Unrolled, neighbouring windows share columns, which LLVM computes once: every element is loaded once for each row
     of a window, and loads and stores alternate. Bursts of loads leave memory idle in between: of 3x3 windows one apart,
     in no cache, 77 instead of 91 % of the bandwidth of a copy, and 55 % where each window reads all of its elements.
     """
@@ -221,7 +221,7 @@ def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, p
 
 def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list[Any], columns: list[Any],
                      parallel: bool) -> None:  # fmt: skip
-    """Schedule packed windows whose rows are reduced in ``passes``, each over a row of the result, and then ``sums``.
+    """Schedule packed windows whose rows are reduced in ``passes``, each over a row of the result, and then summed.
 
     The tiles of a pass are small and its loop stays one, so that loads keep the order of memory, whatever LLVM's
     scheduler does with them: a row of 14 windows that is unrolled reads at 60 % of the bandwidth.
@@ -246,7 +246,7 @@ def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list
 
 
 def _split_row(stage: te.Stage, axis: IterVar, dtype: str) -> tuple[IterVar, IterVar | None]:
-    """``split_vector``, but a row shorter than a vector is one: 3x3 windows two apart of 28x28 35 instead of 116 us."""
+    """Split by ``split_vector``, but take rows shorter than a vector as one (3x3 windows, stride 2: 35, not 116 us)."""
     extent, lanes = constant_extent(axis), vector_lanes(dtype)
     if extent is None or not 1 < extent < lanes:
         return split_vector(stage, axis, extent, lanes)
@@ -255,7 +255,7 @@ def _split_row(stage: te.Stage, axis: IterVar, dtype: str) -> tuple[IterVar, Ite
 
 
 def _schedule_windows(stage: te.Stage, axes: list[IterVar], dtype: str, leading: int) -> None:
-    """Vectorise the innermost output axis inside the loops over the window, which tuning may write out."""
+    """Vectorise the innermost output axis inside the loops over the window, which tuning may unroll."""
     taps = [constant_extent(axis) for axis in stage.op.reduce_axis]
     small = None not in taps and prod(tap or 1 for tap in taps) <= measured().convolution.most_taps
     if small and choose("write_out_windows", [False, True], False):

@@ -31,7 +31,7 @@ def is_reduction(op: Any) -> bool:
 
 
 def innermost_is_reduced(op: Any) -> bool:
-    """Return whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
+    """Return whether, in every reduced tensor, neighbours in memory are reduced together."""
     body = op.body[0]
     assert isinstance(body, Reduce)
     reduced = {iv.var for iv in op.reduce_axis}
@@ -42,11 +42,11 @@ def innermost_is_reduced(op: Any) -> bool:
 def schedule_row_reduction(
     s: te.Schedule, tensor: te.Tensor, from_memory: bool = True, unknown: bool = False
 ) -> te.Stage | None:
-    """Reduce contiguous rows with vectors of partial results; return their stage, if there is one.
+    """Reduce contiguous rows into vectors of partial results; return their stage, or None.
 
-    The loop over a row ``from_memory`` stays one: of what LLVM writes out it shuffles the loads, and memory delivers
-    them late. 50257 dot products of 768 elements read at 72 instead of 93 % of the bandwidth, sums of 256 at 69 instead
-    of 94 %. Short rows in a cache take 10 % less time written out. ``unknown``: rows of unknown lengths too.
+    The loop over a row ``from_memory`` is not unrolled: LLVM would reorder the loads, and memory deliver them late.
+    50257 dot products of 768 elements read at 72 instead of 93 % of the bandwidth, sums of 256 at 69 instead of 94 %.
+    Short rows in a cache take 10 % less time unrolled. ``unknown``: rows of unknown lengths too.
     """
     partial = reduce_in_lanes(s, tensor, sum_registers(), unknown)
     if partial is not None and from_memory:
@@ -55,7 +55,9 @@ def schedule_row_reduction(
 
 
 def _column_tile(extent: int, lanes: int, tasks: int) -> int:
-    """Columns to reduce side by side: whole vectors in half of the registers, but as many tiles as ``tasks``."""
+    """Return how many columns to reduce side by side: vectors in half of the registers, but at least
+    ``tasks`` tiles.
+    """
     vectors = -(-extent // lanes)
     most = max(1, min(machine().vector_registers // 2, vectors // tasks))
     most = choose("columns_at_once", [1, 2, 4, 8, 16], most)
@@ -67,7 +69,7 @@ def _column_tile(extent: int, lanes: int, tasks: int) -> int:
 def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str, parallel: bool) -> IterVar | None:
     """Reduce a tile of columns, in registers, inside the reduction; return the loop to run in parallel.
 
-    Columns are the output's last axes, as far as they lie together in what is read. A step reads many bytes in a row,
+    Columns are the output's last axes, as far as these are contiguous in the inputs. A step reads many bytes in a row,
     and vectors of sums do not wait for one another.
     """
     if not axes:
@@ -96,7 +98,7 @@ def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str, 
 
 
 def _schedule_root_reduction(s: te.Schedule, op: Any) -> None:
-    """Schedule a reduction that is an output, or whose consumer cannot take it into its loops."""
+    """Schedule a reduction that is an output, or that cannot be computed inside its consumer."""
     tensor = op.output(0)
     stage = s[op]
     axes = list(op.axis)

@@ -25,7 +25,7 @@ _TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output")
 
 
 def _passes(anchor: Any) -> list[Any]:
-    """The operations of the softmax below its last one, consumers first."""
+    """Return the operations of the softmax below its last one, consumers first."""
     return [op for op in operations(anchor) if op is not anchor and op.name.startswith("T_softmax")]
 
 

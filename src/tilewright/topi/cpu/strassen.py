@@ -48,10 +48,10 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class StrassenBlocking:
-    """How a product is cut, and its modelled time on one core, in vector multiply-adds at the core's peak.
+    """The blocking of a product, and its modelled time on one core, in vector multiply-adds at the core's peak.
 
-    ``block`` columns, of which pairs are taken, and ``chunk`` steps of the sum, likewise: the layout of the weight.
-    ``tile_m``: rows of a register tile, each standing for two. ``tiles``: of a group of rows, which a core takes.
+    ``block`` columns and ``chunk`` steps of the sum, both taken in pairs, are the layout of the weight. ``tile_m``:
+    rows of a register tile, each standing for two. ``tiles``: register tiles in a core's group of rows.
     """
 
     block: int
@@ -62,16 +62,16 @@ class StrassenBlocking:
 
     @property
     def loops(self) -> tuple[int, int]:
-        """What may be chosen for a given layout of the weight."""
+        """The parameters that remain free for a given layout of the weight."""
         return self.tile_m, self.tiles
 
 
 def strassen_blockings(
     cpu: CpuFeatures, rows: int, columns: int, inner: int, layout: tuple[int, int] | None = None
 ) -> list[StrassenBlocking]:
-    """Ways to compute (rows, inner) times (inner, columns) so, the cheapest first; none where blocks do not divide it.
+    """Return ways to compute (rows, inner) times (inner, columns) by the method, the cheapest first.
 
-    ``layout``: the block and the chunk, where these are given.
+    ``layout``: the block and the chunk, or None to choose them. Empty when blocks do not divide the product.
     """
     record = cpu.processor.strassen
     lanes, pairs = cpu.lanes(32), max(1, -(-rows // 2))
@@ -95,7 +95,7 @@ def strassen_blockings(
 
 
 def _chunk(cpu: CpuFeatures, pairs: int, block: int, inner: int) -> int:
-    """Steps of a chunk of which the forms of ``pairs`` of rows and the weight of two pairs of blocks fit in the cache.
+    """Return how many steps of the sum fit the cache: the forms of ``pairs`` of rows, and weights of two block pairs.
 
     All at once where that is possible: parts of the result are neither stored nor loaded then.
     """
@@ -107,7 +107,7 @@ def _chunk(cpu: CpuFeatures, pairs: int, block: int, inner: int) -> int:
 
 
 def _cost(cpu: CpuFeatures, pairs: int, columns: int, inner: int, way: tuple[int, int, int]) -> float:
-    """Products by the rate of their register tile, the forms of the data, and the sums of products."""
+    """Return the cost of the products by the rate of their register tile, of the data's forms, and of the sums."""
     record = cpu.processor.strassen
     chunk, tile_m, registers = way
     products = PRODUCTS * pairs * (inner / 2) * (columns / 2 / cpu.lanes(32)) * tile_rate(cpu, tile_m, registers)
@@ -117,14 +117,16 @@ def _cost(cpu: CpuFeatures, pairs: int, columns: int, inner: int, way: tuple[int
 
 
 def _other_time(cpu: CpuFeatures) -> float:
-    """What loads, stores and additions cost in vector multiply-adds, which take twice as long in halves."""
+    """Return the cost of loads, stores and additions relative to multiply-adds, which take twice as long on half
+    vectors.
+    """
     return 0.5 if cpu.halves_vectors else 1.0
 
 
 def strassen_layouts(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> list[tuple[int, int]]:
-    """Blocks and chunks of the weight that the method can have, the fastest by the model first; none where it cannot.
+    """Return the possible (block, chunk) pairs of the weight's layout, the fastest by the model first; may be empty.
 
-    Of each block the chunk that the model takes, and half of it and twice as much where these divide the sum.
+    For each block: the model's chunk, and half and twice of it when these divide the sum.
     """
     if dtype != "float32" or rows < 2:
         return []
@@ -136,10 +138,10 @@ def strassen_layouts(rows: int, columns: int, inner: int, dtype: str, target: Ta
 
 
 def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> tuple[int, int] | None:
-    """The block and the chunk of the weight's layout; None where the direct product is as fast by the model.
+    """Return the (block, chunk) of the weight's layout; None when the model finds the direct product as fast.
 
-    Rows that every core takes for itself are too few where reading the weight takes about as long as computing. Without
-    fused multiply-adds the additions are what takes the time, and the method adds some.
+    The method does not pay when a core has so few rows that reading the weight takes about as long as computing, nor
+    without fused multiply-adds, where additions take the time and the method adds some.
     """
     cpu = features(target)
     record = cpu.processor.strassen
@@ -157,7 +159,7 @@ def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Tar
 
 @autotvm.register_topi_compute("dense_strassen.x86", version="1")
 def dense_strassen(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """``topi.nn.strassen.dense_strassen``: data (m, k) times a weight as ``transform_weight`` stores it."""
+    """Compute ``topi.nn.strassen.dense_strassen``: data (m, k) times a weight stored by ``transform_weight``."""
     out = strassen.dense_strassen(data, weight)
     rows, inner = get_const_tuple(data.shape)
     _, column_pairs, _, chunk, block = get_const_tuple(weight.shape)
@@ -221,7 +223,7 @@ def schedule_dense_strassen(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 
 def _cut(stage: te.Stage, tile_m: int, tiles: int, block: int) -> tuple[IterVar, ...]:
-    """Split the rows and columns of a result: group, pair of blocks, tile, row of the tile, block, its columns."""
+    """Split the rows and columns of a result: group, pair of blocks, tile, row of the tile, block, column."""
     m, n = stage.op.axis
     tile, row = stage.split(m, factor=2 * tile_m)
     group, tile = stage.split(tile, factor=tiles)
@@ -231,7 +233,9 @@ def _cut(stage: te.Stage, tile_m: int, tiles: int, block: int) -> tuple[IterVar,
 
 
 def _schedule_products(s: te.Schedule, products: te.Tensor, sums: te.Stage, tile: IterVar, pair: IterVar) -> None:
-    """The seven products of each ``tile`` of ``sums``, which fetch the weight of the next ``pair`` of blocks."""
+    """Schedule the seven products of each ``tile`` of ``sums``, prefetching the weight of the next
+    ``pair`` of blocks.
+    """
     accumulators = s.cache_write(products, "local")
     stage = s[products]
     stage.compute_at(sums, tile)

@@ -1,4 +1,4 @@
-"""Loops of computes that move data: axes cut where indices divide them, and joined where memory is read in order.
+"""Loops for data movement: axes split where indices divide them, and fused where memory is read in order.
 
 ``NCHW16c`` to ``NCHW24c`` reads element ``(co*24 + ci) // 16, h, w, (co*24 + ci) % 16``. With ``co`` cut into loops of
 n and 2, and ``ci`` into loops of 3 and 8, what is left of the divisions does not depend on the innermost loop, and on
@@ -26,9 +26,9 @@ _MOST_CUTS = 8  # of all axes: beyond, an index is no rearrangement
 
 @dataclass(frozen=True)
 class Loop:
-    """``parts`` neighbouring parts of axes as one loop.
+    """Neighbouring parts of axes, fused to one loop.
 
-    ``strides`` are what each read moves on by in memory, in elements; None where that is not fixed.
+    ``strides``: distance in memory, in elements, between iterations for each read; None when it is not fixed.
     """
 
     parts: int
@@ -38,8 +38,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Nest:
-    """``cuts``: the extents of each axis' parts, outermost first. ``loops``: what joins all parts, outermost first.
+    """The split axes of an operation and the loops that fuse the parts.
 
+    ``cuts``: the extents of each axis' parts, outermost first. ``loops``: loops over all parts, outermost first.
     ``exact``: no axis has fewer elements than its parts together.
     """
 
@@ -51,9 +52,9 @@ class Nest:
 def strided_loops(
     axes: Sequence[IterVar], reads: Sequence[tuple[Tensor, Sequence[PrimExpr]]], apart: Collection[Var] = ()
 ) -> Nest | None:
-    """The loops over ``axes`` by which ``reads`` go through memory in fixed strides; None where shapes are not known.
+    """Return loops over ``axes`` along which ``reads`` have fixed strides; None for unknown shapes.
 
-    Axes whose variables are in ``apart`` are not joined with others.
+    Axes whose variables are in ``apart`` are not fused with others.
     """
     extents = [constant_extent(axis) for axis in axes]
     shapes = [get_const_tuple(tensor.shape) for tensor, _ in reads]
@@ -94,16 +95,16 @@ def strided_loops(
 
 
 def _strides(index: PrimExpr, variables: Sequence[Var]) -> list[int | None]:
-    """Return how far ``index`` goes with each variable; None where that depends on where it is."""
+    """Return how far ``index`` moves with each variable; None when the distance is not fixed."""
     terms, _ = affine(index, {})
     irregular = {v for atom in terms if not isinstance(atom, Var) for v in free_vars(atom)}
     return [None if var in irregular else terms.get(var, 0) for var in variables]
 
 
 def _cut(index: PrimExpr, sizes: dict[Var, int]) -> tuple[Var, int] | None:
-    """A variable to cut, and the extent of its inner part, after which a division in ``index`` has fewer operands.
+    """Return a variable to split and its inner extent, which remove operands from a division in ``index``.
 
-    What is divided by itself is cut even where the last part is not full.
+    A variable that is divided alone is split even when its last part is not full.
     """
     divisions: list[FloorDiv | FloorMod] = []
     post_order_visit(index, lambda e: divisions.append(e) if isinstance(e, (FloorDiv, FloorMod)) else None)
@@ -127,7 +128,7 @@ def _cut(index: PrimExpr, sizes: dict[Var, int]) -> tuple[Var, int] | None:
 
 
 def _joined(loops: Sequence[Loop]) -> list[Loop]:
-    """Neighbours as one where all reads go on from the end of the inner one to its next start."""
+    """Fuse neighbouring loops when every read continues from the end of the inner one to its next start."""
     result: list[Loop] = []
     for loop in loops:
         outer = result[-1] if result else None

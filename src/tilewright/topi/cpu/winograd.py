@@ -1,6 +1,6 @@
-"""Schedules of Winograd convolution (``topi.nn.winograd`` says what is computed).
+"""Schedules of Winograd convolution (``topi.nn.winograd`` defines the computation).
 
-All steps run in one kernel over blocks of tiles, so that what passes between them stays in the core's own caches::
+All steps run in one kernel over blocks of tiles, so that intermediates stay in the core's own caches::
 
     for each block of tiles and part of the output channels     (parallel)
         V = B^T d B                                             of all input channels and groups of taps
@@ -54,7 +54,7 @@ def conv2d_NCHWc_winograd(
     window: tuple[int, int] = (3, 3),
     groups: int = 1,
 ) -> te.Tensor:
-    """``topi.nn.winograd.conv2d_NCHWc_winograd`` in the blocks that the model, or a record of tuning, chooses."""
+    """Compute ``topi.nn.winograd.conv2d_NCHWc_winograd`` in the blocks of the model or of a tuning record."""
     kh, kw = int(window[0]), int(window[1])
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
     out_chunks = get_const_tuple(weight.shape)[0]
@@ -72,12 +72,12 @@ def conv2d_NCHWc_winograd(
 
 
 def _knob(weight: te.Tensor) -> str:
-    """The choice of blocks, which are others for other tiles."""
+    """Return the name of the knob for the blocks, one for each tile size."""
     return "blocking_" + "x".join(map(str, get_const_tuple(weight.shape)[1:3]))
 
 
 def schedule_winograd_weight_transform(outs: Any) -> te.Schedule:
-    """Schedule ``winograd_weight_transform``: all positions of a window at a time, in vectors of the last dimension."""
+    """Schedule ``winograd_weight_transform``: all positions of a window at once, in vectors of the last dimension."""
     out = output_tensors(outs)[0]
     s = create_schedule([out])
     if 0 in get_const_tuple(out.shape):
@@ -106,7 +106,7 @@ def schedule_winograd_weight_transform(outs: Any) -> te.Schedule:
 
 @autotvm.register_topi_schedule("conv2d_NCHWc_winograd.x86")
 def schedule_conv2d_NCHWc_winograd(cfg: ConfigSpace, outs: Any) -> te.Schedule:
-    """Schedule ``conv2d_NCHWc_winograd`` with injective computes after it, which run on each tile as it is done."""
+    """Schedule ``conv2d_NCHWc_winograd`` and the injective computes after it, which run on each finished tile."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc_winograd")

@@ -1,6 +1,6 @@
-"""TVM's names for what ``topi.gpu`` has: one set of schedules for every graphics processor; the target says the rest.
+"""TVM's CUDA names for ``topi.gpu``, whose schedules serve every graphics processor.
 
-Most of TVM's schedules are one of ours: that of any graph of computes.
+Most of TVM's schedules map to one of ours, which takes any graph of computes.
 """
 
 from tilewright.topi.argwhere import argwhere

@@ -1,4 +1,4 @@
-"""What programs for TVM 0.8 ask before they pack a three-dimensional convolution's weights in Winograd's form."""
+"""Tile size of three-dimensional Winograd convolutions, as programs for TVM 0.8 ask for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.topi.utils import get_const_tuple
 
 
 def _infer_tile_size(data: Any, kernel: Any) -> int:
-    """Edge of the tiles of results: 4 where the rows of ``data`` (NCDHW) are groups of 8, else 2."""
+    """Return the edge of the result tiles: 4 if the rows of ``data`` (NCDHW) are multiples of 8, else 2."""
     return 4 if get_const_tuple(data.shape)[3] % 8 == 0 else 2
 
 

@@ -1,7 +1,7 @@
-"""Schedules for any target, by TVM's names; they are what runs where a target has registered none of its own.
+"""Schedules for any target, by TVM's names: the fallback of targets that register none.
 
-There is one (``default.py``): loops in the order in which they are declared, no vectors and no threads, with injective
-computes inlined. It is right everywhere and says nothing about speed.
+All are one (``default.py``): loops in declared order, no vectors, no threads, injective computes inlined. It is correct
+on every target and fast on none.
 """
 
 from tilewright.topi.generic.default import (

@@ -1,4 +1,4 @@
-"""The schedule for any target: loops as declared, one after another, with injective computes inlined."""
+"""The schedule for any target: loops in declared order, run serially, with injective computes inlined."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tilewright.topi.utils import as_list, operations
 
 
 def default_schedule(outs: Any, auto_inline: bool = False) -> te.Schedule:
-    """The schedule without any change; with ``auto_inline``, injective computes are inlined.
+    """Create the default schedule; with ``auto_inline``, injective computes are inlined.
 
-    What a hand-written loop (an extern) reads stays in memory, for it cannot be inlined there.
+    Inputs of a hand-written loop (an extern) stay in memory.
     """
     tensors = as_list(outs)
     s = te.create_schedule([t.op for t in tensors])
@@ -26,15 +26,15 @@ def default_schedule(outs: Any, auto_inline: bool = False) -> te.Schedule:
 
 
 def schedule_extern(outs: Any) -> te.Schedule:
-    """Loops as declared, with injective computes inlined."""
+    """Schedule loops in declared order, with injective computes inlined."""
     return default_schedule(outs, auto_inline=True)
 
 
 def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Schedule:
-    """Schedule the injective ``out`` of a schedule: its loops stay as they are."""
+    """Leave the loops of the injective ``out`` in ``sch`` unchanged."""
     return sch
 
 
 def schedule_pool(outs: Any, layout: str = "NCHW") -> te.Schedule:
-    """``schedule_extern`` of a pooling, for which the layout does not matter."""
+    """Schedule a pooling by ``schedule_extern``; the layout does not matter."""
     return schedule_extern(outs)

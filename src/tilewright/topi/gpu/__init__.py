@@ -1,16 +1,16 @@
 """Schedules for graphics processors: any target with blocks of threads, memory that a block shares, and barriers.
 
-common.py             a target's limits; loops given to blocks and threads
-kernels.py            any graph of computes: what is a kernel, what runs inside of which
-injective.py reduction.py rows.py   by kind of compute: element by element, reduced, normalised
+common.py             a target's limits; loops bound to blocks and threads
+kernels.py            any graph of computes: which are kernels, which are inlined or attached
+injective.py reduction.py normalization.py   by kind of compute
 sort.py scan.py scatter.py sparse.py   hand-written loops; those that are the same on every target are in ``topi.loops``
 
-contraction.py           sums of products as (batch, rows, columns, depth)   tiles.py       how they are cut, by a model
+contraction.py           sums of products as (batch, rows, columns, depth)   tiles.py       tile sizes, by a model
 stores.py                where their results go
 contraction_schedule.py  their one schedule                                  templates.py   as AutoTVM's templates
-convolution.py conv.py dense.py int8.py winograd.py   what is computed so
+convolution.py conv.py dense.py int8.py winograd.py   the operators that use it
 tensor_tiles.py tensor_intrin.py tensor_schedule.py tensorcore.py   the same on tensor cores
-direct.py                one result to a thread                              attention.py   scores in shared memory
+direct.py                one result per thread                              attention.py   scores in shared memory
 """
 
 from tilewright.topi.gpu.attention import (

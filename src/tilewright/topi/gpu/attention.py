@@ -1,4 +1,4 @@
-"""Attention on GPUs, a block of rows of one matrix to a block of threads: scores never leave shared memory.
+"""Attention on GPUs: each thread block takes a block of rows, and scores never leave shared memory.
 
     for step of keys:        a thread for a key, which takes all rows of the block: scores          shared
     greatest, then the sum of exp(score - greatest): in parts, a part to a thread                   shared
@@ -34,7 +34,7 @@ _THREADS = 128
 @autotvm.register_topi_compute("attention.cuda")
 def attention(cfg: ConfigSpace, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None,
               scale: float = 1.0) -> te.Tensor:  # fmt: skip
-    """``topi.nn.attention``."""
+    """Compute ``topi.nn.attention``."""
     if not constant_shapes(query, key, value):
         return nn.attention(query, key, value, mask, scale)
     rows, depth = get_const_tuple(query.shape)[2:]
@@ -118,7 +118,7 @@ def _tiled(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor |
 
 @autotvm.register_topi_schedule("attention.cuda")
 def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
-    """Schedule ``attention`` and what follows it."""
+    """Schedule ``attention`` and the computes after it."""
     tensors = as_list(outs)
     s = te.create_schedule([t.op for t in tensors])
     result = next((op for op in operations(tensors) if OUTPUT in op.tag), None)

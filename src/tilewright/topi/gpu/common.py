@@ -1,4 +1,4 @@
-"""What the schedules of graphics processors share: a target's limits, and loops given to blocks and threads."""
+"""Helpers of the GPU schedules: the target's limits, and loops bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _VECTOR_DTYPES = ("float32", "int32", "uint32", "float16", "int16", "uint16", "i
 
 
 def block_size() -> int:
-    """Threads of a block where nothing asks for more."""
+    """Return the default number of threads in a block."""
     return min(gpu_limits().threads_per_block, MOST_THREADS)
 
 
 def warp_size() -> int:
-    """Threads that run in step; of a target that says nothing of them, 32."""
+    """Return the threads of a warp, which run in step; 32 if the target does not say."""
     warp = gpu_limits().warp
     return min(warp if warp > 1 else 32, block_size())
 
@@ -62,22 +62,22 @@ def is_reduction(op: Any) -> bool:
 
 
 def is_bound(stage: te.Stage) -> bool:
-    """Return whether a loop of the stage is a block or a thread."""
+    """Return whether a loop of the stage is bound to a block or a thread."""
     return any(attr.bind_thread is not None for attr in stage.iter_var_attrs.values())
 
 
 def at_root(stage: te.Stage) -> bool:
-    """Return whether the stage has loops of its own, outside of any other's."""
+    """Return whether the stage has loops of its own, outside of those of other stages."""
     return stage.attach_type is AttachType.ROOT
 
 
 def create_schedule(outs: Any) -> te.Schedule:
-    """The default schedule of the operations of ``outs``."""
+    """Create the default schedule of the operations of ``outs``."""
     return te.create_schedule([out.op for out in as_list(outs)])
 
 
 def inline_injective(s: te.Schedule, outs: Any) -> None:
-    """Inline every injective operation that is no output and has no threads; what a hand-written loop reads stays."""
+    """Inline every injective operation that is no output, has no threads and is not read by a hand-written loop."""
     computes = list(operations(as_list(outs)))
     kept = {t.op for op in computes if not isinstance(op, te.ComputeOp) for t in op.input_tensors}
     for op in computes:
@@ -87,12 +87,12 @@ def inline_injective(s: te.Schedule, outs: Any) -> None:
 
 
 def block_axis() -> IterVar:
-    """blockIdx.x"""
+    """Create blockIdx.x."""
     return te.thread_axis("blockIdx.x")
 
 
 def bind_elements(s: te.Schedule, op: Any, vectors: bool = True) -> IterVar:
-    """Give each element of ``op`` to a thread, or a vector of neighbours; return the loop that is the threads.
+    """Bind each element of ``op``, or a vector of neighbours, to a thread; return the loop of the threads.
 
     ::
 
@@ -100,7 +100,7 @@ def bind_elements(s: te.Schedule, op: Any, vectors: bool = True) -> IterVar:
         ->
         for blockIdx.x, threadIdx.x, [grid,] vector: out[...]
 
-    Beyond ``MOST_BLOCKS`` blocks a thread goes over the whole grid several times: neighbouring threads still write
+    Beyond ``MOST_BLOCKS`` blocks a thread strides over the grid several times: neighbouring threads still write
     neighbouring elements in each of its steps.
     """
     stage = s[op]
@@ -130,7 +130,7 @@ def bind_elements(s: te.Schedule, op: Any, vectors: bool = True) -> IterVar:
 
 
 def vector_lanes(op: Any) -> int:
-    """Elements that a thread takes at once: as many as all that is read has next to one another."""
+    """Return how many elements a thread takes at once: as many as are contiguous in everything that ``op`` reads."""
     if op.reduce_axis or any(op.output(k).dtype not in _VECTOR_DTYPES for k in range(op.num_outputs)):
         return 1
     if any(t.dtype not in _VECTOR_DTYPES for t in op.input_tensors):

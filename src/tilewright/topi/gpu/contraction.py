@@ -1,10 +1,10 @@
-"""Sums of products as products of matrices: what dense layers, convolutions and batched products have in common.
+"""Contractions as matrix products: the common form of dense layers, convolutions and batched products.
 
-The axes of the result fall into those that both factors have (``batch``), those of the first factor (``rows``) and
-those of the second (``columns``); what is summed over is one axis, ``depth``. A convolution in NCHW has its output
-channels as rows and (n, oh, ow) as columns, its groups as batch; one in NHWC the other way around. The factors are read
-by functions of these flat axes, so that windows, padding, strides and groups are in the addresses, and no patches are
-copied to memory ("implicit GEMM"); the schedule puts a tile of either into shared memory.
+The axes of the result fall into those of both factors (``batch``), of the first factor (``rows``) and of the second
+(``columns``); the sum runs over one axis, ``depth``. A convolution in NCHW has its output channels as rows and (n, oh,
+ow) as columns, its groups as batch; one in NHWC the other way around. The factors are read by functions of these flat
+axes, so that windows, padding, strides and groups are in the addresses, and no patches are copied to memory ("implicit
+GEMM"); the schedule puts a tile of either into shared memory.
 
     compute            scope     axes
     T_rows             shared    batch, row block, step, depth, row           0 beyond the matrix's ends
@@ -47,7 +47,9 @@ Factor = Callable[[Coordinates, Coordinates, PrimExpr], PrimExpr]
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the result, or a part of one with several roles: a channel is (group, channel in the group)."""
+    """An axis of the result, or one of its parts when it has several roles: a channel is (group, channel
+    in the group).
+    """
 
     extent: int
     role: str
@@ -55,11 +57,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Contraction:
-    """What is computed.
+    """A contraction: the roles of the result's axes, and accessors of both factors.
 
-    ``axes``: for each axis of the result its parts, the outermost first. ``rows`` and ``columns`` give an element of
-    either factor by the coordinates along its batch axes, along its own axes, and along ``depth``, in ``dtype``.
-    ``row_depth_next``, ``column_depth_next``: whether neighbours in memory are along ``depth``.
+    ``axes``: for each axis of the result its parts, the outermost first. ``rows`` and ``columns`` return an element of
+    a factor, in ``dtype``, at the coordinates along its batch axes, its own axes, and ``depth``. ``row_depth_next``,
+    ``column_depth_next``: whether neighbours in memory are along ``depth``.
     """
 
     axes: tuple[tuple[Axis, ...], ...]
@@ -78,17 +80,17 @@ class Contraction:
         object.__setattr__(self, "shape", self.shape or whole)
 
     def extents(self, role: str) -> list[int]:
-        """Of the axes of one role."""
+        """Return the extents of the axes of one role."""
         return [part.extent for parts in self.axes for part in parts if part.role == role]
 
     @property
     def product(self) -> Product:
-        """Its sizes."""
+        """The sizes of the matrix product."""
         batch, rows, columns = (math.prod(self.extents(role)) for role in (BATCH, ROWS, COLUMNS))
         return Product(batch, rows, columns, self.depth, self.dtype)
 
     def flat(self, role: str, index: Sequence[PrimExpr]) -> PrimExpr:
-        """Where the element ``index`` of the result lies along all axes of one role together."""
+        """Return the flat position of the element ``index`` of the result along all axes of one role."""
         coordinates: list[PrimExpr] = []
         for at, parts in zip(index, self.axes, strict=True):
             places = unravel_index(at, [part.extent for part in parts])
@@ -97,7 +99,7 @@ class Contraction:
 
 
 def contract(cfg: ConfigSpace, contraction: Contraction, name: str) -> te.Tensor:
-    """The result of ``contraction``, cut as ``cfg`` says; untuned as the model of the target's processor says."""
+    """Compute ``contraction`` in the tiles of ``cfg``, or untuned in the model's tiles."""
     product = contraction.product
     if 0 in (*contraction.shape, product.depth):
         zero = ops.const(0, contraction.out_dtype)
@@ -116,7 +118,9 @@ def contract(cfg: ConfigSpace, contraction: Contraction, name: str) -> te.Tensor
 
 
 def choose_tile(cfg: ConfigSpace, contraction: Contraction) -> Tile | TensorTile:
-    """The tile of ``cfg``; untuned the fastest by the model, for tensor cores where the target has them."""
+    """Return the tile of ``cfg``, or untuned the model's fastest; tensor-core tiles when the target has
+    tensor cores.
+    """
     product, limits = contraction.product, gpu_limits()
     tiles: tuple[Tile | TensorTile, ...] = ()
     if _on_tensor_cores(contraction):
@@ -133,10 +137,9 @@ def choose_tile(cfg: ConfigSpace, contraction: Contraction) -> Tile | TensorTile
 
 
 def _within_groups(contraction: Contraction, tiles: Sequence[Tile | TensorTile]) -> tuple[Tile | TensorTile, ...]:
-    """The tiles that end where a group does, for results with an axis that is (group, place in the group).
+    """Return the tiles that end at group boundaries, for results with a (group, channel in the group) axis.
 
-    The bounds of what a block computes are those of its places along that axis: a block that reached into the next
-    group would compute parts of two, as many as differ from thread to thread.
+    A block that reached into the next group would compute parts of both, and threads would differ in how many.
     """
     for role, size in ((ROWS, "rows"), (COLUMNS, "columns")):
         grouped = any(
@@ -171,12 +174,12 @@ def _tile_of(numbers: Sequence[int]) -> Tile | TensorTile:
 
 
 def sum_dtype(contraction: Contraction) -> str:
-    """What sums are taken in: for small floats float32."""
+    """Return the dtype of the sums: float32 for float16 and bfloat16."""
     return "float32" if contraction.out_dtype in ("float16", "bfloat16") else contraction.out_dtype
 
 
 def _by_threads(contraction: Contraction, tile: Tile) -> Callable[..., PrimExpr]:
-    """The product in registers of threads, and how an element of the result is read from it."""
+    """Return the product in registers of threads, and a function that reads an element of the result from it."""
     product = contraction.product
     blocks = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
     steps = -(-product.depth // tile.depth)
@@ -205,10 +208,10 @@ def _by_threads(contraction: Contraction, tile: Tile) -> Callable[..., PrimExpr]
 
 
 def _by_warps(contraction: Contraction, tile: TensorTile) -> Callable[..., PrimExpr]:
-    """The product in matrices that warps have, and how an element of the result is read from them.
+    """Return the product in matrices of warps, and a function that reads an element of the result from them.
 
-    T_row_matrices and T_column_matrices are fragments of the tiles in shared memory, T_product sums in fragments, and
-    T_stored one matrix of each warp in shared memory at a time, for all threads to store.
+    T_row_matrices and T_column_matrices are fragments of the tiles in shared memory, T_product holds sums in fragments,
+    and T_stored one matrix of each warp in shared memory at a time, for all threads to store.
     """
     product, dtype = contraction.product, sum_dtype(contraction)
     blocks = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
@@ -254,22 +257,22 @@ def _by_warps(contraction: Contraction, tile: TensorTile) -> Callable[..., PrimE
 
 
 def depth_inner(contraction: Contraction, role: str) -> bool:
-    """Return whether tensor cores find a factor with its depth innermost in shared memory, as bytes must be."""
+    """Return whether tensor cores need this factor with its depth innermost in shared memory, as byte types do."""
     next_in_memory = contraction.row_depth_next if role == ROWS else contraction.column_depth_next
     return next_in_memory or contraction.dtype in ("int8", "uint8")
 
 
 def _rounded(value: PrimExpr) -> PrimExpr:
-    """float32 to the nearest that has 10 bits after its first (tf32), halves away from 0."""
+    """Round float32 to tf32 (10 explicit mantissa bits), ties away from 0."""
     bits = tir.reinterpret("int32", value)
     return tir.reinterpret("float32", (bits + 0x1000) & ~0x1FFF)
 
 
 def _staged(contraction: Contraction, role: str, cut: tuple[int, int], steps: tuple[int, int],
             inner: bool | None = None) -> te.Tensor:  # fmt: skip
-    """A factor in tiles (batch, block, step, depth, place); (..., place, depth) where the depth is ``inner``.
+    """Copy a factor to tiles (batch, block, step, depth, place), or (..., place, depth) when the depth is ``inner``.
 
-    ``inner`` is None for what threads multiply, not tensor cores.
+    ``inner`` is None when threads multiply, not tensor cores.
     """
     (block, blocks), (count, depth) = cut, steps
     product, first = contraction.product, role == ROWS
@@ -300,6 +303,6 @@ def _staged(contraction: Contraction, role: str, cut: tuple[int, int], steps: tu
 
 
 def _lanes(contraction: Contraction, depth: int) -> int:
-    """Neighbours along the depth that one load takes: as much as 16 bytes."""
+    """Return how many neighbours along the depth one load takes: up to 16 bytes."""
     most = VECTOR_BYTES // dt.nbytes(contraction.dtype)
     return math.gcd(most, depth, contraction.product.depth)

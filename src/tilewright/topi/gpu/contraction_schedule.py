@@ -1,4 +1,4 @@
-"""The schedule of ``contraction.contract``: blocks of results, tiles of both factors in shared memory.
+"""Schedule of ``contraction.contract``: blocks of results, tiles of both factors in shared memory.
 
 blockIdx: block of columns, block of rows, batch
   threadIdx: x along the columns, y along the rows
@@ -32,7 +32,7 @@ SAMPLES = "deformable_samples"
 
 
 def schedule_contraction(cfg: ConfigSpace, outs: Any) -> te.Schedule:
-    """Schedule the contraction in ``outs``, and what comes before and after it."""
+    """Schedule the contraction in ``outs``, and the computes before and after it."""
     tensors = as_list(outs)
     s = te.create_schedule([t.op for t in tensors])
     for op in list(operations(tensors)):
@@ -52,7 +52,7 @@ def schedule_contraction(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 
 def schedule_transform(s: te.Schedule, op: Any) -> None:
-    """Winograd's transforms of weights and images: a tile to a thread, its parts in registers."""
+    """Schedule Winograd's transforms of weights and images: a tile per thread, intermediates in registers."""
     stage = s[op]
     i, j, *outer = op.axis
     stage.reorder(*outer, i, j)
@@ -63,7 +63,7 @@ def schedule_transform(s: te.Schedule, op: Any) -> None:
 
 
 def schedule_back(s: te.Schedule, op: Any, tensors: Sequence[te.Tensor]) -> None:
-    """Winograd's transform of the products, and what follows the convolution: a tile to a thread."""
+    """Schedule Winograd's inverse transform and the computes after the convolution: a tile per thread."""
     store = store_of(s, op, tensors)
     stage = s[store]
     down, across = (2, 3) if int(op.attrs["first"]) else (1, 2)
@@ -80,7 +80,7 @@ def schedule_back(s: te.Schedule, op: Any, tensors: Sequence[te.Tensor]) -> None
 
 
 def _in_registers(s: te.Schedule, op: Any, stage: te.Stage, thread: IterVar) -> None:
-    """Compute the parts of a transform where ``thread`` of ``stage`` needs them."""
+    """Compute the intermediates of a transform in the loop ``thread`` of ``stage``."""
     pending = [t.op for t in op.input_tensors]
     while pending:
         part = pending.pop()
@@ -93,7 +93,7 @@ def _in_registers(s: te.Schedule, op: Any, stage: te.Stage, thread: IterVar) -> 
 
 
 def _thread_for(stage: te.Stage, axes: Sequence[IterVar], threads: int = 64) -> IterVar:
-    """Give each iteration of ``axes`` together, the outermost loops, to a thread; return the loop of the threads."""
+    """Bind each iteration of the outermost loops ``axes``, fused, to a thread; return the loop of the threads."""
     block, thread = stage.split(stage.fuse(*axes), factor=threads)
     stage.bind(block, te.thread_axis("blockIdx.x"))
     stage.bind(thread, te.thread_axis("threadIdx.x"))
@@ -101,7 +101,7 @@ def _thread_for(stage: te.Stage, axes: Sequence[IterVar], threads: int = 64) -> 
 
 
 def schedule_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tensors: Sequence[te.Tensor]) -> None:
-    """Schedule one product with its tiles, and the operation that stores its results."""
+    """Schedule one product in its tiles, and the operation that stores its results."""
     tile = Tile(*(int(v) for v in product.attrs["tile"]))
     result = next(op for op in operations(list(tensors)) if product in [t.op for t in op.input_tensors])
     store = store_of(s, result, tensors)
@@ -115,7 +115,7 @@ def schedule_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tensors: Se
 
 
 def _store_tiles(stage: te.Stage, result: Any, tile: Tile) -> tuple[IterVar, tuple[IterVar, IterVar]]:
-    """Cut the stage that stores into blocks and threads; return the innermost thread's loop, and the threads."""
+    """Split the storing stage into blocks and threads; return the innermost thread's loop, and the threads."""
     batch, rows, columns = axes_by_role(stage, result)
     m_block, m_thread, m_inner = _cut(stage, rows, tile.pieces[0], tile.threads[0], tile.row_piece)
     n_block, n_thread, n_inner = _cut(stage, columns, tile.pieces[1], tile.threads[1], tile.column_piece)
@@ -131,7 +131,7 @@ def _store_tiles(stage: te.Stage, result: Any, tile: Tile) -> tuple[IterVar, tup
 def _cut(
     stage: te.Stage, axis: IterVar, pieces: int, threads: int, piece: int
 ) -> tuple[IterVar, IterVar, list[IterVar]]:
-    """An axis as loops over blocks, threads, and what a thread has: its pieces and the places of each."""
+    """Split an axis into blocks, threads, and a thread's pieces and elements."""
     rest, inner = stage.split(axis, factor=piece)
     rest, thread = stage.split(rest, factor=threads)
     block, outer = stage.split(rest, factor=pieces)
@@ -151,7 +151,7 @@ def _accumulate(stage: te.Stage, cfg: ConfigSpace) -> IterVar:
 def _stage_tile(
     stage: te.Stage, product: te.Stage, step: IterVar, threads: tuple[IterVar, IterVar], tile: Tile, cfg: ConfigSpace
 ) -> None:
-    """Load a tile of a factor into shared memory: threads take neighbours in global memory one after another."""
+    """Copy a tile of a factor to shared memory: consecutive threads load consecutive global elements."""
     assert stage.op.tag in (ROW_TILE, COLUMN_TILE)
     stage.set_scope("shared")
     stage.compute_at(product, step)

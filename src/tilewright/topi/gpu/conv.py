@@ -1,4 +1,4 @@
-"""Convolutions on GPUs by TVM's names: ``convolution.convolution`` as templates of AutoTVM.
+"""Convolutions on GPUs by TVM's names: AutoTVM templates of ``convolution.convolution``.
 
 Parameters are those of the functions of these names in ``topi.nn``.
 """
@@ -21,7 +21,7 @@ _PADS = {1: get_pad_tuple1d, 2: get_pad_tuple, 3: get_pad_tuple3d}
 
 def convolve(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
               groups: int, layouts: tuple[str, str], out_dtype: str | None, name: str) -> te.Tensor:  # fmt: skip
-    """``topi.nn.conv.conv`` in tiles, or of unknown shapes as it is."""
+    """Compute ``topi.nn.conv.conv`` in tiles, or untiled for unknown shapes."""
     data_layout, kernel_layout = layouts
     spatial = [s for s in data_layout if s not in "NC"]
     steps = per_dim(dilation, len(spatial))
@@ -32,7 +32,7 @@ def convolve(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any,
 
 
 def _plain(name: str, data_layout: str, kernel_layout: str) -> Any:
-    """The template of ``name(data, kernel, strides, padding, dilation, out_dtype)``."""
+    """Create the template of ``name(data, kernel, strides, padding, dilation, out_dtype)``."""
 
     def compute(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
                 out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
@@ -43,7 +43,7 @@ def _plain(name: str, data_layout: str, kernel_layout: str) -> Any:
 
 
 def _grouped(name: str, data_layout: str, kernel_layout: str) -> Any:
-    """The template of ``name(data, kernel, strides, padding, dilation, groups, out_dtype)``."""
+    """Create the template of ``name(data, kernel, strides, padding, dilation, groups, out_dtype)``."""
 
     def compute(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
                 groups: int = 1, out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
@@ -54,7 +54,7 @@ def _grouped(name: str, data_layout: str, kernel_layout: str) -> Any:
 
 
 def _last_grouped(name: str, data_layout: str, kernel_layout: str) -> Any:
-    """The template of ``name(data, kernel, strides, padding, dilation, out_dtype, groups)``."""
+    """Create the template of ``name(data, kernel, strides, padding, dilation, out_dtype, groups)``."""
 
     def compute(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
                 out_dtype: str | None = None, groups: int = 1) -> te.Tensor:  # fmt: skip
@@ -84,7 +84,7 @@ conv3d_ndhwc, schedule_conv3d_ndhwc = _last_grouped("conv3d_ndhwc", "NDHWC", "DH
 
 
 def _transposed(name: str, spatial: int, plain: Callable[..., Any]) -> Any:
-    """The template of ``name(data, kernel, strides, padding, out_dtype, output_padding, groups=1)``."""
+    """Create the template of ``name(data, kernel, strides, padding, out_dtype, output_padding, groups=1)``."""
 
     def compute(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, out_dtype: str,
                 output_padding: Any = 0, groups: int = 1) -> te.Tensor:  # fmt: skip
@@ -107,7 +107,7 @@ conv3d_transpose_ncdhw, schedule_conv3d_transpose_ncdhw = _transposed(
 
 
 def _deformable(name: str, layout: str, plain: Callable[..., Any]) -> Any:
-    """The template of ``name``, called as that of nn."""
+    """Create the template of the deformable convolution ``name``, with the signature of ``topi.nn``."""
 
     def compute(cfg: ConfigSpace, data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any,
                 dilation: Any, deformable_groups: int = 1, groups: int = 1,

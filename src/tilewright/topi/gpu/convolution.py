@@ -1,7 +1,7 @@
 """Convolutions of 1 to 3 spatial dimensions, grouped or not, in either order of axes, as products of matrices.
 
 Output channels of data with channels first are rows, and (batch, positions) columns; with channels last it is the other
-way around, so that threads that follow one another always store neighbours.
+way around, so that consecutive threads always store neighbours.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def convolution(
     name: str,
     out_block: int = 0,
 ) -> te.Tensor:
-    """``topi.nn.conv.conv`` in tiles, of constant shapes; its parameters are that one's.
+    """Compute ``topi.nn.conv.conv`` of constant shapes in tiles; the parameters are the same.
 
-    With ``out_block`` the result's channels are in blocks of so many, which are its last axis.
+    With ``out_block`` the result's channels are packed in blocks of that size, as its last axis.
 
     Raises InvalidShapeError when channels, groups and kernel do not fit.
     """
@@ -69,7 +69,7 @@ def convolution(
     channels_inside = kernel_layout.index("I") > max(kernel_layout.index(s) for s in spatial)
 
     def taps(k: PrimExpr) -> tuple[PrimExpr, list[PrimExpr]]:
-        """Channel and window position of a place in the sum, in the order in which the kernel has them."""
+        """Return the channel and the window position of index ``k`` of the sum, in the kernel's order."""
         if channels_inside:
             *at, c = unravel_index(k, [*window, in_group])
             return c, at
@@ -118,10 +118,10 @@ def transposed_convolution(
     out_dtype: str,
     name: str,
 ) -> te.Tensor:
-    """``topi.nn.conv2d_transpose.conv_transpose`` in tiles, of constant shapes; its parameters are that one's.
+    """Compute ``topi.nn.conv2d_transpose.conv_transpose`` of constant shapes in tiles; the parameters are the same.
 
-    Results whose positions leave the same remainder by the strides see the same taps, every stride-th: each remainder
-    is a product of its own, and nothing is multiplied by the zeros between the input's elements.
+    Results whose positions are equal modulo the strides use the same taps, every stride-th: each remainder is a product
+    of its own, and nothing is multiplied by the zeros of a dilated input.
     """
     n = data.ndim - 2
     strides, output_padding = ([get_const_int(v) for v in per_dim(x, n)] for x in (strides, output_padding))
@@ -142,7 +142,7 @@ def transposed_convolution(
     )
 
     def split_batch(b: Any) -> tuple[PrimExpr, list[Any]]:
-        """The group, and the remainder of each dimension."""
+        """Return the group, and the remainder of each dimension."""
         rest = list(b)
         group = rest.pop(0) if groups > 1 else ops.const(0)
         return group, [rest.pop(0) if s > 1 else ops.const(0) for s in strides]
@@ -189,7 +189,7 @@ def deformable_convolution(
     out_dtype: str | None,
     layout: str,
 ) -> te.Tensor:
-    """``topi.nn.deformable_conv2d_nchw`` or its NHWC form in tiles: values are interpolated as a tile is loaded."""
+    """Compute ``topi.nn.deformable_conv2d_nchw`` or NHWC in tiles, interpolating values as a tile is loaded."""
     first = layout == "NCHW"
     sizes = dict(zip("OIHW" if first else "HWIO", get_const_tuple(kernel.shape), strict=True))
     window, in_group, per_group = [sizes["H"], sizes["W"]], sizes["I"], sizes["O"] // groups

@@ -19,8 +19,8 @@ _LONG = 64  # elements of a row, from which on several threads add them up
 
 
 def _is_vector(a: te.Tensor, product: te.Tensor) -> bool:
-    """Return whether there are so few rows that the other matrix is best read once, by a team of threads for each
-    result.
+    """Return whether there are so few rows that cooperating threads per result, reading the other matrix once, are
+    best.
     """
     *rows, _ = get_const_tuple(product.shape)
     return 0 < math.prod(rows) <= _FEW_ROWS and get_const_tuple(a.shape)[-1] >= _LONG
@@ -58,7 +58,7 @@ def _with_bias(product: te.Tensor, bias: te.Tensor | None) -> te.Tensor:
 
 def dense_tiles(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None,
            out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``topi.nn.dense`` in tiles: data (..., k), weight (n, k), bias (n,)."""
+    """Compute ``topi.nn.dense`` in tiles: data (..., k), weight (n, k), bias (n,)."""
     return _with_bias(_matmul(cfg, data, weight, out_dtype, False, True), bias)
 
 
@@ -75,7 +75,7 @@ def _matmul_with_bias(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> te.Tensor:
-    """``topi.nn.matmul`` in tiles."""
+    """Compute ``topi.nn.matmul`` in tiles."""
     return _with_bias(_matmul(cfg, tensor_a, tensor_b, out_dtype, transpose_a, transpose_b), bias)
 
 
@@ -91,7 +91,7 @@ def batch_matmul_tiles(
     transpose_a: bool = False,
     transpose_b: bool = True,
 ) -> te.Tensor:
-    """``topi.nn.batch_matmul`` in tiles."""
+    """Compute ``topi.nn.batch_matmul`` in tiles."""
     plain = nn.batch_matmul(x, y, out_shape, out_dtype, transpose_a, transpose_b)
     if not constant_shapes(x, y):
         return plain

@@ -1,4 +1,4 @@
-"""Convolutions without much to share between results: depthwise ones, one element to a thread."""
+"""Convolutions with little reuse between results, such as depthwise ones: one result per thread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tilewright.topi.gpu.kernels import schedule_kernels
 @autotvm.register_topi_compute("depthwise_conv2d_nchw.cuda")
 def depthwise_conv2d_nchw(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any,
                           dilation: Any, out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``topi.nn.depthwise_conv2d_nchw``."""
+    """Compute ``topi.nn.depthwise_conv2d_nchw``."""
     return nn.depthwise_conv2d_nchw(data, kernel, strides, padding, dilation, out_dtype)
 
 
 @autotvm.register_topi_schedule("depthwise_conv2d_nchw.cuda")
 def schedule_depthwise_conv2d_nchw(cfg: ConfigSpace, outs: Any) -> te.Schedule:
-    """A thread for each result; neighbouring threads read neighbouring windows, which the first cache keeps."""
+    """Bind each result to a thread; neighbouring threads read neighbouring windows, which the L1 cache keeps."""
     return schedule_kernels(outs)

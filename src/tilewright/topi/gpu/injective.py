@@ -10,11 +10,11 @@ from tilewright.topi.gpu.kernels import schedule_kernels
 
 
 def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Schedule:
-    """Give the elements of the injective ``out`` of a schedule to threads."""
+    """Bind the elements of the injective ``out`` of a schedule to threads."""
     bind_elements(sch, out.op)
     return sch
 
 
 def schedule_injective(outs: Any) -> te.Schedule:
-    """One kernel for each output, with all that leads to it computed where it is read."""
+    """Schedule one kernel for each output, with its injective producers inlined."""
     return schedule_kernels(outs)

@@ -1,4 +1,4 @@
-"""Products and convolutions of 8-bit integers on GPUs, by TVM's names: sums are of 32 bits.
+"""Products and convolutions of 8-bit integers on GPUs, by TVM's names; sums are int32.
 
 In the packed layout NCHW4c four neighbouring channels are one word, and so are a weight's OIHW4o4i.
 """
@@ -21,20 +21,20 @@ _LANES = 4  # channels in a word
 
 def _dense_int8(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None,
                 out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``topi.nn.dense`` of integers."""
+    """Compute ``topi.nn.dense`` of integers."""
     return dense.dense_tiles(cfg, data, weight, bias, out_dtype or "int32")
 
 
 def _batch_matmul_int8(cfg: ConfigSpace, x: te.Tensor, y: te.Tensor, out_shape: Any = None,
                        out_dtype: str | None = None, transpose_a: bool = False,
                        transpose_b: bool = True) -> te.Tensor:  # fmt: skip
-    """``topi.nn.batch_matmul`` of integers."""
+    """Compute ``topi.nn.batch_matmul`` of integers."""
     return dense.batch_matmul_tiles(cfg, x, y, out_shape, out_dtype or "int32", transpose_a, transpose_b)
 
 
 def _conv2d_nchw_int8(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
                       out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``topi.nn.conv2d_nchw`` of integers."""
+    """Compute ``topi.nn.conv2d_nchw`` of integers."""
     layouts = "NCHW", "OIHW"
     args = cfg, data, kernel, strides, padding, dilation, 1, layouts, out_dtype or "int32", "conv2d_nchw_int8"
     return conv.convolve(*args)
@@ -55,7 +55,7 @@ def _packed(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, 
 
 
 def _plain_data(data: te.Tensor, name: str) -> te.Tensor:
-    """Data as NCHW, to be read where it lies."""
+    """View data as NCHW without a copy."""
     if data.ndim == 4:
         if get_const_tuple(data.shape)[1] % _LANES:
             raise InvalidShapeError(f"{name}: {get_const_tuple(data.shape)[1]} channels are no multiple of {_LANES}")
@@ -69,7 +69,7 @@ def _plain_data(data: te.Tensor, name: str) -> te.Tensor:
 
 
 def _plain_kernel(kernel: te.Tensor, name: str) -> te.Tensor:
-    """A kernel as OIHW, to be read where it lies."""
+    """View a kernel as OIHW without a copy."""
     if kernel.ndim == 4:
         return kernel
     outer, inner, h, w, o_block, i_block = get_const_tuple(kernel.shape)
@@ -84,13 +84,13 @@ def _plain_kernel(kernel: te.Tensor, name: str) -> te.Tensor:
 
 def _conv2d_NCHWc_int8(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Any, dilation: Any,
                        layout: str = "NCHW", out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """Convolution of data in NCHW4c, or NCHW, to NCHW4c."""
+    """Compute the convolution of data in NCHW4c or NCHW, to NCHW4c."""
     return _packed(cfg, data, kernel, stride, padding, dilation, 1, out_dtype, "conv2d_NCHWc_int8")
 
 
 def _group_conv2d_NCHWc_int8(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Any,
                              dilation: Any, groups: int = 1, out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """Grouped convolution of data in NCHW4c, or NCHW, to NCHW4c."""
+    """Compute the grouped convolution of data in NCHW4c or NCHW, to NCHW4c."""
     return _packed(cfg, data, kernel, stride, padding, dilation, int(groups), out_dtype, "group_conv2d_NCHWc_int8")
 
 

@@ -1,8 +1,8 @@
-"""The schedule of any graph of computes: which of them are kernels, and what runs inside of which.
+"""Schedule of any graph of computes: which operations are kernels, and which run inside of others.
 
-Injective computes are inlined. A reduction that one element-wise compute of its own shape follows is computed in that
-one's threads; rows that are normalised have a block each (``rows``); everything else is a kernel of its own.
-Hand-written loops have bound their threads themselves.
+Injective computes are inlined. A reduction whose only reader is an element-wise compute of its shape is computed in
+that one's threads; normalizations take a block per row (``normalization``); everything else is a kernel of its own.
+Hand-written loops bind their threads themselves.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _KERNELS = ("thread_extent", "pipeline_exec_scope", "device_scope")
 
 
 def schedule_kernels(outs: Any) -> te.Schedule:
-    """Every compute of ``outs``, in threads."""
+    """Schedule every compute of ``outs`` in threads."""
     s = create_schedule(outs)
     schedule_rest(s, outs)
     return s
 
 
 def schedule_rest(s: te.Schedule, outs: Any) -> None:
-    """Give threads to what a schedule leaves at its root without any, after inlining what is injective."""
+    """Bind threads to the root stages that have none yet, after inlining the injective ones."""
     inline_injective(s, outs)
     found = list(operations(as_list(outs)))
     for op in found:
@@ -62,12 +62,12 @@ def schedule_rest(s: te.Schedule, outs: Any) -> None:
 
 
 def _is_open(s: te.Schedule, op: Any) -> bool:
-    """Return whether nothing has been said yet of where an operation runs."""
+    """Return whether nothing is decided yet about where an operation runs."""
     return at_root(s[op]) and not is_bound(s[op])
 
 
 class _Loops(StmtVisitor):
-    """Finds work outside of kernels. A loop of the host may launch kernels."""
+    """Finds work outside of kernels; a host loop may launch kernels."""
 
     outside: For | None = None
     kernels = 0
@@ -91,7 +91,7 @@ class _Loops(StmtVisitor):
 
 
 def _check_threads(op: te.ExternOp) -> None:
-    """Refuse hand-written loops that nothing gives to threads."""
+    """Refuse hand-written loops whose work is bound to no threads."""
     loops = _Loops()
     loops.visit_stmt(op.body)
     if loops.outside is not None:
@@ -105,7 +105,7 @@ def _check_threads(op: te.ExternOp) -> None:
 
 
 def _reduced_for(s: te.Schedule, op: Any) -> Any | None:
-    """The reduction whose results ``op`` alone takes, element by element; None where there is none, or several."""
+    """Return the only reduction that ``op`` reads element by element as its only reader, or None."""
     found = [t.op for t in _stored_inputs(s, op) if is_reduction(t.op)]
     if len(set(found)) != 1 or not at_root(s[found[0]]) or is_bound(s[found[0]]) or found[0] in s.outputs:
         return None
@@ -117,7 +117,7 @@ def _reduced_for(s: te.Schedule, op: Any) -> Any | None:
 
 
 def _stored_inputs(s: te.Schedule, op: Any) -> Sequence[te.Tensor]:
-    """What ``op`` reads from memory, through operations that are inlined."""
+    """Return the tensors that ``op`` reads from memory, looking through inlined operations."""
     found: list[te.Tensor] = []
     pending, seen = [op], {op}
     for current in pending:

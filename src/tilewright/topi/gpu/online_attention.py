@@ -1,4 +1,4 @@
-"""Attention with an online softmax: a block of threads for a block of rows, which goes along the keys in tiles.
+"""Attention with an online softmax: a thread block per block of rows iterates over tiles of keys.
 
     queries                                                  shared
     for tile of keys:
@@ -9,7 +9,7 @@
       greatest = now
     sums / total
 
-Nothing is as long as all keys, so that any number of them fits.
+No buffer grows with the number of keys, so any number fits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS = (32, 16, 8, 4, 2, 1)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one attention: queries (batch, heads, rows, depth), values (batch, heads, keys, width)."""
+    """Sizes of an attention: queries (batch, heads, rows, depth), values (batch, heads, keys, width)."""
 
     batch: int
     heads: int
@@ -43,12 +43,12 @@ class Sizes:
 
     @classmethod
     def of(cls, query: te.Tensor, value: te.Tensor) -> Sizes:
-        """By the shapes of tensors."""
+        """Return the sizes of two tensors."""
         return cls(*get_const_tuple(query.shape), *get_const_tuple(value.shape)[2:])
 
 
 def threads_of(block: int) -> tuple[int, int]:
-    """Threads along the rows and along the keys of a block of rows."""
+    """Return how many threads run along the rows and along the keys of a block of rows."""
     return min(block, 16), 8 if block >= 16 else min(32, 128 // block)
 
 
@@ -59,7 +59,7 @@ def _shared_elements(block: int, sizes: Sizes) -> int:
 
 
 def blocks_of_rows(sizes: Sizes, dtype: str) -> list[int]:
-    """Rows that a block may take, the best first; none where a head is too deep for shared memory."""
+    """Return possible rows of a block, the best first; none when a head is too deep for shared memory."""
     limits, size = gpu_limits(), dt.nbytes(dtype)
     return [
         rows for rows in _ROWS
@@ -69,7 +69,7 @@ def blocks_of_rows(sizes: Sizes, dtype: str) -> list[int]:
 
 
 def mask_value(mask: Any, shape: tuple[int, ...], at: tuple[Any, ...]) -> Any:
-    """The element of a mask, given as a flat buffer of ``shape``, that belongs to the score ``at`` (b, h, i, j)."""
+    """Return the element of the flat mask buffer of ``shape`` that belongs to the score ``at`` (b, h, i, j)."""
     place: Any = 0
     for extent, index in zip(shape, at[4 - len(shape) :], strict=True):
         place = place * extent + (0 if extent == 1 else index)
@@ -78,7 +78,7 @@ def mask_value(mask: Any, shape: tuple[int, ...], at: tuple[Any, ...]) -> Any:
 
 def online_attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, scale: float,
                      block: int) -> te.Tensor:  # fmt: skip
-    """``topi.nn.attention``, ``block`` rows to a block of threads."""
+    """Compute ``topi.nn.attention`` with ``block`` rows per thread block."""
     sizes = Sizes.of(query, value)
     dtype = sum_dtype(query.dtype)
     shape = () if mask is None else get_const_tuple(mask.shape)
@@ -96,12 +96,12 @@ def online_attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: t
 
 
 def sum_dtype(dtype: str) -> str:
-    """What scores and sums are in."""
+    """Return the dtype of scores and sums."""
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
 class _Block:
-    """What one block of threads does; see the head of this file."""
+    """The program of one thread block; see the head of this file."""
 
     def __init__(self, ib: Any, ins: Any, out: Any, sizes: Sizes, dtype: str, block: int, scale: float,
                  mask_shape: tuple[int, ...]) -> None:  # fmt: skip
@@ -112,7 +112,7 @@ class _Block:
         self.columns = -(-sizes.width // self.across)
 
     def _stage(self, to: Any, source: Any, base: PrimExpr, limit: Any, extents: tuple[int, int], step: int) -> None:
-        """Copy rows of ``extents[1]`` elements to shared memory, ``step`` apart; zeros from row ``limit`` on."""
+        """Copy rows of ``extents[1]`` elements to shared memory, ``step`` apart; rows from ``limit`` on are zeros."""
         ib, (count, length) = self.ib, extents
         threads = self.down * self.across
         with ib.for_range(0, -(-count * length // threads), name="e") as e:
@@ -131,7 +131,7 @@ class _Block:
                 copy()
 
     def run(self) -> None:
-        """All of it."""
+        """Emit the whole program of the block."""
         ib, z = self.ib, self.sizes
         query, key, value, *masks = self.ins
         tiles = -(-z.rows // self.block)
@@ -165,7 +165,9 @@ class _Block:
             self._store(head, first)
 
     def _score(self, head: PrimExpr, first: PrimExpr, begin: PrimExpr, masks: Any) -> None:
-        """Scores of this thread's rows and keys, in registers and in ``powers``; -infinity beyond the keys."""
+        """Compute the scores of this thread's rows and keys, in registers and in ``powers``; -infinity beyond
+        the keys.
+        """
         ib, z = self.ib, self.sizes
         with ib.for_range(0, self.rows * self.keys, name="n", kind="unroll") as n:
             self.scores[n] = ops.const(0, self.dtype)
@@ -193,7 +195,7 @@ class _Block:
             self.powers[row * _KEYS + column] = self.scores[i * self.keys + j]
 
     def _weigh(self, begin: PrimExpr, padded: int) -> None:
-        """Turn scores into powers, and add the values that they weigh."""
+        """Turn scores into powers, and add the values weighted by them."""
         ib, z = self.ib, self.sizes
         with ib.for_range(0, self.rows, name="i", kind="unroll") as i:
             row = (self.y + i * self.down) * _KEYS

@@ -1,12 +1,12 @@
-"""Schedules of reductions: by one thread an element, by a warp or a block, or by many blocks in two steps.
+"""Schedules of reductions: by one thread per result, by a warp or a block, or by many blocks in two steps.
 
 ========================  ===========================================================================================
 what is reduced           how
 ========================  ===========================================================================================
 few elements              a thread reduces them one by one; so too columns, where there are many: neighbouring threads
                           read neighbouring elements
-rows of some hundreds     a warp a row, several rows a block: each thread a partial result, then all of them together
-long rows                 a block a row
+rows of some hundreds     a warp per row, several rows per block: each thread a partial result, then all combined
+long rows                 a block per row
 columns, few of them      threads along x take columns, those along y parts of them
 very long, few results    many blocks reduce a part each to memory, a second kernel reduces the parts
 ========================  ===========================================================================================
@@ -43,7 +43,9 @@ _PARTS = 256  # of what is reduced in two steps
 
 @dataclass(frozen=True)
 class Team:
-    """``lanes`` threads of a block reduce one result together, for ``results`` results; ``across``: lanes along x."""
+    """Cooperating threads: ``lanes`` threads reduce each of a block's ``results`` results; ``across``:
+    lanes along x.
+    """
 
     lanes: int
     results: int
@@ -51,7 +53,7 @@ class Team:
 
 
 def runs_along_rows(op: Any) -> bool:
-    """Return whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
+    """Return whether, in every reduced tensor, neighbours in memory are reduced together."""
     reduced = {iv.var for iv in op.reduce_axis}
     body = op.body[0]
     roots = body.source if isinstance(body, Reduce) else op.body
@@ -60,7 +62,7 @@ def runs_along_rows(op: Any) -> bool:
 
 
 def team_for(op: Any) -> Team | None:
-    """Which threads reduce a result of ``op``; None: one each."""
+    """Return the threads that reduce each result of ``op`` together; None: one thread per result."""
     size, results = extent_of(op.reduce_axis), element_count(op.output(0))
     along = runs_along_rows(op)
     if (size is not None and size <= _FEW) or results == 0:
@@ -74,7 +76,7 @@ def team_for(op: Any) -> Team | None:
 
 
 def row_team(size: int | None, results: int | None) -> Team:
-    """The threads for ``results`` rows of ``size`` elements."""
+    """Return the cooperating threads for ``results`` rows of ``size`` elements."""
     threads, warp = block_size(), warp_size()
     if size is not None and size <= _LONG_ROW and (results is None or results > 1):
         rows = threads // warp if results is None else min(threads // warp, power_of_two(results))
@@ -83,7 +85,7 @@ def row_team(size: int | None, results: int | None) -> Team:
 
 
 def bind_reduction(s: te.Schedule, op: Any, follower: Any = None) -> None:
-    """Give a reduction at the root, and the element-wise operation of its shape that alone reads it, to threads."""
+    """Bind a root reduction, and the element-wise operation of its shape that alone reads it, to threads."""
     op = _in_two_steps(s, op)
     team = team_for(op)
     if team is None:
@@ -93,7 +95,7 @@ def bind_reduction(s: te.Schedule, op: Any, follower: Any = None) -> None:
 
 
 def _bind_threads(s: te.Schedule, op: Any, follower: Any) -> None:
-    """A thread for each result, which it keeps in registers until it is done."""
+    """Bind each result to a thread, which keeps it in registers until it is complete."""
     last, sums = follower, op
     if follower is None:
         sums = as_list(s.cache_write([op.output(k) for k in range(op.num_outputs)], "local"))[0].op
@@ -105,7 +107,7 @@ def _bind_threads(s: te.Schedule, op: Any, follower: Any) -> None:
 
 
 def _in_two_steps(s: te.Schedule, op: Any) -> Any:
-    """``op``, after what it reduces was, in many blocks, where few results are reduced from very many elements."""
+    """Reduce in many blocks first when few results have very many elements; return the operation that finishes."""
     size, results = extent_of(op.reduce_axis), element_count(op.output(0))
     if size is None or results is None or size < _VERY_LONG or not 0 < results < _FEW_BLOCKS:
         return op
@@ -135,7 +137,9 @@ def _bind_team(s: te.Schedule, op: Any, team: Team, follower: Any) -> None:
 
 
 def reduce_by_team(s: te.Schedule, tensor: te.Tensor, thread: Any, lanes: int) -> None:
-    """Reduce ``tensor`` by the threads ``thread``: each takes every ``lanes``-th element, then all together."""
+    """Reduce ``tensor`` by cooperating threads: each takes every ``lanes``-th element, then the partials
+    are combined.
+    """
     stage = s[tensor]
     axes = list(stage.op.reduce_axis)
     _, inner = stage.split(stage.fuse(*axes) if len(axes) > 1 else axes[0], factor=lanes)

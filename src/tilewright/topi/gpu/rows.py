@@ -1,12 +1,12 @@
-"""Rows that are normalised: softmax, layer normalisation, L2 and instance normalisation, in one kernel each.
+"""Schedules of normalizations: softmax, layer, L2 and instance normalization, in one kernel each.
 
     blockIdx.x, threadIdx.y: rows
       maximum, sum, mean, ...: all threads of the row together, the result in each one's registers
       threadIdx.x, then in steps: the elements of the row
 
-A row is read once for every value that is taken of it, from cache after the first time, and once to be written; no step
-of it goes to memory. Rows that do not lie together in memory (a softmax over channels, say) have a thread each, so that
-neighbouring threads read neighbouring elements.
+A row is read once per statistic, from cache after the first time, and once to write the result; no intermediate goes to
+memory. Rows that are not contiguous (a softmax over channels, say) have a thread each, so that neighbouring threads
+read neighbouring elements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _SHORT = 32  # elements of a row that one thread goes over
 
 
 def bind_rows(s: te.Schedule, anchor: Any, outs: Any) -> bool:
-    """Schedule ``anchor``, the last step of a normalisation, with all its steps; False where its form is another's."""
+    """Schedule ``anchor``, the last step of a normalization, with all its steps; return False if it has
+    another form.
+    """
     rows = _row_axes(anchor)
     columns = [a for a in anchor.axis if a not in rows]
     steps = [op for op in operations(anchor) if isinstance(op, te.ComputeOp) and op is not anchor and at_root(s[op])]
@@ -79,7 +81,7 @@ def _by_threads(s: te.Schedule, last: Any, rows: list[IterVar], columns: list[It
 
 
 def _row_axes(anchor: Any) -> list[IterVar]:
-    """The axes of ``anchor`` that say which row an element is in: those by which it reads what was reduced."""
+    """Return the axes of ``anchor`` that index its rows: those by which it reads the reduced values."""
     used = set()
     for load in producer_loads(anchor.body):
         if _is_reduced(load.producer.op, len(anchor.axis)):
@@ -88,7 +90,7 @@ def _row_axes(anchor: Any) -> list[IterVar]:
 
 
 def _is_reduced(op: Any, rank: int) -> bool:
-    """Return whether ``op`` has a value for each row: a reduction, or computed of nothing but such ones."""
+    """Return whether ``op`` has one value for each row: a reduction, or computed only from such values."""
     if not isinstance(op, te.ComputeOp) or len(op.axis) >= rank:
         return False
     return is_reduction(op) or (bool(op.input_tensors) and any(_is_reduced(t.op, rank) for t in op.input_tensors))
@@ -99,7 +101,7 @@ def _reads_as_rows(op: Any, rank: int) -> bool:
 
 
 def _last(s: te.Schedule, anchor: Any, outs: Any) -> Any:
-    """The output that follows ``anchor`` element by element, or ``anchor``."""
+    """Return the output that follows ``anchor`` element by element, or ``anchor``."""
     tensors = as_list(outs)
     if anchor in s.outputs or len(tensors) != 1:
         return anchor
@@ -109,7 +111,7 @@ def _last(s: te.Schedule, anchor: Any, outs: Any) -> Any:
 
 
 def _reads_in_place(s: te.Schedule, last: Any, anchor: Any) -> bool:
-    """Return whether each element of ``last`` takes the element of ``anchor`` at its own place, and no other."""
+    """Return whether each element of ``last`` reads only the element of ``anchor`` at its own index."""
     pending, seen = [last], {last}
     for op in pending:
         for load in producer_loads(op.body):

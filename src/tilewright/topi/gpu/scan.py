@@ -1,4 +1,4 @@
-"""Running sums and products on graphics processors.
+"""Running sums and products (scans) on graphics processors.
 
 Columns (elements after the axis) have a thread each, where they are many. A row has a block, which takes as many
 elements at a time as it has threads and carries the total on; a long row has several blocks, each for a part of it:
@@ -28,7 +28,7 @@ Combine = Callable[[Any, Any], PrimExpr]
 
 
 class _Rows:
-    """Rows of ``n`` elements, ``inner`` apart, to be combined one after another."""
+    """Rows of ``n`` elements, ``inner`` apart, to be scanned."""
 
     def __init__(self, ib: Any, source: Any, target: Any, sizes: tuple[Any, Any, Any], combine: Combine, start: Any):
         self.ib, self.source, self.target, self.combine, self.start = ib, source, target, combine, start
@@ -36,19 +36,19 @@ class _Rows:
 
     @property
     def identity(self) -> PrimExpr:
-        """What a total starts from."""
+        """Return the identity that a total starts from."""
         return ops.const(self.start, self.target.dtype)
 
     def place(self, row: Any, k: Any) -> Any:
-        """Where the k-th element of a row lies."""
+        """Return the flat index of the k-th element of a row."""
         return (ops.floordiv(row, self.inner) * self.n + k) * self.inner + ops.floormod(row, self.inner)
 
     def value(self, row: Any, k: Any) -> PrimExpr:
-        """An element, in the type of the totals."""
+        """Return an element in the dtype of the totals."""
         return ops.cast(self.target.dtype, self.source[self.place(row, k)])
 
     def by_columns(self, exclusive: bool) -> None:
-        """A thread goes along each row."""
+        """Scan each row by one thread."""
         ib = self.ib
         with loops.each(ib, self.outer * self.inner, "row") as row:
             total = ib.allocate(self.target.dtype, (1,), name="total", scope="local")
@@ -60,7 +60,7 @@ class _Rows:
                 self.target[at] = before if exclusive else total[0]
 
     def by_blocks(self, exclusive: bool, parts: int) -> None:
-        """Blocks of threads go along ``parts`` parts of each row."""
+        """Scan ``parts`` parts of each row by thread blocks."""
         ib, rows = self.ib, self.outer * self.inner
         if parts == 1:
             with loops.team(ib, rows, self.n) as team:
@@ -138,7 +138,7 @@ def scanop_gpu(
     dtype: str | None = None,
     exclusive: Any = None,
 ) -> te.Tensor:
-    """Running combination of the elements along ``axis``; see ``topi.scan.scanop``."""
+    """Combine the elements along ``axis`` so far; see ``topi.scan.scanop``."""
     dtype = dtype or (data.dtype if not dt.is_bool(data.dtype) else "int32")
     (outer, n, inner), shape = scan_shape(data, axis)
 
@@ -165,9 +165,9 @@ def exclusive_scan(
     binop: Combine = ops.add,
     identity_value: Any = 0,
 ) -> Any:
-    """What comes before each element along ``axis``, combined; with ``return_reduction``, all of it too.
+    """Combine the elements before each one along ``axis``; with ``return_reduction``, return the total too.
 
-    Returns the running combination in the shape of ``data``, and the whole (..., without the axis).
+    Returns the running combination in the shape of ``data``, and the total (..., without the axis).
     """
     axis = normalize_axis(axis, data.ndim)
     running = scanop(data, binop, identity_value, "exclusive_scan", axis, output_dtype, True)
@@ -179,7 +179,7 @@ def exclusive_scan(
 def inclusive_scan(
     data: te.Tensor, axis: int = -1, output_dtype: str | None = None, binop: Combine = ops.add, identity_value: Any = 0
 ) -> te.Tensor:
-    """Each element and what comes before it along ``axis``, combined."""
+    """Combine each element with those before it along ``axis``."""
     found: te.Tensor = scanop(
         data, binop, identity_value, "inclusive_scan", normalize_axis(axis, data.ndim), output_dtype, False
     )
@@ -189,7 +189,7 @@ def inclusive_scan(
 def get_reduction_from_exclusive_scan(
     data: te.Tensor, ex_scan_output: te.Tensor, binop: Combine = ops.add, axis: int = -1
 ) -> te.Tensor:
-    """All elements along ``axis`` combined, of their exclusive running combination; 0 where there are none."""
+    """Return the total along ``axis``, computed from the exclusive scan; 0 for an empty axis."""
     axis = normalize_axis(axis, data.ndim)
     shape = [d for k, d in enumerate(data.shape) if k != axis]
     n, dtype = data.shape[axis], ex_scan_output.dtype

@@ -1,7 +1,7 @@
-"""Scattering on graphics processors: updates in order of their places, those of one place one after another.
+"""Scattering on graphics processors: updates of one position are applied in order.
 
-Sorting the places (stably) brings the updates of a place together, in their order: a thread for each place then makes
-all of them, so that the result is the one of the loop on a processor, whatever the order in which threads run.
+A stable sort by position brings the updates of a position together, in their order; one thread then applies all of
+them. So the result equals that of the serial loop, whatever the order of the threads.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def write_in_order(
     places: te.Tensor, updates: te.Tensor, inputs: Sequence[te.Tensor], start: Start, shape: Sequence[Any],
     slice_size: Any, mode: str, name: str,
 ) -> te.Tensor:  # fmt: skip
-    """A tensor of ``shape``, which begins as ``start`` and is changed by ``updates`` at ``places``.
+    """Return a tensor of ``shape`` that starts as ``start`` and takes ``updates`` at ``places``.
 
     Parameters
     ----------
     places : (m,) int32, numbers of slices of ``slice_size`` elements; negative for updates that are left out
     updates : m slices, of any shape, or a scalar for all of them
-    inputs : what ``start(pointers, i)``, the value that element i begins with, reads
+    inputs : tensors read by ``start(pointers, i)``, the initial value of element i
     """
     count = get_const_tuple(places.shape)[0]
     combine = combine_by(name, mode)
@@ -82,7 +82,7 @@ def _copied(sources: Sequence[Any], i: PrimExpr) -> PrimExpr:
 def scatter_elements_gpu(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, mode: str = "update"
 ) -> te.Tensor:
-    """``data`` with ``updates`` at positions along ``axis``; see ``topi.scatter.scatter_elements``."""
+    """Write ``updates`` to ``data`` at positions along ``axis``; see ``topi.scatter.scatter_elements``."""
     axis = normalize_axis(axis, data.ndim)
     shape, moves = get_const_tuple(data.shape), get_const_tuple(indices.shape)
 
@@ -95,7 +95,7 @@ def scatter_elements_gpu(
 
 @scatter_nd.register("gpu")
 def scatter_nd_gpu(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
-    """``data`` with slices at coordinates; see ``topi.scatter.scatter_nd``."""
+    """Write slices to ``data`` at coordinates; see ``topi.scatter.scatter_nd``."""
     shape = get_const_tuple(data.shape)
     count, *moves = get_const_tuple(indices.shape)
 
@@ -110,7 +110,7 @@ def scatter_nd_gpu(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode
 def sparse_to_dense_gpu(
     sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
 ) -> te.Tensor:
-    """Values at their places; see ``topi.sparse.sparse_to_dense``."""
+    """Write values at their coordinates; see ``topi.sparse.sparse_to_dense``."""
     shape = get_const_tuple([ops.as_expr(d) for d in output_shape])
     if sparse_indices.ndim > 2 or sparse_values.ndim > 1:
         raise InvalidShapeError("sparse_to_dense takes indices of at most 2 dimensions and values of at most 1")

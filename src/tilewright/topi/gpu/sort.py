@@ -1,4 +1,4 @@
-"""Sorting on graphics processors: networks in shared memory, and merging of what they sorted.
+"""Sorting on graphics processors: sorting networks in shared memory, then merging of the sorted runs.
 
 Elements are pairs of a key (``topi.sort.sort_key``: a signed integer that orders as the element) and an index. No two
 are equal, so every way of sorting them is stable. A row of up to ``_CHUNK`` elements is sorted by a block, several
@@ -28,13 +28,13 @@ Pair = tuple[PrimExpr, PrimExpr]
 
 
 def _before(a: Pair, b: Pair) -> PrimExpr:
-    """Return whether the element ``a`` comes before ``b``."""
+    """Return whether the element ``a`` sorts before ``b``."""
     return tir.any(a[0] < b[0], tir.all(a[0].equal(b[0]), a[1] < b[1]))
 
 
 @dataclass
 class _Chunks:
-    """Chunks of rows: ``width`` elements each, a power of two, ``count`` a row; ``packed`` rows share a block."""
+    """Chunks of rows: ``width`` elements each, a power of two, ``count`` per row; ``packed`` rows share a block."""
 
     ib: Any
     width: int
@@ -45,7 +45,9 @@ class _Chunks:
     def sort(
         self, rows: Any, load: Callable[[Any, Any], Pair], store: Callable[[Any, Any, Pair], None], n: Any
     ) -> None:
-        """Sort every chunk; ``load(row, k)`` gives an element, ``store(row, k, element)`` takes the k-th sorted one."""
+        """Sort every chunk; ``load(row, k)`` returns an element, ``store(row, k, element)`` stores the k-th
+        sorted one.
+        """
         ib, width, packed = self.ib, self.width, self.packed
         pairs = max(width // 2, 1)
         threads = min(pairs * packed, loops.block_size())
@@ -78,9 +80,9 @@ class _Chunks:
             elements(write, n)
 
     def _network(self, thread: Any, threads: int, keys: Any, order: Any) -> None:
-        """Sort what lies in shared memory. A pass for each distance: where its pairs lie is known while compiling.
+        """Sort a chunk in shared memory, one pass for each distance, so that pair positions are known at compile time.
 
-        Barriers stand outside of the condition: PoCL copies all that follows one that stands inside, for each anew.
+        Barriers stand outside of conditions: PoCL duplicates all code after a barrier inside one.
         """
         ib = self.ib
         levels = self.width.bit_length() - 1
@@ -91,7 +93,7 @@ class _Chunks:
                 loops.barrier(ib)
 
     def _exchange(self, distance: int, level: Any, team: tuple[Any, int], keys: Any, order: Any) -> None:
-        """Put pairs of elements ``distance`` apart in order, rising or falling by their place."""
+        """Order pairs of elements ``distance`` apart, ascending or descending by their position."""
         ib, (thread, threads) = self.ib, team
         with ib.for_range(0, max(self.width // 2, 1) * self.packed // threads, name="step") as step:
 
@@ -113,7 +115,7 @@ class _Chunks:
 
 @dataclass
 class _Runs:
-    """Rows of ``n`` elements in memory, twice: sorted runs are merged from one half of it into the other."""
+    """Rows of ``n`` elements in two halves of memory; sorted runs are merged from one half into the other."""
 
     ib: Any
     rows: Any
@@ -130,7 +132,7 @@ class _Runs:
         )  # fmt: skip
 
     def half(self, number: Any) -> Any:
-        """Where the half lies that has been merged ``number`` times."""
+        """Return the offset of the half that holds the rows after ``number`` merges."""
         return ops.floormod(number, 2) * (self.rows * self.n)
 
     def get(self, half: Any, row: Any, k: Any) -> Pair:
@@ -142,7 +144,7 @@ class _Runs:
         self.keys[at], self.order[at] = element
 
     def merge(self, width: int) -> Any:
-        """Merge runs of ``width`` elements until each row is one; return the half of memory where they are."""
+        """Merge runs of ``width`` elements until each row is one run; return the half of memory that holds them."""
         ib, n = self.ib, self.n
         if isinstance(n, int):
             passes = max(0, -(-n // width) - 1).bit_length()
@@ -157,7 +159,7 @@ class _Runs:
 
 
 def _merge(runs: _Runs, number: Any, width: Any) -> None:
-    """Merge sorted runs of ``width`` elements of each row, two by two."""
+    """Merge sorted runs of ``width`` elements of each row in pairs."""
     ib, rows, n, keys, order = runs.ib, runs.rows, runs.n, runs.keys, runs.order
     halves = int(width).bit_length() if isinstance(width, int) else 31
     source, target = runs.half(number), runs.half(number + 1)
@@ -192,7 +194,7 @@ def sorted_rows_gpu(
     name: str,
     valid_count: te.Tensor | None = None,
 ) -> Any:
-    """The first ``limit`` elements of each sorted row; see ``topi.sort.sorted_rows``."""
+    """Return the first ``limit`` elements of each sorted row; see ``topi.sort.sorted_rows``."""
     axis = normalize_axis(axis, data.ndim)
     outer, n, inner = split_shape(data.shape, axis)
     rows = outer * inner

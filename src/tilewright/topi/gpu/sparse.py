@@ -1,4 +1,4 @@
-"""Sparse matrices on graphics processors: the transpose, by sorting the columns."""
+"""Transpose of sparse matrices on graphics processors, by sorting the columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tilewright.topi.utils import get_const_int
 def sparse_transpose_gpu(
     sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor
 ) -> list[te.Tensor]:
-    """The transpose of a square matrix in CSR; see ``topi.nn.sparse.sparse_transpose``.
+    """Transpose a square matrix in CSR; see ``topi.nn.sparse.sparse_transpose``.
 
-    Elements in order of their columns, those of a column as they stand, are the rows of the transpose.
+    The elements, stably sorted by column, are the rows of the transpose.
     """
     check_csr("sparse_transpose", sparse_data)
     count, n = get_const_int(sparse_data.shape[0]), get_const_int(sparse_indptr.shape[0]) - 1
@@ -32,7 +32,7 @@ def sparse_transpose_gpu(
         out_values, out_columns, out_starts = (ib.buffer_ptr(o) for o in outs)
 
         def first(extent: int, goes_on: Any) -> PrimExpr:
-            """The first of 0 .. extent for which ``goes_on`` does not hold, by bisection."""
+            """Return the first of 0 .. extent for which ``goes_on`` does not hold, by bisection."""
             low, high = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("low", "high"))
             low[0], high[0] = ops.const(0, "int32"), ops.const(extent, "int32")
             with ib.while_loop(low[0] < high[0]):

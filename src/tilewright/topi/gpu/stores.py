@@ -1,4 +1,4 @@
-"""Where results of products are stored: which operation does it, and its axes as those of rows and columns."""
+"""Stores of product results: the storing operation, and its axes as those of rows and columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BLOCKS_OF_AXIS = 65535  # of a CUDA grid along y and z
 
 
 def store_of(s: te.Schedule, result: Any, tensors: Sequence[te.Tensor]) -> Any:
-    """The operation that stores results: the only output, where that has them at the same places; else ``result``."""
+    """Return the operation that stores results: the only output if it has the same indices, else ``result``."""
     last = tensors[0].op
     if len(tensors) > 1 or last is result or not tag.is_injective(last.tag) or not _same_place(last, result):
         return result
@@ -24,7 +24,7 @@ def store_of(s: te.Schedule, result: Any, tensors: Sequence[te.Tensor]) -> Any:
 
 
 def _same_place(last: Any, result: Any) -> bool:
-    """Return whether every operation from ``result`` to ``last`` reads it where it writes."""
+    """Return whether every operation from ``result`` to ``last`` reads it at the index that it writes."""
     shape = get_const_tuple(result.output(0).shape)
     pending, seen = [last], {result}
     while pending:
@@ -40,7 +40,7 @@ def _same_place(last: Any, result: Any) -> bool:
 
 
 def axes_by_role(stage: te.Stage, result: Any) -> tuple[IterVar | None, IterVar, IterVar]:
-    """The axes of the stage as those of batch (None where there are none), rows and columns, fused."""
+    """Return the stage's axes of batch (None if there are none), rows and columns, each fused."""
     roles: dict[str, list[IterVar]] = {BATCH: [], ROWS: [], COLUMNS: []}
     for axis, parts in zip(stage.op.axis, result.attrs["contraction_axes"], strict=True):
         loops: list[IterVar] = []
@@ -57,14 +57,14 @@ def axes_by_role(stage: te.Stage, result: Any) -> tuple[IterVar | None, IterVar,
 
 
 def fuse(stage: te.Stage, axes: Sequence[IterVar]) -> IterVar | None:
-    """The axes as one; None where there are none."""
+    """Fuse the axes to one; return None when there are none."""
     if not axes:
         return None
     return axes[0] if len(axes) == 1 else stage.fuse(*axes)
 
 
 def bind_blocks(stage: te.Stage, axes: Sequence[IterVar], counts: Sequence[int]) -> None:
-    """Blocks along x for the last of ``axes``, y and z for those before; all along x where those are too many.
+    """Bind the last of ``axes`` to blocks along x, those before to y and z; all to x when these are too many.
 
     ``counts`` are the extents of the axes, which are the outermost loops.
     """
@@ -75,7 +75,7 @@ def bind_blocks(stage: te.Stage, axes: Sequence[IterVar], counts: Sequence[int])
 
 
 def block_counts(result: Any, tile: tuple[int, int]) -> list[int]:
-    """Blocks of ``tile`` rows and columns of a contraction: along its batch if it has one, rows and columns."""
+    """Return the blocks of ``tile`` rows and columns of a contraction: along its batch if it has one, rows, columns."""
     parts = [part for axis in result.attrs["contraction_axes"] for part in axis]
     batch, rows, columns = ([int(n) for n, r in parts if r == role] for role in (BATCH, ROWS, COLUMNS))
     cut = [-(-math.prod(extents) // size) for extents, size in zip((rows, columns), tile, strict=True)]

@@ -1,4 +1,4 @@
-"""Attention of float16 on tensor cores, with an online softmax: a warp has 16 rows, in its registers.
+"""Attention of float16 on tensor cores, with an online softmax: each warp has 16 rows in its registers.
 
     queries                                                  registers, as the first factor of mma.sync
     for tile of keys:
@@ -34,7 +34,7 @@ _DEEP_SINCE = 80  # the architecture from which on one operation is 16 deep
 
 
 def fits(query: te.Tensor, key: te.Tensor, value: te.Tensor) -> bool:
-    """Return whether the current target's tensor cores take these, and rows and keys fill their matrices."""
+    """Return whether the target's tensor cores take these operands, and rows and keys fill their matrices."""
     target, sizes = Target.current(), Sizes.of(query, value)
     halves = all(t.dtype == "float16" for t in (query, key, value))
     enough = fills(sizes.rows, sizes.keys, sizes.depth, sizes.width)
@@ -42,13 +42,13 @@ def fits(query: te.Tensor, key: te.Tensor, value: te.Tensor) -> bool:
 
 
 def fills(rows: int, keys: int, depth: int, width: int) -> bool:
-    """Return whether there are rows and keys to fill matrices with, and a head is no larger than registers are."""
+    """Return whether rows and keys fill matrices, and a head fits in registers."""
     return min(rows, keys) >= _ROWS // 2 and max(depth, width) <= _MOST_WIDE
 
 
 def tensor_attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None,
                      scale: float) -> te.Tensor:  # fmt: skip
-    """``topi.nn.attention`` of what ``fits``."""
+    """Compute ``topi.nn.attention`` of operands that pass ``fits``."""
     sizes, target = Sizes.of(query, value), Target.current()
     deep = 16 if target is not None and architecture(target) >= _DEEP_SINCE else 8
     shape = () if mask is None else get_const_tuple(mask.shape)
@@ -66,7 +66,7 @@ def tensor_attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: t
 
 
 class _Warps:
-    """What the warps of a block do; see the head of this file."""
+    """The program of a block's warps; see the head of this file."""
 
     def __init__(self, ib: Any, ins: Any, out: Any, sizes: Sizes, deep: int, scale: float,
                  mask_shape: tuple[int, ...]) -> None:  # fmt: skip
@@ -82,7 +82,7 @@ class _Warps:
         return self.ib.for_range(0, extent, name=name, kind="unroll")
 
     def _multiply(self, sums: Any, at: Any, a: Any, a_at: Any, b: Any) -> None:
-        """sums += a @ b"""
+        """Emit sums += a @ b."""
         call = tir.call_intrin(
             "float32", "tir.ptx_mma", f"m16n8k{self.deep}", "row", "col", "fp16", "fp16", "fp32", a.asobject(), a_at,
             b.asobject(), 0, sums.asobject(), at, False,
@@ -90,12 +90,12 @@ class _Warps:
         self.ib.emit(tir.Evaluate(call))
 
     def _second(self, to: Any, shared: Any, first: PrimExpr) -> None:
-        """This lane's part of a second factor, whose rows are neighbours in shared memory from ``first`` on."""
+        """Load this lane's part of a second factor, whose rows are contiguous in shared memory from ``first`` on."""
         for r in range(self.deep // 4):
             to[r] = shared[first + r // 2 * 8 + 2 * self.t + r % 2]
 
     def run(self) -> None:
-        """All of it."""
+        """Emit the whole program of the block."""
         ib, z = self.ib, self.sizes
         query, key, value, *masks = self.ins
         block = self.warps * _ROWS
@@ -144,7 +144,7 @@ class _Warps:
             self.queries[r] = tir.if_then_else(inside, element, ops.const(0, "float16"))
 
     def _stage_keys(self, key: Any, begin: PrimExpr) -> None:
-        """A tile of keys to shared memory, 16 bytes at a time where they lie so; zeros beyond them."""
+        """Copy a tile of keys to shared memory, 16 bytes at a time when aligned; zeros beyond the keys."""
         ib, z = self.ib, self.sizes
         lanes = 8 if z.depth % 8 == 0 and self.depth == z.depth else 1
         across = self.depth // lanes
@@ -162,7 +162,7 @@ class _Warps:
                     )
 
     def _stage_values(self, value: Any, begin: PrimExpr) -> None:
-        """A tile of values to shared memory, keys next to one another: of a warp 4 pairs of keys, and 8 columns."""
+        """Copy a tile of values to shared memory, keys contiguous: each warp takes 4 pairs of keys and 8 columns."""
         ib, z = self.ib, self.sizes
         count = self.tile // 2 * self.width
         with ib.for_range(0, -(-count // self.threads), name="e") as e:
@@ -201,7 +201,7 @@ class _Warps:
         return begin + ops.floordiv(n, 4) * 8 + 2 * self.t + ops.floormod(n, 2)
 
     def _of_row(self, value: PrimExpr, distance: int) -> PrimExpr:
-        """The value of another one of the four lanes that have a row."""
+        """Return the value of another of the four lanes that share a row."""
         lane = ops.floormod(self.thread, _WARP)
         other = tir.bitwise_xor(lane, ops.const(distance))
         return tir.call_intrin(

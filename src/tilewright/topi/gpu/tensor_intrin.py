@@ -1,4 +1,4 @@
-"""Tensor cores: a warp's operations on matrices of 16 x 16, declared by the loops that they replace (TVM's wmma).
+"""Tensor cores: warp operations on 16 x 16 matrices, declared by the loops that they replace (TVM's wmma).
 
     load     fragment[k, i] = shared[k, i]            threads of a warp take their shares of a matrix
     product  sum[i, j] += a[k, i] * b[k, j]           fragments of scope wmma.matrix_a, .matrix_b, .accumulator
@@ -23,7 +23,7 @@ _ORDERS = {"wmma.matrix_a": ("col_major", "row_major"), "wmma.matrix_b": ("row_m
 
 
 def matrix_depth(dtype: str) -> int:
-    """Products that a result of one operation sums up."""
+    """Return the depth of one operation: the products that it sums for each result."""
     return 8 if dtype == "float32" else SIDE
 
 
@@ -58,7 +58,7 @@ def _index(buffer: tir.Buffer) -> Any:
 
 
 def load_matrix(scope: str, dtype: str, stride: int, inner: bool = False) -> te.TensorIntrin:
-    """A fragment from shared memory, where the outer of its two axes has steps of ``stride`` elements."""
+    """Declare the load of a fragment from shared memory, its outer axis ``stride`` elements apart."""
     source = te.placeholder(_extents(dtype, inner), dtype, "source")
     copy = te.compute(source.shape, lambda k, i: source(k, i), name="fragment")
 
@@ -74,7 +74,7 @@ def load_matrix(scope: str, dtype: str, stride: int, inner: bool = False) -> te.
 
 
 def store_matrix(dtype: str, stride: int, factors: str) -> te.TensorIntrin:
-    """Sums to shared memory, in rows ``stride`` elements apart; ``factors`` is what was multiplied."""
+    """Declare the store of sums to shared memory, rows ``stride`` elements apart; ``factors``: dtype of the factors."""
     source = te.placeholder((SIDE, SIDE), dtype, "sums")
     copy = te.compute((SIDE, SIDE), lambda i, j: source(i, j), name="stored")
 
@@ -90,7 +90,7 @@ def store_matrix(dtype: str, stride: int, factors: str) -> te.TensorIntrin:
 
 
 def multiply(dtype: str, out_dtype: str, inner: tuple[bool, bool] = (False, False)) -> te.TensorIntrin:
-    """The product of two fragments, added to a third; ``inner`` for each whether its depth is innermost."""
+    """Declare the product of two fragments, added to a third; ``inner``: whether each factor's depth is innermost."""
     a, b = (te.placeholder(_extents(dtype, i), dtype, name) for i, name in zip(inner, "ab", strict=True))
     k = te.reduce_axis((0, matrix_depth(dtype)), name="k")
 

@@ -1,4 +1,4 @@
-"""The schedule of products on tensor cores.
+"""Schedule of products on tensor cores.
 
 blockIdx: block of columns, block of rows, batch
   threadIdx: z along the warps' rows, y along their columns, x the threads of a warp
@@ -30,7 +30,7 @@ _WARP = 32
 
 
 def schedule_tensor_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tensors: Sequence[te.Tensor]) -> None:
-    """Schedule one product with its tiles and fragments, and the operation that stores its results."""
+    """Schedule one product in its tiles and fragments, and the operation that stores its results."""
     tile = TensorTile(*(int(v) for v in product.attrs["tile"]))
     known = list(operations(list(tensors)))
     stored = next(op for op in known if op.tag == STORED and product in [t.op for t in op.input_tensors])
@@ -66,7 +66,7 @@ def schedule_tensor_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tens
 
 
 def _store(stage: te.Stage, result: Any, tile: TensorTile) -> tuple[IterVar, IterVar, tuple[IterVar, IterVar, IterVar]]:
-    """Cut the stage that stores; return the loop of the warps, that of a warp's matrices, and the threads."""
+    """Split the storing stage; return the loop of the warps, that of a warp's matrices, and the threads."""
     batch, rows, columns = axes_by_role(stage, result)
     cut = []
     for axis, fragments, warps in ((rows, tile.fragments[0], tile.warps_y), (columns, tile.fragments[1], tile.warps_x)):
@@ -92,7 +92,7 @@ def _store(stage: te.Stage, result: Any, tile: TensorTile) -> tuple[IterVar, Ite
 def _stage(
     stage: te.Stage, product: te.Stage, step: IterVar, threads: tuple[IterVar, IterVar, IterVar], tile: TensorTile
 ) -> None:
-    """Load a tile of a factor into shared memory by all threads of the block, 16 bytes at a time where they lie so."""
+    """Copy a tile of a factor to shared memory by all threads of the block, 16 bytes at a time when aligned."""
     stage.set_scope("shared")
     stage.compute_at(product, step)
     outer, inner = stage.op.axis[3:]

@@ -1,4 +1,4 @@
-"""How a product is cut for tensor cores: blocks, warps, and matrices of 16 x 16 that each warp has in its registers."""
+"""Tile sizes for tensor cores: blocks, warps, and the 16 x 16 matrices that each warp holds in registers."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class TensorTile:
 
     @property
     def registers(self) -> int:
-        """Of a thread, about."""
+        """Approximate registers of a thread."""
         y, x = self.fragments
         return 8 * y * x + 8 * (y + x) + 72
 
     def shared_bytes(self, size: int, buffers: int = 1) -> int:
-        """Shared memory of a block: both tiles, and a matrix of sums for each warp."""
+        """Return the shared memory of a block in bytes: both tiles, and a matrix of sums for each warp."""
         tiles = sum(max(self.depth * padded(n, size), n * padded(self.depth, size)) for n in (self.rows, self.columns))
         tiles *= size * buffers
         return tiles + self.warps_y * self.warps_x * SIDE * SIDE * 4
 
 
 def padded(extent: int, size: int) -> int:
-    """Elements from one row of ``extent`` elements in shared memory to the next.
+    """Return the row pitch, in elements, of rows of ``extent`` elements in shared memory.
 
     It is an odd number of 16 bytes, so that any 8 rows have their first 16 bytes in different banks.
     """
@@ -62,15 +62,13 @@ def multiplies(dtype: str, number: int) -> bool:
 
 
 def supported(product: Product, number: int) -> bool:
-    """Return whether tensor cores of architecture ``number`` take these factors, and there is enough to fill matrices
-    with.
-    """
+    """Return whether tensor cores of architecture ``number`` take these factors, and the sizes fill matrices."""
     full = min(product.rows, product.columns) >= SIDE and product.depth >= SIDE // 2
     return full and multiplies(product.dtype, number)
 
 
 def candidates(product: Product, limits: GpuLimits) -> Iterator[TensorTile]:
-    """The ways to cut ``product`` that the processor allows."""
+    """Yield the tiles of ``product`` that the processor allows."""
     sides = (16, 32, 64, 128)
     for rows, columns, depth, y, x in itertools.product(sides, sides, (16, 32, 64), (1, 2, 4), (1, 2, 4)):
         if rows % (SIDE * y) or columns % (SIDE * x) or y * x > 8:
@@ -86,7 +84,7 @@ def candidates(product: Product, limits: GpuLimits) -> Iterator[TensorTile]:
 
 
 def occupancy(tile: TensorTile, size: int, limits: GpuLimits) -> int:
-    """Blocks that a multiprocessor runs at once."""
+    """Return how many blocks a multiprocessor runs at once."""
     threads = _WARP * tile.warps_y * tile.warps_x
     return min(
         limits.blocks_per_core,
@@ -97,7 +95,7 @@ def occupancy(tile: TensorTile, size: int, limits: GpuLimits) -> int:
 
 
 def clocks(tile: TensorTile, product: Product, limits: GpuLimits) -> float:
-    """About how long ``product`` takes, cut so."""
+    """Estimate the clock cycles of ``product`` in this tile."""
     size = dt.nbytes(product.dtype)
     together = occupancy(tile, size, limits)
     if not together or not limits.tensor_fp16_per_clock:
@@ -122,6 +120,6 @@ def clocks(tile: TensorTile, product: Product, limits: GpuLimits) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def ranked(product: Product, limits: GpuLimits) -> tuple[TensorTile, ...]:
-    """The ways to cut, the fastest by the model first."""
+    """Return the tiles, the fastest by the model first."""
     found = sorted(candidates(product, limits), key=lambda t: (clocks(t, product, limits), t.rows * t.columns, t.depth))
     return tuple(found)

@@ -1,6 +1,6 @@
-"""TVM's names of products and convolutions on tensor cores, for factors of float16 (float32 is rounded to it).
+"""Products and convolutions on tensor cores by TVM's names, with float16 factors (float32 is rounded).
 
-What has no name here takes tensor cores too: ``contraction`` uses them wherever the target and the dtypes allow.
+Other operators take tensor cores too: ``contraction`` uses them when the target and the dtypes allow.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def _half(tensor: te.Tensor) -> te.Tensor:
 
 def _dense(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None,
            out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``topi.nn.dense``."""
+    """Compute ``topi.nn.dense``."""
     return dense.dense_tiles(cfg, _half(data), _half(weight), bias, out_dtype or data.dtype)
 
 
 def _batch_matmul(cfg: ConfigSpace, x: te.Tensor, y: te.Tensor, out_shape: Any = None, out_dtype: str | None = None,
                   transpose_a: bool = False, transpose_b: bool = True) -> te.Tensor:  # fmt: skip
-    """``topi.nn.batch_matmul``."""
+    """Compute ``topi.nn.batch_matmul``."""
     args = out_shape, out_dtype or x.dtype, transpose_a, transpose_b
     return dense.batch_matmul_tiles(cfg, _half(x), _half(y), *args)
 

@@ -1,4 +1,4 @@
-"""How a product of matrices is cut into blocks, threads and registers, and what that costs by a model of the chip.
+"""Tiling of a matrix product into blocks, threads and registers, with a cost model of the chip.
 
 A block computes ``rows`` x ``columns`` results in steps of ``depth`` of the sum; a thread has ``thread_rows`` x
 ``thread_columns`` of them in registers, in pieces of ``row_piece`` x ``column_piece`` neighbours, which are as far
@@ -30,7 +30,7 @@ _OTHER_REGISTERS = 40  # of a thread, for addresses and what is being loaded
 
 @dataclass(frozen=True)
 class Tile:
-    """One way to cut; see the head of this file."""
+    """One tiling; see the head of this file."""
 
     rows: int
     columns: int
@@ -52,17 +52,17 @@ class Tile:
 
     @property
     def registers(self) -> int:
-        """Of a thread, about."""
+        """Approximate registers of a thread."""
         return self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns + _OTHER_REGISTERS
 
     def shared_bytes(self, size: int, buffers: int = 1) -> int:
-        """Shared memory of a block for elements of ``size`` bytes."""
+        """Return the shared memory of a block, in bytes, for elements of ``size`` bytes."""
         return self.depth * (self.rows + self.columns + 8) * size * buffers
 
 
 @dataclass(frozen=True)
 class Product:
-    """``batch`` products of (rows, depth) and (depth, columns) matrices."""
+    """A product: ``batch`` times (rows, depth) by (depth, columns) matrices."""
 
     batch: int
     rows: int
@@ -72,12 +72,12 @@ class Product:
 
     @property
     def multiply_adds(self) -> int:
-        """Of all."""
+        """All multiply-adds of the product."""
         return self.batch * self.rows * self.columns * self.depth
 
 
 def candidates(product: Product, limits: GpuLimits) -> Iterator[Tile]:
-    """The ways to cut ``product`` that the processor allows."""
+    """Yield the tiles of ``product`` that the processor allows."""
     size = max(1, dt.nbytes(product.dtype))
     longest = max(1, min(4, _PIECE_BYTES // size))
     for thread_rows, thread_columns in itertools.product((1, 2, 4, 8), repeat=2):
@@ -97,12 +97,12 @@ def candidates(product: Product, limits: GpuLimits) -> Iterator[Tile]:
 
 
 def _too_much(block: int, extent: int) -> bool:
-    """Return whether half of a block's rows would do, too."""
+    """Return whether half of a block's rows would suffice."""
     return block > 1 and block // 2 >= max(1, extent)
 
 
 def occupancy(tile: Tile, size: int, limits: GpuLimits, buffers: int = 1) -> int:
-    """Blocks that a multiprocessor runs at once; 0 where none fits."""
+    """Return how many blocks a multiprocessor runs at once; 0 when none fits."""
     threads = math.prod(tile.threads)
     warps = -(-threads // limits.warp) * limits.warp
     return min(
@@ -114,7 +114,7 @@ def occupancy(tile: Tile, size: int, limits: GpuLimits, buffers: int = 1) -> int
 
 
 def clocks(tile: Tile, product: Product, limits: GpuLimits) -> float:
-    """About how long ``product`` takes, cut so: waves of blocks, each the longest of arithmetic and of reading."""
+    """Estimate the clock cycles of ``product``: waves of blocks, each the longer of arithmetic and of memory reads."""
     size = dt.nbytes(product.dtype)
     together = occupancy(tile, size, limits)
     if together == 0:
@@ -143,6 +143,6 @@ def clocks(tile: Tile, product: Product, limits: GpuLimits) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def ranked(product: Product, limits: GpuLimits) -> tuple[Tile, ...]:
-    """The ways to cut, the fastest by the model first."""
+    """Return the tiles, the fastest by the model first."""
     found = sorted(candidates(product, limits), key=lambda t: (clocks(t, product, limits), t.rows * t.columns, t.depth))
     return tuple(found)

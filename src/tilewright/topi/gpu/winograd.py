@@ -28,14 +28,14 @@ _TILE = 4  # results of a window of 3 along either dimension: a quarter of the p
 
 
 def fits(window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> bool:
-    """Return whether a convolution can be done so: neighbouring windows, no longer than one group of taps."""
+    """Return whether Winograd's method applies: unit strides, and windows no longer than one group of taps."""
     if set(strides) != {1} or set(dilation) != {1} or max(window) < 2:
         return False
     return winograd_form((int(window[0]), int(window[1])), 4).groups == 1
 
 
 def _weights(kernel: Any, form: Form, channels: tuple[int, int], dtype: str) -> te.Tensor:
-    """``G g G^T`` (rows, columns of a tile, outputs, inputs); ``kernel(o, i, y, x)`` reads a weight."""
+    """Compute ``G g G^T`` (rows, columns of a tile, outputs, inputs); ``kernel(o, i, y, x)`` reads a weight."""
     height, width = form.height, form.width
     outputs, inputs = channels
     taps = te.compute(
@@ -51,7 +51,9 @@ def _weights(kernel: Any, form: Form, channels: tuple[int, int], dtype: str) -> 
 
 
 def _tiles(pixel: Any, form: Form, shape: tuple[int, int, int, int], dtype: str) -> te.Tensor:
-    """``B^T d B`` (rows, columns of a tile, channels, tiles); ``shape``: images, channels, tiles down and across."""
+    """Compute ``B^T d B`` (rows, columns of a tile, channels, tiles); ``shape``: images, channels, tiles
+    down, across.
+    """
     height, width = form.height, form.width
     images, channels, down, across = shape
     count = images * down * across
@@ -93,7 +95,7 @@ def _product(cfg: ConfigSpace, weights: te.Tensor, tiles: te.Tensor) -> te.Tenso
 
 
 def _back(products: te.Tensor, form: Form, out: tuple[int, int, int, int], first: bool, name: str) -> te.Tensor:
-    """``A^T m A`` of the tiles; ``out``: images, channels, height and width, with channels ``first`` or last."""
+    """Compute ``A^T m A`` of the tiles; ``out``: images, channels, height and width, channels ``first`` or last."""
     height, width = form.height, form.width
     images, outputs, oh, ow = out
     down, across = winograd_tiles(form, (oh, ow))

@@ -1,4 +1,4 @@
-"""TVM's names for high-level synthesis: loops as they are declared, which such compilers pipeline themselves."""
+"""TVM's names for high-level synthesis: loops as declared, which HLS compilers pipeline themselves."""
 
 from tilewright.topi.generic import (
     schedule_adaptive_pool,

@@ -1,4 +1,4 @@
-"""Computes on images: resizing (resize.py), and values between pixels (sample.py)."""
+"""Image computes: resizing (resize.py), and values between pixels (sample.py)."""
 
 from tilewright.topi.image.resize import resize1d, resize2d, resize3d
 from tilewright.topi.image.sample import (

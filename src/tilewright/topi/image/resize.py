@@ -29,13 +29,15 @@ def _float(value: Any) -> PrimExpr:
 
 
 def _gaps(target: Any) -> PrimExpr:
-    """Distance of the first element and the last; 1 where they may turn out to be the same, which is at 0."""
+    """Return the distance of the first and the last element; 1 if they may coincide at 0."""
     wanted = ops.as_expr(target)
     return _float(wanted) - 1.0 if isinstance(wanted, IntImm) else _float(ops.maximum(wanted - 1, 1))
 
 
 def input_coordinate(x: PrimExpr, extent: Any, target: Any, mode: str, roi: tuple[Any, Any] | None = None) -> PrimExpr:
-    """The input coordinate (float32) of output index ``x``, for a dimension resized from ``extent`` to ``target``."""
+    """Return the input coordinate (float32) of output index ``x``, for a dimension resized from ``extent`` to
+    ``target``.
+    """
     source, wanted, at = _float(extent), _float(target), _float(x)
     half = ops.const(0.5, "float32")
     scale = source / wanted
@@ -89,7 +91,7 @@ def _clamp(index: PrimExpr, extent: Any) -> PrimExpr:
 
 @cache
 def nearest_elements(extent: int, target: int, rounding: str, mode: str) -> list[int] | None:
-    """Return the element that each output index copies; None where that is not worked out while compiling."""
+    """Return the element that each output index copies; None when it is not known at compile time."""
     if not 0 < target <= _MOST_INDICES or mode == "tf_crop_and_resize":
         return None
     coordinates = [input_coordinate(ops.const(x, "int32"), extent, target, mode) for x in range(target)]
@@ -100,9 +102,9 @@ def nearest_elements(extent: int, target: int, rounding: str, mode: str) -> list
 
 @cache
 def _whole_index(extent: int, target: int, rounding: str, mode: str) -> tuple[int, int, int] | None:
-    """(n, c, d) with which the nearest neighbour of every output index x is (n * x + c) // d; None if there are none.
+    """Return (n, c, d) such that output index x copies element (n * x + c) // d; None if there are none.
 
-    Whole numbers are divided while compiling, and vectors of neighbouring indices are few loads.
+    Integer divisions fold at compile time, and a vector of neighbouring indices takes few loads.
     """
     whole = nearest_elements(extent, target, rounding, mode)
     if whole is None:
@@ -116,7 +118,7 @@ def _whole_index(extent: int, target: int, rounding: str, mode: str) -> tuple[in
 
 
 def _nearest_tap(x: PrimExpr, at: PrimExpr, extent: Any, target: Any, mode: str, rounding: str) -> Tap:
-    """The input element at output index ``x``, whose coordinate is ``at``."""
+    """Return the input element at output index ``x``, whose coordinate is ``at``."""
     sizes = [ops.as_expr(size) for size in (extent, target)]
     known = [size.value for size in sizes if isinstance(size, IntImm)]
     if len(known) == 2:
@@ -127,7 +129,7 @@ def _nearest_tap(x: PrimExpr, at: PrimExpr, extent: Any, target: Any, mode: str,
 
 
 def _cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
-    """Weights of the four neighbours at fraction ``t`` (Keys, Cubic Convolution Interpolation, 1981)."""
+    """Return the weights of the four neighbours at fraction ``t`` (Keys, Cubic Convolution Interpolation, 1981)."""
     a = ops.const(alpha, "float32")
 
     def near(d: PrimExpr) -> PrimExpr:  # 0 <= d <= 1
@@ -201,10 +203,10 @@ def _step(
     resized: Sequence[tuple[int, Any, Callable[[PrimExpr], list[Tap]]]],
     finish: Callable[[Sequence[PrimExpr], PrimExpr], PrimExpr] | None,
 ) -> te.Tensor:
-    """``data`` with some axes resized: (axis, extent, taps of an output index). The last step has a ``finish``.
+    """Resize some axes of ``data``, each by (axis, extent, taps of an output index); the last step has a ``finish``.
 
-    What was transposed is resized before where its last axis is, along which neighbours then lie together and every
-    one has taps of its own.
+    Transposed data is resized before its transpose if its last axis is resized: neighbours along that axis are then
+    contiguous, each with taps of its own.
     """
     shape = list(data.shape)
     for axis, extent, _ in resized:
@@ -231,7 +233,9 @@ def _step(
 
 
 def _transposed(data: te.Tensor) -> tuple[te.Tensor, list[int]] | None:
-    """The tensor, and for each of its axes the number of the one of ``data``, where ``data`` is it transposed."""
+    """Return the tensor that ``data`` transposes, and for each of its axes the axis of ``data``; None for
+    other data.
+    """
     if not isinstance(data.op, te.ComputeOp) or not isinstance(data.op.body[0], ProducerLoad):
         return None
     places: dict[Any, int] = {axis.var: k for k, axis in enumerate(data.op.axis)}
@@ -241,7 +245,7 @@ def _transposed(data: te.Tensor) -> tuple[te.Tensor, list[int]] | None:
 
 
 def _interpolate(data: te.Tensor, i: list[Any], axes: Sequence[int], per_axis: Sequence[Sequence[Tap]]) -> PrimExpr:
-    """Weighted sum over the taps of the first axis of the sums over the taps of the others."""
+    """Sum over the taps of the first axis, weighted, the sums over the taps of the others."""
     if not axes:
         return data(*i)
     total: PrimExpr | None = None

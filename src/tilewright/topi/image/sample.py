@@ -19,7 +19,7 @@ def _int(value: PrimExpr) -> PrimExpr:
 
 
 def bilinear_or_zero(pixel: Pixel, height: Any, width: Any, y: PrimExpr, x: PrimExpr, dtype: str) -> PrimExpr:
-    """The value at (y, x) between four pixels, of which those outside of the image are 0."""
+    """Interpolate at (y, x) between four pixels; pixels outside of the image are 0."""
     floor_y, floor_x = tir.floor(y), tir.floor(x)
     top, left = _int(floor_y), _int(floor_x)
     down, right = ops.cast(dtype, y - floor_y), ops.cast(dtype, x - floor_x)
@@ -35,7 +35,7 @@ def bilinear_or_zero(pixel: Pixel, height: Any, width: Any, y: PrimExpr, x: Prim
 
 
 def affine_grid(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
-    """Where an affine map takes each point of a grid over [-1, 1] x [-1, 1]; the grid's border lies on the corners.
+    """Apply affine maps to the points of a grid over [-1, 1] x [-1, 1], whose border lies on the corners.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = True,
 ) -> te.Tensor:
-    """Values of ``data`` at the points of ``grid``.
+    """Sample ``data`` at the points of ``grid``.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def grid_sample(
 
 
 class _GridAxis:
-    """One spatial axis of ``grid_sample``: from coordinates to pixels."""
+    """One spatial axis of ``grid_sample``: maps coordinates to pixels."""
 
     def __init__(self, extent: Any, dtype: str, padding_mode: str, align_corners: bool) -> None:
         self.extent, self.dtype, self.padding_mode, self.align_corners = extent, dtype, padding_mode, align_corners
@@ -125,7 +125,7 @@ class _GridAxis:
         return ops.const(value, self.dtype)
 
     def place(self, coordinate: PrimExpr, method: str) -> PrimExpr:
-        """Where a coordinate from -1 to 1 is, counted in pixels; brought inside as the padding says."""
+        """Return a coordinate from -1 to 1 in pixels, moved inside as the padding mode says."""
         if self.align_corners:
             at = (coordinate + self._const(1)) * ((self.size - self._const(1)) * self._const(0.5))
         else:
@@ -143,7 +143,7 @@ class _GridAxis:
         )  # as far outside as anything is
 
     def _reflected(self, at: PrimExpr) -> PrimExpr:
-        """Mirrored at both ends until inside: a zigzag."""
+        """Mirror a coordinate at both ends until it is inside: a zigzag."""
         low = self._const(0 if self.align_corners else -0.5)
         span = ops.maximum(self.size - self._const(1 if self.align_corners else 0), self._const(1))
         away = tir.abs(at - low)
@@ -152,7 +152,7 @@ class _GridAxis:
         return ops.maximum(ops.minimum(zigzag, self.size - self._const(0.5)), self._const(-0.5))
 
     def taps(self, at: PrimExpr, method: str, dtype: str) -> list[tuple[PrimExpr, PrimExpr | None]]:
-        """The pixels that a value is made of, by their index (which may be outside), and their weights."""
+        """Return the pixels of an interpolated value by index (which may be outside), and their weights."""
         if method == "nearest":
             return [(_int(at), None)]
         floor = tir.floor(at)
@@ -163,7 +163,7 @@ class _GridAxis:
         return [(first + (i - 1), w) for i, w in enumerate(_cubic_weights(t, dtype))]
 
     def pixel(self, index: PrimExpr) -> tuple[PrimExpr, list[PrimExpr]]:
-        """The index that is read for ``index``, and the conditions under which it is."""
+        """Return the index that is read for ``index``, and the conditions under which it is read."""
         if self.padding_mode == "zeros":
             return index, [index >= 0, index < self.extent]
         if self.padding_mode == "reflection":
@@ -172,7 +172,7 @@ class _GridAxis:
 
 
 def _cubic_weights(t: PrimExpr, dtype: str) -> list[PrimExpr]:
-    """Weights of the pixels at -1, 0, 1 and 2 for a point at ``t``, by Keys' kernel with a = -0.75."""
+    """Return weights of the pixels at -1, 0, 1 and 2 for a point at ``t``, by Keys' kernel with a = -0.75."""
     a = -0.75
 
     def near(x: PrimExpr) -> PrimExpr:  # |x| <= 1
@@ -196,7 +196,7 @@ def crop_and_resize(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Crops of images, each resized to ``crop_size``.
+    """Crop images, and resize each crop to ``crop_size``.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _dilation(
 def dilation2d_nchw(
     input: te.Tensor, filter: te.Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str = ""
 ) -> te.Tensor:
-    """The greatest of input + filter over each window; what is outside does not count.
+    """Return the maximum of input + filter over each window; positions outside of the input do not count.
 
     Parameters
     ----------
@@ -302,5 +302,5 @@ def dilation2d_nchw(
 def dilation2d_nhwc(
     input: te.Tensor, filter: te.Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str = ""
 ) -> te.Tensor:
-    """``dilation2d_nchw`` of input (batch, height, width, channels) and filter (height, width, channels)."""
+    """Compute ``dilation2d_nchw`` of input (batch, height, width, channels) and filter (height, width, channels)."""
     return _dilation(input, filter, stride, padding, dilations, "NHWC", out_dtype)

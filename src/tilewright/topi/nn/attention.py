@@ -15,7 +15,7 @@ from tilewright.topi.nn.softmax import softmax
 def attention(
     query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None, scale: float = 1.0
 ) -> te.Tensor:
-    """``softmax(query @ key.T * scale + mask) @ value`` for every matrix of a batch.
+    """Compute ``softmax(query @ key.T * scale + mask) @ value`` for every matrix of a batch.
 
     Parameters
     ----------

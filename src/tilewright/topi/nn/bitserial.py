@@ -64,7 +64,7 @@ def binary_op_multiplier(pack_dtype: str) -> int:
 
 
 def _term(x: PrimExpr, w: PrimExpr, shift: PrimExpr, out_dtype: str, unipolar: bool) -> PrimExpr:
-    """What a word of data and one of weights of two planes add to the product."""
+    """Return the product's term for a word of data and a word of weights from two bit planes."""
     count = ops.cast(out_dtype, tir.popcount(x & w))
     if unipolar:
         count = count - ops.cast(out_dtype, tir.popcount(x & tir.bitwise_not(w)))
@@ -80,7 +80,7 @@ def bitserial_dense(
     out_dtype: str = "int16",
     unipolar: bool = True,
 ) -> te.Tensor:
-    """``data`` (batch, in) times the transposed ``weight`` (out, in), of numbers of few bits.
+    """Compute ``data`` (batch, in) times the transposed ``weight`` (out, in), both of few bits.
 
     The weight may be packed already: (out, weight_bits, in / width of ``pack_dtype``), by ``bitpack(weight,
     weight_bits, 1, 1, pack_dtype)``. With ``unipolar``, a weight's bit stands for +1 or -1. Sums wrap in ``out_dtype``.
@@ -202,7 +202,7 @@ def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedI
 
 
 def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """``data`` times the transposed ``weight``, both of numbers +1 and -1 packed by ``binarize_pack``.
+    """Compute ``data`` times the transposed ``weight``, both of numbers +1 and -1 packed by ``binarize_pack``.
 
     Parameters
     ----------

@@ -17,19 +17,19 @@ from tilewright.topi.utils import InvalidShapeError, as_list, get_const_int, get
 
 
 def per_dim(values: Any, n: int) -> list[Any]:
-    """One value, or one for each of ``n`` spatial dimensions, as a list of ``n``."""
+    """Return one value, or a value for each of ``n`` spatial dimensions, as a list of ``n``."""
     result = as_list(values)
     return result * n if len(result) == 1 else result
 
 
 def output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: Any, after: Any) -> Any:
-    """Extent of a convolution's output along one spatial dimension."""
+    """Return the extent of a convolution's output along one spatial dimension."""
     span = (kernel - 1) * dilation + 1
     return simplify(tir.indexdiv(ops.as_expr(extent + before + after - span), stride) + 1)
 
 
 def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: int = 1, before: int = 0) -> float:
-    """Along one dimension, the share of all elements of all windows that are not padding."""
+    """Return the share of all window elements along one dimension that are not padding."""
     inside = 0
     for first in range(-before, kernel * dilation - before, dilation):  # where an element is in the first window
         inside += max(0, min(out, -(-(extent - first) // stride)) - max(0, -(first // stride)))
@@ -39,7 +39,7 @@ def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: 
 def pad_spatial(
     data: te.Tensor, axes: Sequence[int], before: Sequence[Any], after: Sequence[Any], name: str = "pad_temp"
 ) -> te.Tensor:
-    """``data`` padded with 0 along the spatial ``axes``; itself when there is nothing to add."""
+    """Pad ``data`` with 0 along the spatial ``axes``; return it unchanged when there is nothing to add."""
     if all(ops.is_const_int(simplify(ops.as_expr(p)), 0) for p in (*before, *after)):
         return data
     pad_before, pad_after = [0] * data.ndim, [0] * data.ndim
@@ -51,14 +51,14 @@ def pad_spatial(
 def inside(positions: Sequence[Any], extents: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> PrimExpr:
     """Return whether ``positions``, which may lie in the padding around an image, lie in the image.
 
-    As the condition of a sum it stands for padding with 0: nothing is copied. The tests are marked likely, for
-    LoopPartition to take them out of the loops over the image's inner part.
+    Used as the condition of a sum, it replaces padding with 0, so no padded copy is made. The tests are marked likely,
+    for LoopPartition to take them out of the loops over the image's inner part.
 
     Parameters
     ----------
     positions : indices into the image, one for each of its dimensions, negative before its first element
     extents : of the image
-    before, after : the amounts of padding; where there is none, nothing is tested
+    before, after : the amounts of padding; sides without padding need no test
     """
     condition: PrimExpr = ops.const(True)
     for position, extent, low, high in zip(positions, extents, before, after, strict=True):
@@ -82,14 +82,14 @@ def conv(
     name: str,
     tag: str,
 ) -> te.Tensor:
-    """Cross-correlation of ``data`` with ``kernel``.
+    """Compute the cross-correlation of ``data`` with ``kernel``.
 
     Parameters
     ----------
     padding : amounts before each spatial dimension, then those after each
     data_layout, kernel_layout : orders of N, C and the spatial letters, such as "NCHW", and of O, I and the
         same, such as "OIHW"; the kernel's I has C / groups elements
-    out_dtype : products are formed and summed in this type
+    out_dtype : type of the products and sums
     """
     spatial = [letter for letter in data_layout if letter not in "NC"]
     n = len(spatial)

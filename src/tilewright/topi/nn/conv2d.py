@@ -19,7 +19,7 @@ def _spatial(kernel: te.Tensor, layout: str) -> tuple[Any, Any]:
 
 
 def dilated_padding(padding: Any, kernel: te.Tensor, kernel_layout: str, dilation: Any) -> tuple[Any, ...]:
-    """Padding (top, left, bottom, right) with "SAME" taken for the dilated kernel."""
+    """Return the padding (top, left, bottom, right), with "SAME" resolved for the dilated kernel."""
     dh, dw = dilation if isinstance(dilation, (list, tuple)) else (dilation, dilation)
     kh, kw = _spatial(kernel, kernel_layout)
     return get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
@@ -70,7 +70,7 @@ def conv2d_hwcn(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, 
 
 def group_conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, groups: int,
                       out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """Convolution whose output channels, in ``groups`` parts, each see one part of the input channels."""
+    """Compute a convolution whose output channels, in ``groups`` parts, each read one part of the input channels."""
     pads = dilated_padding(padding, Filter, "OIHW", dilation)
     return conv(Input, Filter, stride, pads, dilation, groups, "NCHW", "OIHW", out_dtype or Input.dtype,
                 "group_conv2d_nchw", "group_conv2d_nchw")  # fmt: skip
@@ -78,7 +78,7 @@ def group_conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding:
 
 def group_conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, groups: int,
                       out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
-    """``group_conv2d_nchw`` on data (n, h, w, c) with Filter (kh, kw, c / groups, o)."""
+    """Compute ``group_conv2d_nchw`` on data (n, h, w, c) with Filter (kh, kw, c / groups, o)."""
     pads = dilated_padding(padding, Filter, "HWIO", dilation)
     return conv(Input, Filter, stride, pads, dilation, groups, "NHWC", "HWIO", out_dtype or Input.dtype,
                 "group_conv2d_nhwc", "group_conv2d_nhwc")  # fmt: skip
@@ -96,9 +96,9 @@ def conv2d_NCHWc(
 ) -> te.Tensor:
     """Convolution of data (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c, o) to (n, O, oh, ow, o).
 
-    The number of groups follows from the channels: the data's C over the kernel's. Where the kernel's c is smaller than
-    the data's, a block holds several groups of c channels: results o see those of channels o // c * c + (0 ... c - 1).
-    A kernel (O, C / groups, kh, kw, c / 2, o, 2) has the weights of two inputs side by side: lanes sum those of either.
+    The number of groups is the data's C divided by the kernel's. If the kernel's c is smaller than the data's, a block
+    holds several groups of c channels: output o reads channels o // c * c + (0 ... c - 1). A kernel (O, C / groups, kh,
+    kw, c / 2, o, 2) has the weights of two inputs side by side, summed in separate lanes.
     """
     out_dtype = out_dtype or data.dtype
     strides, dilation = per_dim(stride, 2), per_dim(dilation, 2)
@@ -139,7 +139,7 @@ def conv2d_NCHWc(
 
 
 def _added_up(sums: te.Tensor, side: int) -> te.Tensor:
-    """The sums of each ``side`` lanes side by side, those of two at a time."""
+    """Add the ``side`` neighbouring lanes of each sum, in pairs."""
     while side > 1:
         wide, side = sums, side // 2
         *outer, lanes = get_const_tuple(wide.shape)

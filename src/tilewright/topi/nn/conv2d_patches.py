@@ -1,4 +1,4 @@
-"""Windows of a packed image copied next to one another, so that a convolution over them is one of single points."""
+"""Patches (im2col) of a packed image, which turn its convolution into one with a 1x1 kernel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 def conv2d_patches(
     data: te.Tensor, kernel_size: Any, strides: Any, padding: Any, dilation: Any, rows: int
 ) -> te.Tensor:
-    """Windows of data (n, C, h, w, c), 0 outside of it, of which ``rows`` of the result's oh rows are taken as one.
+    """Copy the windows of data (n, C, h, w, c), zero-padded, merging ``rows`` of the result's oh rows into one.
 
     Returns (n, C * kh * kw, oh / rows, rows * ow, c): with a kernel (O, C, kh, kw, c, o) read as
-    (O, C * kh * kw, 1, 1, c, o), their convolution of single points is that of the windows.
+    (O, C * kh * kw, 1, 1, c, o), their 1x1 convolution is that of the windows.
     """
     n, chunks, h, w, block = get_const_tuple(data.shape)
     (kh, kw), strides, dilation = per_dim(kernel_size, 2), per_dim(strides, 2), per_dim(dilation, 2)

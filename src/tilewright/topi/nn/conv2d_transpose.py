@@ -1,4 +1,4 @@
-"""Transposed convolutions: a convolution of the input with zeros between its elements and the kernel turned around."""
+"""Transposed convolutions: convolutions of the dilated input with the flipped kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def conv_transpose(
     out_dtype: str,
     name: str,
 ) -> te.Tensor:
-    """Transposed convolution of data (n, c, spatial...) with kernel (c, o / groups, spatial...).
+    """Compute the transposed convolution of data (n, c, spatial...) with kernel (c, o / groups, spatial...).
 
     ``padding`` has the amounts cut before each spatial dimension, then those cut after each; ``output_padding`` is
     added after each. Each output element gathers the input elements that reach it, so nothing is multiplied by the
@@ -72,7 +72,7 @@ def conv_transpose(
 def check_transposed(
     name: str, channels: int, kernel_channels: int, groups: int, strides: Sequence[Any], output_padding: Sequence[Any]
 ) -> None:
-    """Raise InvalidShapeError where channels, groups and output padding of a transposed convolution do not fit."""
+    """Raise InvalidShapeError if channels, groups and output padding of a transposed convolution do not fit."""
     if channels != kernel_channels:
         raise InvalidShapeError(f"{name}: the data has {channels} channels, the kernel takes {kernel_channels}")
     if channels % groups:

@@ -1,4 +1,4 @@
-"""Patches of one image compared with those around the same place of another."""
+"""Correlation of the patches of one image with displaced patches of another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def correlation_nchw(
     padding: Any,
     is_multiply: bool,
 ) -> te.Tensor:
-    """The mean product of patches of ``data1`` and displaced ones of ``data2``; Fischer et al., FlowNet, 2015.
+    """Compute mean products of patches of ``data1`` and displaced ones of ``data2``; Fischer et al., FlowNet, 2015.
 
     Parameters
     ----------

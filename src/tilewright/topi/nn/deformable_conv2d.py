@@ -1,4 +1,4 @@
-"""Convolutions whose taps lie where another tensor says. Dai et al., Deformable Convolutional Networks, 2017."""
+"""Convolutions with tap offsets from a tensor. Dai et al., Deformable Convolutional Networks, 2017."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def deformed_samples(
     data: te.Tensor, offset: te.Tensor, window: Sequence[Any], strides: Any, padding: Any, dilation: Any,
     deformable_groups: int, layout: str,
 ) -> te.Tensor:  # fmt: skip
-    """The values (batch, channels, window rows, window columns, out height, out width) where the moved taps lie."""
+    """Sample data at the moved taps: (batch, channels, window rows, window columns, out height, out width)."""
     first = layout == "NCHW"
     batch, channels, height, width = (data.shape[layout.index(letter)] for letter in "NCHW")
     rows, columns = window
@@ -76,7 +76,7 @@ def deformable_conv2d_nchw(
     data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
     deformable_groups: int, groups: int, out_dtype: str | None = None,
 ) -> te.Tensor:  # fmt: skip
-    """A convolution whose taps are moved by ``offset``, with values between pixels interpolated, outside 0.
+    """Compute a convolution whose taps are moved by ``offset``, with bilinear interpolation and zeros outside.
 
     Parameters
     ----------
@@ -93,5 +93,5 @@ def deformable_conv2d_nhwc(
     data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
     deformable_groups: int, groups: int, out_dtype: str | None = None,
 ) -> te.Tensor:  # fmt: skip
-    """``deformable_conv2d_nchw`` with the channels of data, offset and result last, and the kernel in HWIO."""
+    """Compute ``deformable_conv2d_nchw`` with the channels of data, offset and result last, and the kernel in HWIO."""
     return _deformable(data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, "NHWC")

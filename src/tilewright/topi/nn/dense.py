@@ -27,7 +27,7 @@ def matmul(
     transpose_b: bool = False,
     auto_scheduler_rewritten_layout: str = "",
 ) -> te.Tensor:
-    """``tensor_a @ tensor_b + bias`` of two matrices, each transposed if so said.
+    """Compute ``tensor_a @ tensor_b + bias`` of two matrices, each transposed if its flag is set.
 
     Leading dimensions of ``tensor_a`` beyond two are kept.
     """
@@ -62,14 +62,14 @@ def dense(
     out_dtype: str | None = None,
     auto_scheduler_rewritten_layout: str = "",
 ) -> te.Tensor:
-    """``data @ weight.T + bias``; data (..., k), weight (n, k), bias (n,)."""
+    """Compute ``data @ weight.T + bias``; data (..., k), weight (n, k), bias (n,)."""
     return matmul(data, weight, bias, out_dtype, transpose_a=False, transpose_b=True)
 
 
 def dense_pack(
     data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
 ) -> te.Tensor:
-    """``dense`` with the weight packed as (n / b, k, b), layout "NK<b>n": what vector units read in order.
+    """Compute ``dense`` with a packed weight (n / b, k, b), layout "NK<b>n", which vector units read in order.
 
     The number of columns is n / b * b; when the layer has fewer, the caller slices.
     """
@@ -101,7 +101,7 @@ def batch_matmul(
     transpose_b: bool = True,
     auto_scheduler_rewritten_layout: str = "",
 ) -> te.Tensor:
-    """Products of the matrices of two batches; by default ``a[b] @ b[b].T``. A batch of 1 serves every matrix."""
+    """Multiply the matrices of two batches, by default ``a[b] @ b[b].T``; a batch of 1 broadcasts."""
     out_dtype = out_dtype or tensor_a.dtype
     rows, inner = tensor_a.shape[1:] if not transpose_a else tensor_a.shape[:0:-1]
     columns, inner_b = tensor_b.shape[1:] if transpose_b else tensor_b.shape[:0:-1]

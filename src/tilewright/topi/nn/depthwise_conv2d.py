@@ -64,7 +64,8 @@ def depthwise_conv2d_NCHWc(
     out_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Depthwise convolution of Input (n, C, h, w, c) with Filter (C, 1, kh, kw, 1, c); one kernel per channel.
+    """Compute the depthwise convolution of Input (n, C, h, w, c) with Filter (C, 1, kh, kw, 1, c): one kernel a
+    channel.
 
     Padding is a condition of the sum, so that no padded copy is made.
     """

@@ -1,4 +1,4 @@
-"""Gradients of depthwise convolutions of channels last, by what they read and by their weights."""
+"""Gradients of NHWC depthwise convolutions with respect to data and weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tilewright.topi.utils import get_pad_tuple
 def depthwise_conv2d_backward_input_nhwc(
     Filter: te.Tensor, Out_grad: te.Tensor, oshape: Sequence[Any], ishape: Sequence[Any], stride: Any, padding: Any
 ) -> te.Tensor:
-    """What each element of the data adds to a loss, of the shape ``ishape``, (n, h, w, c).
+    """Return the gradient with respect to the data, of the shape ``ishape``, (n, h, w, c).
 
     Parameters
     ----------
     Filter : (kh, kw, c, m)
-    Out_grad : (n, oh, ow, c * m), of the shape ``oshape``: what each result adds to the loss
+    Out_grad : (n, oh, ow, c * m), of the shape ``oshape``: the gradient of the output
     stride, padding : of the convolution
     """
     kh, kw, _, multiplier = Filter.shape
@@ -43,12 +43,12 @@ def depthwise_conv2d_backward_input_nhwc(
 def depthwise_conv2d_backward_weight_nhwc(
     Input: te.Tensor, Out_grad: te.Tensor, oshape: Sequence[Any], fshape: Sequence[Any], stride: Any, padding: Any
 ) -> te.Tensor:
-    """What each weight adds to a loss, of the shape ``fshape``, (kh, kw, c, m).
+    """Return the gradient with respect to the weights, of the shape ``fshape``, (kh, kw, c, m).
 
     Parameters
     ----------
     Input : (n, h, w, c)
-    Out_grad : (n, oh, ow, c * m), of the shape ``oshape``: what each result adds to the loss
+    Out_grad : (n, oh, ow, c * m), of the shape ``oshape``: the gradient of the output
     stride, padding : of the convolution
     """
     batch, height, width, _ = Input.shape

@@ -16,15 +16,15 @@ _LOG2_E = math.log2(math.e)
 
 
 def relu(x: te.Tensor) -> te.Tensor:
-    """max(x, 0)"""
+    """Compute max(x, 0)."""
     return unary(x, lambda v: ops.maximum(v, ops.const(0, v.dtype)), "T_relu")
 
 
 def gelu(x: te.Tensor, approximate: str = "none") -> te.Tensor:
-    """x times the probability that a standard normal variable is less than x (arXiv:1606.08415).
+    """Compute x times the probability that a standard normal variable is less than x (arXiv:1606.08415).
 
-    ``approximate="tanh"`` is x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x**3))). On float32 within 5e-7 of the
-    exact value: the tail of |x| keeps its digits where 1 + erf loses them.
+    ``approximate="tanh"`` is x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x**3))). In float32 the result is within
+    5e-7 of the exact value; the tail for large |x| keeps the digits that 1 + erf loses.
     """
 
     def number(v: PrimExpr, value: float) -> PrimExpr:
@@ -42,10 +42,9 @@ def gelu(x: te.Tensor, approximate: str = "none") -> te.Tensor:
 
 
 def swish(x: te.Tensor, beta: float = 1.0) -> te.Tensor:
-    """x * sigmoid(beta * x) (arXiv:1710.05941).
+    """Compute x * sigmoid(beta * x) (arXiv:1710.05941).
 
-    As x / (1 + 2**(-beta log2(e) x)), whose argument's rounding is 1e-7 of the result times beta |x| where that is
-    negative: absolutely, within 1e-7 of the largest value.
+    It is computed as x / (1 + 2**(-beta log2(e) x)), with an absolute error within 1e-7 of the largest value.
     """
 
     def body(v: PrimExpr) -> PrimExpr:
@@ -61,10 +60,10 @@ _ARTANH_TAIL = (0.666664183139801, 0.4002152979373932, 0.2800178825855255, 0.280
 
 
 def softplus(x: te.Tensor) -> te.Tensor:
-    """log(1 + exp(x)), without overflow, on float32 within 4 units in the last place.
+    """Compute log(1 + exp(x)) without overflow, in float32 within 4 units in the last place.
 
     That is max(x, 0) + log(1 + e) with e = exp(-|x|) up to 1, where log(1 + e) = 2 artanh(e / (e + 2)): a third of the
-    time of ``log1p``, which takes any number.
+    time of ``log1p``.
     """
 
     def body(v: PrimExpr) -> PrimExpr:
@@ -84,7 +83,7 @@ def softplus(x: te.Tensor) -> te.Tensor:
 
 
 def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:
-    """x where positive, elsewhere alpha * x."""
+    """Return x if positive, else alpha * x."""
 
     def body(v: PrimExpr) -> PrimExpr:
         return tir.Select(v > ops.const(0, v.dtype), v, v * ops.const(alpha, v.dtype))
@@ -98,7 +97,7 @@ def _channelwise(x: te.Tensor, axis: int, body: Callable[[PrimExpr, PrimExpr], P
 
 
 def prelu(x: te.Tensor, slope: te.Tensor, axis: int = 1) -> te.Tensor:
-    """x where positive, elsewhere x times the slope of its channel; ``slope`` has rank 1."""
+    """Return x if positive, else x times the slope of its channel; ``slope`` has rank 1."""
 
     def body(v: PrimExpr, c: PrimExpr) -> PrimExpr:
         return tir.Select(v > ops.const(0, v.dtype), v, v * slope(c))
@@ -107,17 +106,17 @@ def prelu(x: te.Tensor, slope: te.Tensor, axis: int = 1) -> te.Tensor:
 
 
 def scale_shift_nchw(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
-    """Input * Scale[c] + Shift[c] on data of layout NCHW."""
+    """Compute Input * Scale[c] + Shift[c] on data of layout NCHW."""
     return _channelwise(Input, 1, lambda v, c: v * Scale(c) + Shift(c), "T_scale_shift")
 
 
 def scale_shift_nhwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
-    """Input * Scale[c] + Shift[c] on data of layout NHWC."""
+    """Compute Input * Scale[c] + Shift[c] on data of layout NHWC."""
     return _channelwise(Input, -1, lambda v, c: v * Scale(c) + Shift(c), "T_scale_shift")
 
 
 def scale_shift_nchwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
-    """Input (n, C, h, w, c) * Scale (C, c) + Shift (C, c)."""
+    """Compute Input (n, C, h, w, c) * Scale (C, c) + Shift (C, c)."""
 
     def body(n: PrimExpr, chunk: PrimExpr, h: PrimExpr, w: PrimExpr, c: PrimExpr) -> PrimExpr:
         return Input(n, chunk, h, w, c) * Scale(chunk, c) + Shift(chunk, c)
@@ -126,12 +125,12 @@ def scale_shift_nchwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> t
 
 
 def bias_add(x: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
-    """x + bias[c], c being the index along ``axis``."""
+    """Compute x + bias[c], c being the index along ``axis``."""
     return _channelwise(x, axis, lambda v, c: v + bias(c), "T_bias_add")
 
 
 def fast_sigmoid(x: te.Tensor) -> te.Tensor:
-    """1 / (1 + exp(-x)) with the polynomial exponential of ``topi.fast_exp``."""
+    """Compute 1 / (1 + exp(-x)) with the polynomial exponential of ``topi.fast_exp``."""
     e = fast_exp(negative(x))
     one: Any = ops.const(1, x.dtype)
     return unary(e, lambda v: one / (one + v), "T_fast_sigmoid")

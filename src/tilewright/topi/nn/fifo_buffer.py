@@ -10,7 +10,7 @@ from tilewright.topi.utils import InvalidShapeError, get_const_int
 
 
 def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
-    """``buffer`` moved along ``axis`` by the extent of ``data``, which takes the place that becomes free at the end.
+    """Shift ``buffer`` along ``axis`` by the extent of ``data``, and append ``data`` at the end.
 
     All other dimensions of the two are the same; ``data`` is not longer than ``buffer``.
     """

@@ -8,6 +8,6 @@ from tilewright.topi.utils import get_const_tuple, prod, simplify
 
 
 def flatten(data: te.Tensor) -> te.Tensor:
-    """(n, a, b, ...) to (n, a * b * ...)."""
+    """Reshape (n, a, b, ...) to (n, a * b * ...)."""
     batch, *rest = get_const_tuple(data.shape)
     return reshape(data, (batch, simplify(prod(rest))))

@@ -1,4 +1,4 @@
-"""What a target says about operators of the graph: other layouts, other operators, and what packing would gain.
+"""Target hooks for graph operators: layout alteration, legalization, and the gain of packing.
 
 Passes of Relay call these functions under the target; the default is to leave everything as it is. A target plugs in by
 registering for its key::
@@ -8,8 +8,8 @@ registering for its key::
         return relay.nn.conv2d(*inputs, data_layout="NHWC", ...)
 
 ``*_alter_layout(attrs, inputs, tinfos, out_type)`` takes an operator's attributes, its arguments, their types and that
-of the result, ``*_legalize(attrs, inputs, types)`` the types with the result's as the last; both give an expression of
-the same value, or None to leave the operator.
+of the result, ``*_legalize(attrs, inputs, types)`` the types with the result's as the last; both return an expression
+of the same value, or None to leave the operator.
 """
 
 from __future__ import annotations
@@ -22,79 +22,79 @@ from tilewright.target.generic_func import generic_func
 
 @generic_func
 def conv2d_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
-    """AlterOpLayout's form of ``nn.conv2d``."""
+    """Return AlterOpLayout's replacement of ``nn.conv2d``."""
     return None
 
 
 @generic_func
 def conv3d_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
-    """AlterOpLayout's form of ``nn.conv3d``."""
+    """Return AlterOpLayout's replacement of ``nn.conv3d``."""
     return None
 
 
 @generic_func
 def dense_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
-    """AlterOpLayout's form of ``nn.dense``."""
+    """Return AlterOpLayout's replacement of ``nn.dense``."""
     return None
 
 
 @generic_func
 def batch_matmul_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
-    """AlterOpLayout's form of ``nn.batch_matmul``."""
+    """Return AlterOpLayout's replacement of ``nn.batch_matmul``."""
     return None
 
 
 @generic_func
 def conv2d_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.conv2d``."""
+    """Return Legalize's replacement of ``nn.conv2d``."""
     return None
 
 
 @generic_func
 def conv1d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.conv1d_transpose``; Relay makes a convolution of it by default."""
+    """Return Legalize's replacement of ``nn.conv1d_transpose``; by default Relay makes it a convolution."""
     return None
 
 
 @generic_func
 def conv2d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.conv2d_transpose``; Relay makes a convolution of it by default."""
+    """Return Legalize's replacement of ``nn.conv2d_transpose``; by default Relay makes it a convolution."""
     return None
 
 
 @generic_func
 def conv3d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.conv3d_transpose``; Relay makes a convolution of it by default."""
+    """Return Legalize's replacement of ``nn.conv3d_transpose``; by default Relay makes it a convolution."""
     return None
 
 
 @generic_func
 def dense_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.dense``."""
+    """Return Legalize's replacement of ``nn.dense``."""
     return None
 
 
 @generic_func
 def matmul_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.matmul``."""
+    """Return Legalize's replacement of ``nn.matmul``."""
     return None
 
 
 @generic_func
 def batch_matmul_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
-    """Legalize's form of ``nn.batch_matmul``."""
+    """Return Legalize's replacement of ``nn.batch_matmul``."""
     return None
 
 
 @generic_func
 def conv2d_channel_lanes() -> int | None:
-    """Of how many channels the target's packed convolutions make one vector; None: channels are not packed."""
+    """Return how many channels a vector of the target's packed convolutions holds; None: channels are not packed."""
     return None
 
 
 @generic_func
 def conv2d_channel_time(in_channels: int, channels: int, window: int) -> float | None:
-    """Relative time of a multiply-add of vectors of channels in a packed convolution; None: it cannot be packed.
+    """Return the relative time of a vector multiply-add in a packed convolution; None: it cannot be packed.
 
     ``window``: elements of the kernel's window.
     """
@@ -110,7 +110,7 @@ def conv2d_rows_to_merge(
     target: Any = None,
     computed: float = 1.0,
 ) -> int:
-    """Rows of its result that a packed convolution does well to take as one; 1: leave them as they are.
+    """Return how many rows of its result a packed convolution should merge into one; 1: none.
 
     Parameters
     ----------
@@ -123,12 +123,12 @@ def conv2d_rows_to_merge(
 
 @generic_func
 def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
-    """Shapes and layouts of a convolution's data and result under a configuration of its task.
+    """Return shapes and layouts of a convolution's data and result under a configuration of its task.
 
     Parameters
     ----------
     workload : (name, data, kernel, strides, padding, dilation, layout, out_layout, out_dtype) of an NCHW convolution
-    cfg : what AutoTVM chose; the fallback stands for the untuned choice
+    cfg : AutoTVM's configuration; the fallback stands for the untuned choice
 
     Returns
     -------
@@ -139,5 +139,5 @@ def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
 
 @generic_func
 def depthwise_conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
-    """``conv2d_infer_layout`` of a depthwise convolution."""
+    """Return ``conv2d_infer_layout`` of a depthwise convolution."""
     raise ValueError("the target packs no channels")

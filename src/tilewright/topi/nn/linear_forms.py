@@ -1,4 +1,4 @@
-"""Rows of small constant matrices times terms, as the transforms of fast convolutions and products need them."""
+"""Products of small constant matrices with terms, for the transforms of fast convolutions and products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Matrix = tuple[tuple[float, ...], ...]
 
 
 def weighted_sum(row: Sequence[float], terms: Sequence[Any]) -> Any:
-    """The sum of ``terms`` weighted with ``row``, written without products with 0 and 1; None when all weigh 0."""
+    """Return the sum of ``terms`` weighted with ``row``, without products with 0 and 1; None when all weights are 0."""
     result: Any = None
     for factor, term in sorted(zip(row, terms, strict=True), key=lambda pair: pair[0] < 0):
         if not factor:
@@ -31,12 +31,14 @@ def row_of(
     terms: Sequence[Any],
     add: Callable[[Sequence[float], Sequence[Any]], Any] = weighted_sum,
 ) -> Any:
-    """Row ``index`` of the matrix times ``terms``, summed by ``add``; unrolling decides which row."""
+    """Return row ``index`` of the matrix times ``terms``, summed by ``add``; ``index`` becomes constant by
+    unrolling.
+    """
     return choose([add(row, terms) for row in matrix], index)
 
 
 def choose(values: Sequence[Any], index: Any) -> Any:
-    """``values[index]``, decided once the loop over ``index`` is unrolled."""
+    """Return ``values[index]``, resolved once the loop over ``index`` is unrolled."""
     result = values[-1]
     for k in range(len(values) - 2, -1, -1):
         result = tir.Select(ops.as_expr(index) == k, values[k], result)

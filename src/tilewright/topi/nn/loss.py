@@ -14,12 +14,12 @@ from tilewright.topi import tag
 def nll_loss(
     predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor, reduction: str = "mean", ignore_index: int = -100
 ) -> te.Tensor:
-    """Negative log likelihood: minus the prediction for each target times its class's weight.
+    """Return the negative log likelihood: minus the prediction for each target, times its class's weight.
 
     Parameters
     ----------
     predictions : (batch, classes, ...), logarithms of probabilities
-    targets : (batch, ...), classes; ``ignore_index`` counts nothing
+    targets : (batch, ...), classes; targets equal to ``ignore_index`` are left out
     weights : (classes,)
     reduction : "mean" (the sum over the sum of the weights), "sum" or "none"
     """

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.topi.transform import normalize_axis
 
 
 def moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
-    """Mean and variance over ``axes``, in float32 at least; two passes, which lose no digits to a large mean."""
+    """Return mean and variance over ``axes``, in float32 at least; two passes, which lose no digits to a large mean."""
     dtype = "float64" if x.dtype == "float64" else "float32"
     count: Any = ops.const(1, dtype)
     for k in axes:
@@ -45,7 +45,7 @@ def moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
 
 @dataclass(frozen=True)
 class LayerNormParts(te.ComputeParts):
-    """What ``layer_norm`` normalises, over which axes, and 1 / sqrt(variance + epsilon)."""
+    """The operands of ``layer_norm`` for its schedule: data, axes, and 1 / sqrt(variance + epsilon)."""
 
     axes: tuple[int, ...]
     data: te.Tensor
@@ -60,7 +60,7 @@ def layer_norm(
     epsilon: float = 1e-5,
     take_moments: Callable[[te.Tensor, Sequence[int]], tuple[te.Tensor, te.Tensor]] = moments,
 ) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments being taken over ``axis``.
+    """Compute (x - mean) / sqrt(variance + epsilon) * gamma + beta, with the moments over ``axis``.
 
     ``take_moments`` computes mean and variance of a tensor over axes.
     """
@@ -129,9 +129,9 @@ def batch_norm(
 def lrn(
     data: te.Tensor, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2.0
 ) -> te.Tensor:
-    """data / (bias + alpha / size * sum of squares over ``size`` neighbours along ``axis``) ** beta.
+    """Compute data / (bias + alpha / size * sum of squares over ``size`` neighbours along ``axis``) ** beta.
 
-    The sum is over the squares of the ``size`` neighbours, half of them on each side.
+    Half of the ``size`` neighbours are on each side.
     """
     axis = normalize_axis(axis, data.ndim)
     before = [(size - 1) // 2 if k == axis else 0 for k in range(data.ndim)]
@@ -153,7 +153,7 @@ def lrn(
 
 
 def _power(base: PrimExpr, exponent: float) -> PrimExpr:
-    """``base`` to a constant power; the usual 0.75 and 0.5 by square roots, which processors have for vectors."""
+    """Raise ``base`` to a constant power; 0.75 and 0.5 take square roots, which vectorise."""
     if exponent == 0.75:
         root = tir.sqrt(base)
         return root * tir.sqrt(root)
@@ -163,7 +163,7 @@ def _power(base: PrimExpr, exponent: float) -> PrimExpr:
 
 
 def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
-    """data / sqrt(max(sum of squares over ``axis``, eps))"""
+    """Compute data / sqrt(max(sum of squares over ``axis``, eps))."""
     axes = get_real_axis(data.ndim, axis)
     reduced = [te.reduce_axis((0, data.shape[k]), name=f"k{k}") for k in axes]
     keep = [k for k in range(data.ndim) if k not in axes]

@@ -24,9 +24,9 @@ def pad(
     pad_value: Any = 0.0,
     name: str = "PadInput",
 ) -> te.Tensor:
-    """``data`` with ``pad_before`` and ``pad_after`` elements of ``pad_value`` added to each dimension.
+    """Pad each dimension of ``data`` by ``pad_before`` and ``pad_after`` elements of ``pad_value``.
 
-    Negative widths take elements away.
+    Negative widths crop.
     """
     pad_after = pad_after if pad_after is not None else pad_before
     _check_rank("pad", data, pad_before)
@@ -56,7 +56,7 @@ def mirror_pad(
     mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> te.Tensor:
-    """``data`` continued by its mirror image; "SYMMETRIC" repeats the border element, "REFLECT" does not."""
+    """Pad ``data`` with its mirror image; "SYMMETRIC" repeats the border element, "REFLECT" does not."""
     pad_after = pad_after if pad_after is not None else pad_before
     _check_rank("mirror_pad", data, pad_before)
     if mode not in ("SYMMETRIC", "REFLECT"):
@@ -75,7 +75,7 @@ def mirror_pad(
 def edge_pad(
     data: te.Tensor, pad_before: Sequence[Any], pad_after: Sequence[Any] | None = None, name: str = "EdgePadInput"
 ) -> te.Tensor:
-    """``data`` with its outermost elements repeated."""
+    """Pad ``data`` by repeating its outermost elements."""
     pad_after = pad_after if pad_after is not None else pad_before
     _check_rank("edge_pad", data, pad_before)
     return _pad_with(data, pad_before, pad_after, lambda at, dim: ops.const(0, at.dtype), lambda at, dim: dim - 1, name)
@@ -89,7 +89,7 @@ def _pad_with(
     right: Callable[[PrimExpr, Any], PrimExpr],
     name: str,
 ) -> te.Tensor:
-    """``data`` with a border of its own elements: ``left(at, extent)`` says which stands for ``at`` < 0."""
+    """Pad ``data`` with its own elements: ``left(at, extent)`` maps an index ``at`` < 0 to the element."""
     shape = [simplify(d + b + a) for d, b, a in zip(data.shape, pad_before, pad_after, strict=True)]
 
     def body(*i: PrimExpr) -> PrimExpr:
@@ -107,7 +107,7 @@ def _pad_with(
 
 
 def dilate(data: te.Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> te.Tensor:
-    """``data`` with ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
+    """Insert ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
     _check_rank("dilate", data, strides)
     shape = [simplify((d - 1) * s + 1) for d, s in zip(data.shape, strides, strict=True)]
     fill = ops.const(dilation_value, data.dtype)

@@ -26,9 +26,10 @@ def pool_grad(
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> te.Tensor:
-    """The gradient of ``pool2d``'s data by that of its result, ``grads``; of the data's shape.
+    """Return the gradient of ``pool2d`` with respect to its data, from ``grads`` of its result.
 
-    A window of "max" gives its gradient to the first of its greatest elements, one of "avg" to all in equal shares.
+    The gradient of a "max" window goes to the first of its greatest elements, that of an "avg" window to all in equal
+    shares.
     """
     axes = spatial_axes(layout, "HW")
     options = (as_list(kernel), as_list(stride), (1, 1), as_list(padding), pool_type)
@@ -47,7 +48,9 @@ def pool_grad_nd(
     axes: Sequence[int],
     count_include_pad: bool,
 ) -> te.Tensor:
-    """As ``pool_grad``, of windows along ``axes``; ``padding`` has the amounts before each, then those after each."""
+    """Return ``pool_grad`` of windows along ``axes``; ``padding`` has the amounts before each, then those
+    after each.
+    """
     if pool_type not in ("max", "avg"):
         raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
     windows = _Windows(data, grads, kernel, stride, dilation, padding, axes)
@@ -74,7 +77,7 @@ class _Windows:
         self.kernel, self.stride, self.dilation, self.padding = kernel, stride, dilation, padding
 
     def firsts(self, largest: te.Tensor) -> te.Tensor:
-        """The position of each window's first element that equals ``largest``, counted row by row."""
+        """Return the position of each window's first element that equals ``largest``, in row-major order."""
         position = self._positions("at")
 
         def find(*i: PrimExpr) -> PrimExpr:
@@ -90,7 +93,7 @@ class _Windows:
         return te.compute(self.grads.shape, find, name="pool_first")
 
     def shares(self, count_include_pad: bool) -> te.Tensor:
-        """The gradients divided by the numbers of their windows' elements."""
+        """Divide the gradients by the element counts of their windows."""
         rank = len(self.axes)
 
         def share(*i: PrimExpr) -> PrimExpr:
@@ -108,7 +111,7 @@ class _Windows:
         return te.compute(self.grads.shape, share, name="pool_share")
 
     def collect(self, values: te.Tensor, firsts: te.Tensor | None) -> te.Tensor:
-        """For each element of the data the sum over its windows, of those alone where it is the first if given."""
+        """Sum for each data element the values of its windows, or of those whose first maximum it is (``firsts``)."""
         position = self._positions("of")
 
         def total(*i: PrimExpr) -> PrimExpr:

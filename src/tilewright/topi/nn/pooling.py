@@ -22,7 +22,7 @@ _MOST_PASSES = 4  # over rows of windows that are read one after another
 
 
 def spatial_axes(layout: str, names: str) -> list[int]:
-    """Positions of the dimensions ``names`` (such as "HW") in a layout such as NCHW16c; they must not be packed."""
+    """Return the positions of the dimensions ``names`` (such as "HW") in a layout; they must not be packed."""
     dims = []
     for letter in layout:
         if letter.isalpha():
@@ -38,7 +38,7 @@ def spatial_axes(layout: str, names: str) -> list[int]:
 
 
 def _output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: Any, after: Any, ceil: bool) -> Any:
-    """Number of windows; with ``ceil``, one more where elements are left over."""
+    """Return the number of windows; with ``ceil``, one more when elements are left over."""
     span = (kernel - 1) * dilation + 1
     room = extent + before + after - span
     count = tir.indexdiv(ops.as_expr(room + (stride - 1 if ceil else 0)), stride) + 1
@@ -59,9 +59,9 @@ def pool_nd(
 ) -> te.Tensor:
     """Pool over windows along ``axes``. ``padding`` has the amounts before each axis, then those after each.
 
-    With ``packed`` channels, windows leave padding out instead of reading a padded copy. Where windows overlap along a
-    row each of their columns is reduced first: 3x3 windows one apart then take 4 additions an element instead of 8.
-    Packed windows two apart and more are reduced in several passes (``_passes``), each starting from the one before.
+    With ``packed`` channels, windows skip the padding instead of reading a padded copy. If windows overlap along a row,
+    each of their columns is reduced first: 3x3 windows of stride 1 then take 4 additions an element instead of 8.
+    Packed windows of stride 2 and more are reduced in several passes (``_passes``), each starting from the one before.
     """
     if pool_type not in ("max", "avg"):
         raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
@@ -73,9 +73,7 @@ def pool_nd(
 
 @dataclass(frozen=True)
 class _Reducer:
-    """How windows are reduced: by the compute ``name``, with ``combine`` of their elements, of which those in the
-    padding are ``outside``.
-    """
+    """The reduction of windows: ``name`` of the compute, ``combine`` of two elements, and the value ``outside``."""
 
     name: str
     combine: Callable[..., Any]
@@ -84,10 +82,10 @@ class _Reducer:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Windows of ``data`` along ``axes``: their sizes, distances and dilations there, and the amounts of padding.
+    """Windows of ``data`` along ``axes``: sizes, strides and dilations, and the amounts of padding.
 
-    ``shape`` is the result's; ``pad_before`` and ``pad_after`` are for every axis of the data what windows cover
-    outside of it, while ``padding`` is what was asked for along ``axes``: before each, then after each.
+    ``shape`` is the result's; ``pad_before`` and ``pad_after`` are the extents that windows cover outside of each data
+    axis, while ``padding`` is the requested padding along ``axes``: before each, then after each.
     """
 
     data: te.Tensor
@@ -112,7 +110,7 @@ class _Windows:
         axes: Sequence[int],
         packed: bool,
     ) -> _Windows:
-        """The windows, as many as fit; with ``ceil_mode`` the last one may reach beyond the padding."""
+        """Return the windows that fit; with ``ceil_mode`` the last one may reach beyond the padding."""
         before, after = padding[: len(axes)], padding[len(axes) :]
         pad_before, pad_after, shape = [ops.as_expr(0)] * data.ndim, [ops.as_expr(0)] * data.ndim, list(data.shape)
         for k, axis in enumerate(axes):
@@ -125,7 +123,7 @@ class _Windows:
         return _Windows(data, kernel, stride, dilation, padding, axes, shape, pad_before, pad_after, packed)
 
     def reduce(self, reducer: _Reducer) -> te.Tensor:
-        """All windows, in the passes that suit them, columns that windows share first."""
+        """Reduce all windows, shared columns first, in the passes that suit them."""
         data, whole = self.data, {k: (0, extent) for k, extent in enumerate(self.kernel)}
         padded = not all(ops.is_const_int(simplify(p), 0) for p in (*self.pad_before, *self.pad_after))
         if padded and not self.packed:
@@ -143,7 +141,7 @@ class _Windows:
         return total
 
     def _share_columns(self, rows: tuple[Any, Any]) -> bool:
-        """Return whether windows, of which ``rows`` are taken, have columns in common that are worth reducing once."""
+        """Return whether windows, reduced over ``rows`` of their rows, share columns that are worth reducing once."""
         if len(self.axes) != 2 or not (self.packed or self.axes[-1] == self.data.ndim - 1):
             return False
         if on_gpu():  # neighbouring threads find the columns in their cache
@@ -158,7 +156,9 @@ class _Windows:
         name: str,
         start: te.Tensor | None = None,
     ) -> te.Tensor:
-        """Elements ``spans[k]`` of the windows of ``values`` along ``axes[k]``, without what lies outside the data."""
+        """Reduce the elements ``spans[k]`` of the windows of ``values`` along ``axes[k]``, except those outside the
+        data.
+        """
         along = [self.axes[k] for k in spans]
         steps = {k: te.reduce_axis(span, name=f"rv{k}") for k, span in spans.items()}
         image, low, high = ([v[a] for a in along] for v in (self.data.shape, self.pad_before, self.pad_after))
@@ -179,7 +179,7 @@ class _Windows:
         return te.compute([self.shape[a] if a in along else d for a, d in enumerate(values.shape)], body, name, name)
 
     def average(self, total: te.Tensor, count_include_pad: bool) -> te.Tensor:
-        """The sums of windows over their elements: those in the data, or also in the padding."""
+        """Divide the sums of windows by their element counts, in the data or also in the padding."""
 
         def elements(*at: PrimExpr) -> PrimExpr:
             count: Any = 1
@@ -206,7 +206,7 @@ class _Windows:
 
 
 def _passes(rows: Any, step: Any, dilation: Any) -> list[tuple[Any, Any]]:
-    """Rows of windows ``step`` apart to reduce together: each pass over a row of windows has one that is new to it.
+    """Split the rows of windows ``step`` apart into passes, each of which reads one row that no window above has read.
 
     The other rows are in a cache, since the windows above have read them. Several new rows at a time are streams that
     alternate, which processors hardly fetch ahead: of a copy's bandwidth 2x2 windows two apart reach 40 to 60 % in one
@@ -221,7 +221,7 @@ def _passes(rows: Any, step: Any, dilation: Any) -> list[tuple[Any, Any]]:
 
 
 def _overlap(rows: Any, columns: Any, step: Any, small: int) -> bool:
-    """Return whether windows of several rows and more than ``small`` elements have columns in common with the next."""
+    """Return whether windows of several rows and more than ``small`` elements share columns with the next window."""
     rows, columns, step = (simplify(ops.as_expr(v)) for v in (rows, columns, step))
     known = isinstance(rows, IntImm) and isinstance(columns, IntImm) and isinstance(step, IntImm)
     return known and rows.value > 1 and columns.value > step.value and rows.value * columns.value > small
@@ -272,7 +272,7 @@ def pool3d(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: An
 
 def pool(data: te.Tensor, kernel: Any, stride: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
          layout: str = "NCHW", count_include_pad: bool = True) -> te.Tensor:  # fmt: skip
-    """``pool2d`` without dilation."""
+    """Pool by ``pool2d`` without dilation."""
     return pool2d(data, kernel, stride, (1, 1), padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
@@ -287,7 +287,7 @@ def _longest_window(extent: PrimExpr, size: PrimExpr) -> PrimExpr:
 
 
 def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes: Sequence[int]) -> te.Tensor:
-    """Window k of n along a dimension of extent d covers floor(k d / n) up to ceil((k + 1) d / n)."""
+    """Pool adaptively: window k of n along an extent d covers floor(k d / n) up to ceil((k + 1) d / n)."""
     shape = list(data.shape)
     sizes = {a: ops.cast(ops.as_expr(data.shape[a]).dtype, s) for a, s in zip(axes, output_size, strict=True)}
     for axis, size in sizes.items():

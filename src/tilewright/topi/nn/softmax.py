@@ -39,18 +39,18 @@ def _softmax(x: te.Tensor, axis: int, exponential: Callable[[PrimExpr], Any], na
 
 
 def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
-    """exp(x - max x) / sum exp(x - max x) along ``axis``."""
+    """Compute exp(x - max x) / sum exp(x - max x) along ``axis``."""
     return _softmax(x, axis, tir.exp, "T_softmax_norm", "softmax_output")
 
 
 def fast_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
-    """``softmax`` with the polynomial exponential of ``topi.fast_exp`` (float32; exact on other types)."""
+    """Compute ``softmax`` with the polynomial exponential of ``topi.fast_exp`` (float32; exact on other types)."""
     exponential = _fast_exp if x.dtype == "float32" else tir.exp
     return _softmax(x, axis, exponential, "T_fast_softmax_norm", "fast_softmax_output")
 
 
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
-    """x - max x - log sum exp(x - max x) along ``axis``."""
+    """Compute x - max x - log sum exp(x - max x) along ``axis``."""
     axis = normalize_axis(axis, x.ndim)
     maximum = _reduce(x, axis, greatest_number, "T_softmax_maxelem", lambda i: x(*i))
     total = _reduce(x, axis, te.sum, "T_softmax_expsum", lambda i: tir.exp(x(*i) - maximum(*_remove(i, axis))))

@@ -1,4 +1,4 @@
-"""Matrices of which most elements are 0, and products and sums with them.
+"""Sparse matrices, and products and sums with them.
 
 CSR: the elements of row r are ``data[k]`` in the columns ``indices[k]``, k from ``indptr[r]`` to ``indptr[r + 1]``.
 BSR has blocks instead of elements: ``data`` (blocks, rows, columns), and r counts rows of blocks.
@@ -17,14 +17,14 @@ from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tu
 
 
 def _block(data: te.Tensor) -> tuple[int, int]:
-    """Rows and columns of a block; (1, 1) of CSR."""
+    """Return the rows and columns of a block; (1, 1) for CSR."""
     if data.ndim not in (1, 3):
         raise InvalidShapeError(f"a sparse matrix has data of rank 1 (CSR) or 3 (BSR), found rank {data.ndim}")
     return (1, 1) if data.ndim == 1 else (get_const_int(data.shape[1]), get_const_int(data.shape[2]))
 
 
 def check_csr(name: str, data: te.Tensor) -> None:
-    """Refuse a matrix in blocks."""
+    """Refuse a BSR matrix."""
     if data.ndim != 1:
         raise InvalidShapeError(f"{name} takes CSR, data of rank 1; found rank {data.ndim}")
 
@@ -36,7 +36,7 @@ def sparse_dense(
     sparse_indptr: te.Tensor,
     sparse_lhs: bool = False,
 ) -> te.Tensor:
-    """``dense_data`` (m, k) times the transposed sparse matrix (n, k), as (m, n); with ``sparse_lhs`` its transpose.
+    """Compute ``dense_data`` (m, k) times the transposed sparse (n, k), as (m, n); with ``sparse_lhs`` its transpose.
 
     Parameters
     ----------
@@ -77,19 +77,19 @@ def sparse_dense(
 def sparse_dense_sp_rhs(
     data: te.Tensor, weight_data: te.Tensor, weight_indices: te.Tensor, weight_indptr: te.Tensor
 ) -> te.Tensor:
-    """``data`` (m, k) times the transposed sparse weight (n, k)."""
+    """Compute ``data`` (m, k) times the transposed sparse weight (n, k)."""
     return sparse_dense(data, weight_data, weight_indices, weight_indptr)
 
 
 def sparse_dense_sp_lhs(
     data_data: te.Tensor, data_indices: te.Tensor, data_indptr: te.Tensor, weight: te.Tensor
 ) -> te.Tensor:
-    """The sparse data (m, k) times the transposed ``weight`` (n, k)."""
+    """Compute the sparse data (m, k) times the transposed ``weight`` (n, k)."""
     return sparse_dense(weight, data_data, data_indices, data_indptr, True)
 
 
 def _window(kernel_size: Any) -> int:
-    """Rows and columns of a square window around a pixel."""
+    """Return the half-width of a square window around a pixel."""
     sizes = {int(k) for k in (kernel_size if isinstance(kernel_size, (list, tuple)) else [kernel_size])}
     if len(sizes) != 1 or min(sizes) < 1 or min(sizes) % 2 == 0:
         raise InvalidShapeError(f"sparse_conv2d has a square kernel of odd size, such as 1 or 3; found {kernel_size}")
@@ -104,14 +104,14 @@ def sparse_conv2d(
     layout: str = "NHWC",
     kernel_size: Any = 1,
 ) -> te.Tensor:
-    """A convolution with a sparse weight, of stride 1, as large as ``dense_data``, beyond which there are zeros.
+    """Compute a stride-1 convolution with a sparse weight, zero-padded to the size of ``dense_data``.
 
     Parameters
     ----------
     dense_data : (n, height, width, channels), or (n, channels, height, width) with ``layout`` NCHW
     sparse_data, sparse_indices, sparse_indptr : the weight as a matrix in CSR or BSR; rows are output channels, and
         columns are (kernel_size, kernel_size, channels), or (channels, kernel_size, kernel_size) with NCHW, flattened.
-        Data of rank 2 are blocks of one column.
+        ``sparse_data`` of rank 2 has blocks of one column.
     kernel_size : odd
     """
     if layout not in ("NHWC", "NCHW"):
@@ -124,7 +124,7 @@ def sparse_conv2d(
     total, pixels, dtype = blocks * rows, height * width, dense_data.dtype
 
     def read(dense: Any, image: Any, y: Any, x: Any, column: Any) -> Any:
-        """The element that a column of the weight meets at a pixel."""
+        """Return the element that a column of the weight multiplies at a pixel."""
         tap, channel = (column // channels, column % channels) if last else (column % (k * k), column // (k * k))
         y, x = y + tap // k - k // 2, x + tap % k - k // 2
         at = ((image * height + y) * width + x) * channels + channel
@@ -163,7 +163,7 @@ def sparse_conv2d(
 
 @generic_func
 def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> list[te.Tensor]:
-    """The transpose of a square matrix in CSR, as CSR whose columns rise in each row.
+    """Transpose a square matrix in CSR; the result's columns are sorted in each row.
 
     Returns data (nonzeros,), indices (nonzeros,) and indptr (n + 1,), the last two int32.
     """
@@ -201,7 +201,7 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
 def sparse_add(
     dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor
 ) -> te.Tensor:
-    """``dense_data`` (m, n) plus a matrix in CSR of that shape."""
+    """Add a CSR matrix to ``dense_data`` (m, n)."""
     check_csr("sparse_add", sparse_data)
     rows, columns = get_const_tuple(dense_data.shape)
     if get_const_int(sparse_indptr.shape[0]) != rows + 1:

@@ -1,7 +1,8 @@
-"""Dense layers by Strassen's method: seven products of blocks half as large in each dimension, where eight are due.
+"""Dense layers by Strassen's method: seven products of half-size blocks instead of eight.
 
-Data and weight are cut in 2 x 2 blocks. Both are added up to seven forms each, whose products add up to the blocks of
-the result, in Winograd's variant of Strassen's method (Strassen, "Gaussian elimination is not optimal", 1969)::
+Data and weight are cut in 2 x 2 blocks. Seven linear forms of each are multiplied, and the products add up to the
+blocks of the result, in Winograd's variant of Strassen's method (Strassen, "Gaussian elimination is not optimal",
+1969)::
 
     i   form of the data          form of the weight               result
     0   A11                       B11 = T2 - T3                    C11 = P0 + P1
@@ -13,8 +14,8 @@ the result, in Winograd's variant of Strassen's method (Strassen, "Gaussian elim
     6   A11 - A21                 T3 = B22 - B12
 
 Of the weight T2, T3, B22 and B21 are stored, so that it takes no more memory than before and three forms need one
-subtraction. That happens as the products read it: additions have units of their own beside multiply-adds on some
-processors, and are one in nine of a tile's operations elsewhere.
+subtraction, done as the products read it: some processors have separate units for additions, and elsewhere these are
+one in nine of a tile's operations.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ PRODUCTS = len(_DATA_FORMS)
 
 
 def transform_weight(weight: Array, block: int, chunk: int) -> Array:
-    """What is stored of a weight (n, k): (k / 2 chunk, n / 2 block, 4, chunk, block), computed in double precision."""
+    """Return the stored form of a weight (n, k): (k / 2 chunk, n / 2 block, 4, chunk, block), from double precision."""
     units, inner = weight.shape
     cut = weight.reshape(units // (2 * block), 2, block, inner // (2 * chunk), 2, chunk).astype(np.float64)
     blocks = cut.transpose(3, 0, 4, 1, 5, 2).reshape(inner // (2 * chunk), units // (2 * block), 4, chunk, block)
@@ -66,7 +67,7 @@ def transform_weight(weight: Array, block: int, chunk: int) -> Array:
 
 
 def multiply(data: Array, weight: Array) -> Array:
-    """What ``dense_strassen`` computes, on numpy arrays, by way of the weight before its transform."""
+    """Compute ``dense_strassen`` on numpy arrays, by undoing the weight's transform."""
     chunks, pairs, _, chunk, block = weight.shape
     cut = np.einsum("bq,cpqkj->cpbkj", np.linalg.inv(np.array(STORED)), weight.astype(np.float64))
     plain = cut.reshape(chunks, pairs, 2, 2, chunk, block).transpose(1, 3, 5, 0, 2, 4)
@@ -74,7 +75,7 @@ def multiply(data: Array, weight: Array) -> Array:
 
 
 def strassen_weight_transform(weight: te.Tensor, block: int, chunk: int) -> te.Tensor:
-    """``transform_weight`` as a computation."""
+    """Compute ``transform_weight`` as a tensor expression."""
     units, inner = get_const_tuple(weight.shape)
 
     def body(c: PrimExpr, p: PrimExpr, q: PrimExpr, k: PrimExpr, j: PrimExpr) -> Any:
@@ -86,7 +87,7 @@ def strassen_weight_transform(weight: te.Tensor, block: int, chunk: int) -> te.T
 
 
 def dense_strassen(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """Data (m, k) times a weight as ``transform_weight`` stores it: (m, n)."""
+    """Multiply data (m, k) by a weight stored by ``transform_weight``: (m, n)."""
     rows, inner = get_const_tuple(data.shape)
     chunks, column_pairs, stored, chunk, block = get_const_tuple(weight.shape)
     if inner != 2 * chunk * chunks or stored != len(STORED):
@@ -132,7 +133,7 @@ def dense_strassen(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
 
 
 def _sums(p: Sequence[Any]) -> list[Any]:
-    """The blocks C11, C12, C21, C22 of the result from the products, with seven additions."""
+    """Return the blocks C11, C12, C21, C22 of the result from the products, with seven additions."""
     first = p[0] + p[5]
     second = first + p[6]
     return [p[0] + p[1], first + p[4] + p[2], second - p[3], second + p[4]]

@@ -1,4 +1,4 @@
-"""TVM's place of what ``topi.utils`` says about padding, and what schedules ask about convolutions."""
+"""TVM's ``topi.nn.utils``: padding helpers of ``topi.utils``, and parameters recovered from convolutions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tu
 
 
 def infer_pad(data: te.Tensor, data_pad: te.Tensor | None) -> tuple[int, int]:
-    """By how much ``data_pad`` is padded at the top and on the left; both are NCHW, and padded evenly."""
+    """Return the padding of ``data_pad`` at the top and on the left; both are NCHW, and padded evenly."""
     if data_pad is None:
         return 0, 0
     down, right = (b - a for a, b in zip(data.shape[2:], data_pad.shape[2:], strict=True))
@@ -16,7 +16,7 @@ def infer_pad(data: te.Tensor, data_pad: te.Tensor | None) -> tuple[int, int]:
 
 
 def infer_pad3d(data: te.Tensor, data_pad: te.Tensor | None, layout: str) -> tuple[int, int, int]:
-    """By how much each dimension of ``data_pad`` is longer than that of ``data``; ``layout`` is NCDHW or NDHWC."""
+    """Return the padding of each dimension of ``data_pad`` over ``data``; ``layout`` is NCDHW or NDHWC."""
     if data_pad is None:
         return 0, 0, 0
     if layout not in ("NCDHW", "NDHWC"):
@@ -27,7 +27,7 @@ def infer_pad3d(data: te.Tensor, data_pad: te.Tensor | None, layout: str) -> tup
 
 
 def infer_stride(data: te.Tensor, kernel: te.Tensor, out: te.Tensor) -> tuple[int, int]:
-    """The strides of a convolution of padded ``data`` (NCHW) by ``kernel`` (OIHW) that gives ``out`` (NCHW)."""
+    """Return the strides of a convolution of padded ``data`` (NCHW) by ``kernel`` (OIHW) with result ``out`` (NCHW)."""
     strides = [
         1 if o == 1 else (i - k) // (o - 1)
         for i, k, o in zip(*(get_const_tuple(t.shape[2:]) for t in (data, kernel, out)), strict=True)

@@ -6,8 +6,8 @@ networks", 2015). For 3x3 windows, tiles of 2x2 need 4 / 9 of the direct method'
 6x6 a fifth, with larger rounding errors and transforms. ``winograd_forms`` has the transforms, and cuts other windows:
 1x7 ones take 4 / 7 with tiles of 1x3.
 
-A convolution with dilation d x d is d * d ones without, of the grids of every d-th row and column: images of a batch.
-Padding gathers a grid's elements, and results are written back to where they belong.
+A convolution with dilation d x d is a batch of d * d convolutions without, of the grids of every d-th row and column.
+Padding gathers the elements of each grid, and the last step scatters its results.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Array = np.ndarray[Any, Any]
 
 
 def transform_weight(weight: Array, tile_size: int) -> Array:
-    """``G g G^T`` of each group of taps of weights (O, I, kh, kw, ...), computed in double precision.
+    """Return ``G g G^T`` of each group of taps of weights (O, I, kh, kw, ...), computed in double precision.
 
-    (O, *inputs, groups * I, ...) as of ``winograd_form``. Taps that a window has too few of for its last group are 0.
+    (O, *inputs, groups * I, ...) as of ``winograd_form``. Missing taps of the last group are 0.
     """
     out, channels, kh, kw, *blocks = weight.shape
     form = winograd_form((kh, kw), tile_size)
@@ -54,7 +54,7 @@ def convolve_tiles(
     window: tuple[int, int] = (3, 3),
     groups: int = 1,
 ) -> Array:
-    """What ``conv2d_NCHWc_winograd`` computes, on numpy arrays of the same shapes."""
+    """Compute ``conv2d_NCHWc_winograd`` on numpy arrays of the same shapes."""
     if groups > 1:
         parts = zip(np.split(data, groups, axis=1), np.split(weight, groups), strict=True)
         results = [convolve_tiles(x, w, padding, tile_size, dilation, window) for x, w in parts]
@@ -91,7 +91,7 @@ def convolve_tiles(
 
 
 def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
-    """``transform_weight`` as a computation, in double precision too."""
+    """Compute ``transform_weight`` as a tensor expression, also in double precision."""
     out, channels, kh, kw, *blocks = get_const_tuple(weight.shape)
     form = winograd_form((kh, kw), tile_size)
     height, width = form.height, form.width
@@ -123,7 +123,7 @@ def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
 
 
 def _by_parity(row: Sequence[float], terms: Sequence[Any]) -> Any:
-    """The weighted sum as even terms plus or minus odd ones, which the rows of points p and -p have in common."""
+    """Return the weighted sum as even terms plus or minus odd ones, which the rows of points p and -p share."""
     even = weighted_sum(row[::2], terms[::2])
     sign = next((1 if factor > 0 else -1 for factor in row[1::2] if factor), 1)
     odd = weighted_sum([sign * factor for factor in row[1::2]], terms[1::2])
@@ -133,7 +133,7 @@ def _by_parity(row: Sequence[float], terms: Sequence[Any]) -> Any:
 
 
 def _by_pairs(row: Sequence[float], terms: Sequence[Any]) -> Any:
-    """The weighted sum through sums and differences of the terms of points p and -p, which rows have in common."""
+    """Return the weighted sum through sums and differences of the terms of points p and -p, which rows share."""
     last = len(terms) - 1
     if not last:
         return terms[0]
@@ -151,10 +151,10 @@ def conv2d_NCHWc_winograd(
     groups: int = 1,
     block: tuple[int, int] = (1, 1),
 ) -> te.Tensor:
-    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, *inputs, C', c, o).
+    """Compute the stride-1 convolution of data (n, C, h, w, c) with transformed weights (O, *inputs, C', c, o).
 
-    C' are the C / ``groups`` of a group of channels, once for each group of taps. Rows and columns of tiles are
-    computed in whole blocks of ``block`` ones.
+    C' are the C / ``groups`` of a group of channels, once for each group of taps. ``block``: rows and columns of tiles
+    in a block; whole blocks are computed.
     """
     kh, kw = int(window[0]), int(window[1])
     form = winograd_form((kh, kw), tile_size)
@@ -219,7 +219,7 @@ def conv2d_NCHWc_winograd(
 
 
 def _transformed_inputs(padded: te.Tensor, form: Form, groups: int, tiles: tuple[int, int]) -> te.Tensor:
-    """``B^T d B`` of all tiles (n, C', rows of tiles, *inputs, columns of tiles, c).
+    """Compute ``B^T d B`` of all tiles (n, C', rows of tiles, *inputs, columns of tiles, c).
 
     C' are, for each group of channels and in it for each group of taps, the chunks of the group's channels.
     """
@@ -254,7 +254,7 @@ def _transformed_inputs(padded: te.Tensor, form: Form, groups: int, tiles: tuple
 
 
 def _grids(data: te.Tensor, dilation: tuple[int, int], before: tuple[int, int], extents: tuple[int, int]) -> te.Tensor:
-    """The grids (n * dh * dw, C, *extents, c) of rows and columns that lie ``dilation`` apart in the padded data."""
+    """Gather the grids (n * dh * dw, C, *extents, c) of every ``dilation``-th row and column of the padded data."""
     n, chunks, h, w, block = get_const_tuple(data.shape)
     (dh, dw), (top, left) = dilation, before
     if dilation == (1, 1):

@@ -1,9 +1,9 @@
-"""How Winograd's method cuts windows and images along each dimension, and the matrices of its transforms.
+"""Tiling of windows and images for Winograd's method, and the matrices of its transforms.
 
-``inputs`` neighbouring elements give ``results`` sums of ``taps`` products each, by ``inputs`` products where results *
-taps are due: polynomials are multiplied by way of their values at as many points (Toom and Cook). For the same points,
-more results mean fewer taps: inputs = results + taps - 1. A window that is longer is several ``groups`` of taps, each
-with inputs that begin ``taps`` further on, whose products are added up before they are transformed back: seven taps
+``results`` sums of ``taps`` products each are computed from ``inputs`` neighbouring elements with ``inputs`` products
+instead of results * taps: polynomials are multiplied by their values at that many points (Toom and Cook). For the same
+points, more results mean fewer taps: inputs = results + taps - 1. A longer window is split into ``groups`` of taps,
+each with inputs that begin ``taps`` further on; their products are added up before the inverse transform: seven taps
 are two groups of four, which take 4 products for a result.
 """
 
@@ -49,7 +49,7 @@ TILE_SIZES = tuple(inputs - 2 for inputs in _POINTS if inputs > 1)  # named by t
 
 @dataclass(frozen=True)
 class Split:
-    """One dimension of a window and of the image: ``groups`` of ``taps``, and ``results`` at a time."""
+    """One dimension of window and image: ``groups`` of ``taps``, computing ``results`` at a time."""
 
     results: int
     taps: int
@@ -57,12 +57,12 @@ class Split:
 
     @property
     def inputs(self) -> int:
-        """Elements that a tile's results are computed of, for each group."""
+        """Inputs of a tile, for each group."""
         return self.results + self.taps - 1
 
     @property
     def reach(self) -> int:
-        """Elements beyond its results that a tile reads."""
+        """Input elements that a tile reads beyond its results."""
         return self.groups * self.taps - 1
 
     @property
@@ -92,12 +92,12 @@ class Form:
 
     @property
     def results(self) -> tuple[int, int]:
-        """Rows and columns of a tile."""
+        """Rows and columns of a result tile."""
         return self.height.results, self.width.results
 
     @property
     def inputs(self) -> tuple[int, int]:
-        """Rows and columns of what is transformed for a tile, which are its positions too."""
+        """Rows and columns of a transformed input tile, which are the positions too."""
         return self.height.inputs, self.width.inputs
 
     @property
@@ -107,7 +107,7 @@ class Form:
 
     @property
     def groups(self) -> int:
-        """Groups of taps: how many times as many input channels the products add up."""
+        """Groups of taps: the factor by which the products sum more input channels."""
         return self.height.groups * self.width.groups
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Form:
 
 
 def split_window(extent: int, tile_size: int) -> Split:
-    """The split with the fewest products for a result; of such, that with the most results."""
+    """Return the split with the fewest products per result; among equals, the one with the most results."""
     if extent == 1:
         return Split(1, 1, 1)
     inputs = tile_size + 2
@@ -124,15 +124,15 @@ def split_window(extent: int, tile_size: int) -> Split:
 
 
 def winograd_form(window: tuple[int, int], tile_size: int) -> Form:
-    """How a convolution with ``window`` is computed from ``tile_size + 2`` inputs at a time.
+    """Return the form of a convolution with ``window``, computed from ``tile_size + 2`` inputs at a time.
 
-    Along a dimension of one tap there is nothing to gain, and tiles have one row or column.
+    Along a dimension of one tap, tiles have one row or column.
     """
     return Form(split_window(window[0], tile_size), split_window(window[1], tile_size))
 
 
 def winograd_tiles(form: Form, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
-    """Tiles along the height and the width of results ``out``, or of one of the grids that a dilation makes of them."""
+    """Return the tiles along the height and the width of results ``out``, or of one grid of a dilated convolution."""
     grid = (-(-extent // step) for extent, step in zip(out, dilation, strict=True))
     height, width = (-(-extent // results) for extent, results in zip(grid, form.results, strict=True))
     return height, width

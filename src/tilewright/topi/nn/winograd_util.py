@@ -20,7 +20,7 @@ Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def toom_cook_matrices(results: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
-    """A of shape (inputs, results), B (inputs, inputs) and G (inputs, taps), where inputs = results + taps - 1."""
+    """Return A (inputs, results), B (inputs, inputs) and G (inputs, taps), where inputs = results + taps - 1."""
     inputs = results + taps - 1
     points = _POINTS[: inputs - 1]
     if len(points) < inputs - 1:
@@ -40,7 +40,7 @@ def toom_cook_matrices(results: int, taps: int) -> tuple[Matrix, Matrix, Matrix]
 
 
 def winograd_transform_matrices(tile_size: int, kernel_size: int, out_dtype: str) -> tuple[te.Tensor, ...]:
-    """The matrices A, B and G for ``tile_size`` results of a window of ``kernel_size``, as constant tensors."""
+    """Return the matrices A, B and G for ``tile_size`` results of a window of ``kernel_size``, as constant tensors."""
     if not 1 < tile_size < 9:
         raise ValueError(f"Winograd takes tiles of 2 to 8 results, not {tile_size}")
     if not 2 < kernel_size < 8:

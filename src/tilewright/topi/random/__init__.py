@@ -1,4 +1,4 @@
-"""Random numbers without state: Threefry, a function of a key and a counter.
+"""Stateless random numbers: Threefry, a function of a key and a counter.
 
 Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011 (Threefry-4x64 of 20 rounds). States split in two as in
 Claessen and Pałka, Splittable Pseudorandom Number Generators using Cryptographic Hashing, 2013.
@@ -6,11 +6,11 @@ Claessen and Pałka, Splittable Pseudorandom Number Generators using Cryptograph
 A state is ten uint64 words::
 
     0-3  key
-    4-5  path: a bit for each split since the key was made, the first one highest; 1 is a right half
+    4-5  path: a bit for each split since the key was made, the first one highest; 1 is the right branch
     6-7  counter, of which only the second word counts; it grows by four for every block of four words drawn
     8-9  the bit of the path that the next split takes; 0 when all 128 are taken
 
-A state whose counter or path is at its end goes on: to a right half, or with a key that Threefry makes of the old one.
+When the counter runs out, the state moves to a right branch; when the path does, Threefry derives a new key.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _threefry(ib: Any, key: Sequence[PrimExpr], words: Any) -> None:
 
 
 def _step(state: Any) -> tuple[PrimExpr, PrimExpr]:
-    """The bit of the path after that of ``state``."""
+    """Return the path bit after that of ``state``."""
     return state[8] >> _u64(1), (state[9] >> _u64(1)) | (state[8] << _u64(63))
 
 
@@ -74,7 +74,7 @@ def _path_is_full(state: Any) -> PrimExpr:
 
 
 def _encrypted(ib: Any, state: Any, counter: Sequence[PrimExpr]) -> Any:
-    """Four words: ``counter`` under the key of ``state``."""
+    """Return four words: ``counter`` encrypted with the key of ``state``."""
     words = ib.allocate("uint64", (4,), name="words", scope="local")
     for j, word in enumerate(counter):
         words[j] = word
@@ -88,12 +88,12 @@ def _store(target: Any, words: Sequence[Any]) -> None:
 
 
 def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
-    """Random bits, and the state that comes after them. Use ``gen`` nowhere else: it gives the same bits again.
+    """Return random bits and the next state; do not use ``gen`` again, which would repeat the bits.
 
     Parameters
     ----------
     gen : (10,) uint64, a state as above
-    out_shape : shape of the bits; block i of four words is what the counter + i becomes
+    out_shape : shape of the bits; block i of four words is the encrypted counter + i
 
     Returns the next state, and uint64 words of ``out_shape``.
     """
@@ -133,7 +133,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
 
 
 def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """Two states whose numbers have nothing to do with each other: left and right of the path. Use ``gen`` no more."""
+    """Return two independent states: left and right of the path; do not use ``gen`` again."""
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
@@ -155,10 +155,10 @@ def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
 def uniform(
     gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str
 ) -> tuple[te.Tensor, te.Tensor]:
-    """The next state, and numbers of ``out_shape`` from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64)
-    of its width.
+    """Return the next state, and uniform numbers of ``out_shape`` in [low, high).
 
-    ``gen`` is a state, (10,) uint64; ``low`` and ``high`` are () of ``out_dtype``. Raises ValueError for other dtypes.
+    Numbers are multiples of 2**-24 (float32) or 2**-53 (float64) of the interval. ``gen`` is a state, (10,) uint64;
+    ``low`` and ``high`` are () of ``out_dtype``. Raises ValueError for other dtypes.
     """
     digits = UNIFORM_DIGITS.get(out_dtype)
     if digits is None:
@@ -173,7 +173,7 @@ def uniform(
 
 
 def threefry_test_wrapping(target: Any, device: Any) -> bool:
-    """Return whether uint64 sums wrap around on ``device``, built for ``target``, as Threefry wants them to."""
+    """Return whether uint64 sums wrap around on ``device``, built for ``target``, as Threefry needs."""
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()

@@ -1,4 +1,4 @@
-"""TVM's names for AMD's processors: ``topi.gpu``, whose tiles follow from the target's limits."""
+"""TVM's names for AMD GPUs: ``topi.gpu``, whose tiles follow from the target's limits."""
 
 from tilewright.topi.gpu import batch_matmul, conv2d_nchw, schedule_batch_matmul, schedule_conv2d_nchw
 from tilewright.topi.gpu import dense_large_batch as dense

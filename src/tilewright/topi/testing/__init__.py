@@ -1,7 +1,7 @@
-"""What TVM's users know as ``tvm.topi.testing``: operators in numpy to compare with, and schedules by target.
+"""``tvm.topi.testing``: numpy references of operators, and schedules by target.
 
-The references say what an operator means, element by element, and share no code with the kernels. Sums are made in
-float64 or int64 and then rounded to the dtype of the data, so that they are closer than what they are compared with.
+The references define operators element by element, and share no code with the kernels. Sums are made in float64 or
+int64 and then rounded to the dtype of the data, so that they are more exact than the kernels.
 
 common.py        schedules by target, and a comparison
 convolution.py   convolutions, plain, grouped, transposed, deformable; correlation, dilation

@@ -1,4 +1,4 @@
-"""Blocks of space as channels or batches, and back."""
+"""Moves between spatial blocks, channels and the batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = np.ndarray
 
 
 def space_to_depth_python(data: Array, block_size: int) -> Array:
-    """(n, c, h * b, w * b) to (n, b * b * c, h, w)."""
+    """Convert (n, c, h * b, w * b) to (n, b * b * c, h, w)."""
     n, c, height, width = data.shape
     h, w = height // block_size, width // block_size
     parts = data.reshape(n, c, h, block_size, w, block_size)
@@ -18,7 +18,7 @@ def space_to_depth_python(data: Array, block_size: int) -> Array:
 
 
 def depth_to_space_python(data: Array, block_size: int, mode: str = "DCR") -> Array:
-    """(n, b * b * c, h, w) to (n, c, h * b, w * b); in ``mode`` "CRD" the channels come before the places in blocks."""
+    """Convert (n, b * b * c, h, w) to (n, c, h * b, w * b); ``mode`` "CRD" has channels before block positions."""
     n, channels, h, w = data.shape
     b, c = block_size, channels // block_size**2
     parts = data.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2) if mode == "DCR" else None
@@ -30,7 +30,7 @@ def depth_to_space_python(data: Array, block_size: int, mode: str = "DCR") -> Ar
 def space_to_batch_nd_python(
     data: Array, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int], pad_value: float = 0
 ) -> Array:
-    """Places in blocks of the dimensions after the first, padded, become part of the first."""
+    """Pad the dimensions after the first, and move positions in blocks of them to the first."""
     blocks, count = tuple(block_shape), len(block_shape)
     pads = [(0, 0), *zip(pad_before, pad_after, strict=True), *[(0, 0)] * (data.ndim - 1 - count)]
     padded = np.pad(data, pads, constant_values=pad_value)
@@ -46,7 +46,7 @@ def space_to_batch_nd_python(
 def batch_to_space_nd_python(
     data: Array, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
 ) -> Array:
-    """What ``space_to_batch_nd_python`` is undone by; the padding is cropped."""
+    """Invert ``space_to_batch_nd_python``; the padding is cropped."""
     blocks, count = tuple(block_shape), len(block_shape)
     outer, rest = data.shape[1 : 1 + count], data.shape[1 + count :]
     batch = data.shape[0] // int(np.prod(blocks))

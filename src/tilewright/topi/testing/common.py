@@ -1,4 +1,4 @@
-"""Schedules by target, and a comparison of a compute with what numpy gives."""
+"""Schedules by target, and comparison of a compute with numpy's result."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _CONV2D_NCHW: dict[str, tuple[Callable[..., te.Tensor], Schedule]] = {
 
 
 def dispatch(target: Any, dispatch_map: Mapping[str, T]) -> T:
-    """The entry of the first key of ``target`` that has one, or that of ``"generic"``; raises KeyError without both."""
+    """Return the entry of the first key of ``target`` that has one, or ``"generic"``; raises KeyError without both."""
     keys = (Target(target) if isinstance(target, str) else target).keys
     return dispatch_map[next((key for key in keys if key in dispatch_map), "generic")]
 
 
 def get_injective_schedule(target: Any) -> Schedule:
-    """The schedule of injective computes for ``target``."""
+    """Return the schedule of injective computes for ``target``."""
     return dispatch(target, _INJECTIVE)
 
 
@@ -52,12 +52,12 @@ get_elemwise_schedule = get_injective_schedule
 
 
 def get_reduce_schedule(target: Any) -> Schedule:
-    """The schedule of reductions for ``target``."""
+    """Return the schedule of reductions for ``target``."""
     return dispatch(target, _REDUCE)
 
 
 def get_conv2d_nchw_implement(target: Any) -> tuple[Callable[..., te.Tensor], Schedule]:
-    """Compute and schedule of convolutions of NCHW for ``target``."""
+    """Return compute and schedule of NCHW convolutions for ``target``."""
     return dispatch(target, _CONV2D_NCHW)
 
 

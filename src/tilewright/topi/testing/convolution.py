@@ -1,4 +1,4 @@
-"""Convolutions of any rank by sums over the taps of the kernel; every layout comes down to channels first.
+"""Convolutions of any rank by sums over the kernel's taps; every layout is converted to channels first.
 
 Strides, dilations and output paddings are an int or one for each dimension; paddings are an int, one or two for each
 dimension, "VALID" or "SAME".
@@ -17,25 +17,25 @@ _PADS = {1: get_pad_tuple1d, 2: get_pad_tuple, 3: get_pad_tuple3d}
 
 
 def per_dimension(value: Any, rank: int) -> tuple[int, ...]:
-    """An int, or a sequence of one or ``rank`` ints, as ``rank`` ints."""
+    """Return an int, or a sequence of one or ``rank`` ints, as ``rank`` ints."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return tuple(int(v) for v in (values * rank if len(values) == 1 else values))
 
 
 def wide(array: Array) -> Array:
-    """In the widest dtype of its kind, in which sums of a test are as good as exact."""
+    """Convert to the widest dtype of the kind, in which the sums of a test are as good as exact."""
     return array.astype("float64" if array.dtype.kind == "f" else "int64")
 
 
 def _pads(padding: Any, kernel: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Padding before and after, for each dimension."""
+    """Return the padding before and after each dimension."""
     rank = len(kernel)
     found = tuple(int(p) for p in _PADS[rank](padding, kernel))
     return tuple(zip(found[:rank], found[rank:], strict=True))
 
 
 def windows_of(data: Array, kernel: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-    """Windows of the last dimensions: (..., *outputs, *kernel)."""
+    """Return the windows of the last dimensions: (..., *outputs, *kernel)."""
     rank = len(kernel)
     views = np.lib.stride_tricks.sliding_window_view(data, kernel, axis=tuple(range(-rank, 0)))
     steps: tuple[Any, ...] = (..., *(slice(None, None, s) for s in strides), *(slice(None),) * rank)
@@ -43,17 +43,17 @@ def windows_of(data: Array, kernel: tuple[int, ...], strides: tuple[int, ...]) -
 
 
 def _at(tap: tuple[int, ...]) -> Any:
-    """The index of one place in the last dimensions."""
+    """Return the index of one position in the last dimensions."""
     return (..., *tap)
 
 
 def _every(first: tuple[int, ...], counts: Any, strides: tuple[int, ...]) -> Any:
-    """The index of ``counts`` places in the last dimensions, from ``first`` on, ``strides`` apart."""
+    """Return the index of ``counts`` positions in the last dimensions, from ``first`` on, ``strides`` apart."""
     return (..., *(slice(t, t + (n - 1) * s + 1, s) for t, n, s in zip(first, counts, strides, strict=True)))
 
 
 def _convolve(data: Array, weight: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1) -> Array:
-    """data (n, c, ...) and weight (o, c / groups, ...), as (n, o, ...) of the dtype of ``data``."""
+    """Convolve data (n, c, ...) with weight (o, c / groups, ...), to (n, o, ...) of the dtype of ``data``."""
     rank = data.ndim - 2
     weight = dilate_python(weight, (1, 1, *per_dimension(dilation, rank)))
     kernel = weight.shape[2:]
@@ -72,7 +72,7 @@ def _convolve(data: Array, weight: Array, stride: Any, padding: Any, groups: int
 def _convolve_transposed(
     data: Array, weight: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1
 ) -> Array:
-    """data (n, c, ...) and weight (c, o / groups, ...), as (n, o, ...): each element adds the kernel, times itself."""
+    """Convolve transposed: data (n, c, ...), weight (c, o / groups, ...), to (n, o, ...)."""
     rank = data.ndim - 2
     strides, kernel, size = per_dimension(stride, rank), weight.shape[2:], data.shape[2:]
     whole = [
@@ -91,7 +91,7 @@ def _convolve_transposed(
 
 
 def dilate_python(input_np: Array, strides: Any, dilation_value: float = 0.0, out_dtype: str | None = None) -> Array:
-    """``dilation_value`` between the elements: a dimension of n becomes (n - 1) * its stride of ``strides`` + 1.
+    """Insert ``dilation_value`` between elements: a dimension n becomes (n - 1) * stride + 1.
 
     Raises ValueError unless there is a stride for each dimension.
     """
@@ -104,53 +104,53 @@ def dilate_python(input_np: Array, strides: Any, dilation_value: float = 0.0, ou
 
 
 def conv1d_ncw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any) -> Array:
-    """a_np (n, c, w), w_np (o, c, kw), as (n, o, ow)."""
+    """Convolve a_np (n, c, w) with w_np (o, c, kw), to (n, o, ow)."""
     return _convolve(a_np, w_np, stride, padding, dilation=dilation)
 
 
 def conv2d_nchw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1) -> Array:
-    """a_np (n, c, h, w), w_np (o, c / groups, kh, kw), as (n, o, oh, ow)."""
+    """Convolve a_np (n, c, h, w) with w_np (o, c / groups, kh, kw), to (n, o, oh, ow)."""
     return _convolve(a_np, w_np, stride, padding, groups)
 
 
 def conv2d_nhwc_python(a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1) -> Array:
-    """a_np (n, h, w, c), w_np (kh, kw, c / groups, o), as (n, oh, ow, o)."""
+    """Convolve a_np (n, h, w, c) with w_np (kh, kw, c / groups, o), to (n, oh, ow, o)."""
     return np.moveaxis(_convolve(np.moveaxis(a_np, -1, 1), w_np.transpose(3, 2, 0, 1), stride, padding, groups), 1, -1)
 
 
 def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Any, padding: Any) -> Array:
-    """a_np (h, w, c, n), w_np (kh, kw, c, o), as (oh, ow, o, n)."""
+    """Convolve a_np (h, w, c, n) with w_np (kh, kw, c, o), to (oh, ow, o, n)."""
     result = _convolve(a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1), stride, padding)
     return result.transpose(2, 3, 1, 0)
 
 
 def conv3d_ncdhw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1) -> Array:
-    """a_np (n, c, d, h, w), w_np (o, c / groups, kd, kh, kw), as (n, o, od, oh, ow)."""
+    """Convolve a_np (n, c, d, h, w) with w_np (o, c / groups, kd, kh, kw), to (n, o, od, oh, ow)."""
     return _convolve(a_np, w_np, stride, padding, groups)
 
 
 def conv3d_ndhwc_python(a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1) -> Array:
-    """a_np (n, d, h, w, c), w_np (kd, kh, kw, c / groups, o), as (n, od, oh, ow, o)."""
+    """Convolve a_np (n, d, h, w, c) with w_np (kd, kh, kw, c / groups, o), to (n, od, oh, ow, o)."""
     weight = w_np.transpose(4, 3, 0, 1, 2)
     return np.moveaxis(_convolve(np.moveaxis(a_np, -1, 1), weight, stride, padding, groups), 1, -1)
 
 
 def conv1d_transpose_ncw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any) -> Array:
-    """a_np (n, c, w), w_np (c, o, kw), as (n, o, ow)."""
+    """Convolve transposed: a_np (n, c, w) with w_np (c, o, kw), to (n, o, ow)."""
     return _convolve_transposed(a_np, w_np, stride, padding, output_padding)
 
 
 def conv2d_transpose_nchw_python(
     a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1
 ) -> Array:
-    """a_np (n, c, h, w), w_np (c, o / groups, kh, kw), as (n, o, oh, ow)."""
+    """Convolve transposed: a_np (n, c, h, w) with w_np (c, o / groups, kh, kw), to (n, o, oh, ow)."""
     return _convolve_transposed(a_np, w_np, stride, padding, output_padding, groups)
 
 
 def conv2d_transpose_nhwc_python(
     a_nhwc: Array, weight: Array, weight_format: str, stride: Any, padding: Any, output_padding: Any = (0, 0)
 ) -> Array:
-    """a_nhwc (n, h, w, c), as (n, oh, ow, o); ``weight_format`` is a permutation of "IOHW", O being what is given."""
+    """Convolve transposed: a_nhwc (n, h, w, c), to (n, oh, ow, o); ``weight_format`` permutes "IOHW", O being c."""
     if sorted(weight_format) != sorted("IOHW"):
         raise ValueError(f"weight_format is a permutation of IOHW, found {weight_format!r}")
     kernel = weight.transpose([weight_format.index(letter) for letter in "IOHW"])
@@ -159,19 +159,19 @@ def conv2d_transpose_nhwc_python(
 
 
 def conv3d_transpose_ncdhw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any) -> Array:
-    """a_np (n, c, d, h, w), w_np (c, o, kd, kh, kw), as (n, o, od, oh, ow)."""
+    """Convolve transposed: a_np (n, c, d, h, w) with w_np (c, o, kd, kh, kw), to (n, o, od, oh, ow)."""
     return _convolve_transposed(a_np, w_np, stride, padding, output_padding)
 
 
 def depthwise_conv2d_python_nchw(input_np: Array, filter_np: Array, stride: Any, padding: Any) -> Array:
-    """input_np (n, c, h, w), filter_np (c, m, kh, kw), as (n, c * m, oh, ow)."""
+    """Convolve each channel of input_np (n, c, h, w) with filter_np (c, m, kh, kw), to (n, c * m, oh, ow)."""
     channels, multiplier = filter_np.shape[:2]
     weight = filter_np.reshape(channels * multiplier, 1, *filter_np.shape[2:])
     return _convolve(input_np, weight, stride, padding, channels)
 
 
 def depthwise_conv2d_python_nhwc(input_np: Array, filter_np: Array, stride: Any, padding: Any) -> Array:
-    """input_np (n, h, w, c), filter_np (kh, kw, c, m), as (n, oh, ow, c * m)."""
+    """Convolve each channel of input_np (n, h, w, c) with filter_np (kh, kw, c, m), to (n, oh, ow, c * m)."""
     result = depthwise_conv2d_python_nchw(
         np.moveaxis(input_np, -1, 1), filter_np.transpose(2, 3, 0, 1), stride, padding
     )
@@ -179,7 +179,7 @@ def depthwise_conv2d_python_nhwc(input_np: Array, filter_np: Array, stride: Any,
 
 
 def depthwise_conv2d_python_nchwc(input_np: Array, filter_np: Array, stride: Any, padding: Any) -> Array:
-    """input_np (n, C, h, w, c), filter_np (O, M, kh, kw, m, o), as (n, O, oh, ow, o)."""
+    """Convolve each channel of input_np (n, C, h, w, c) with filter_np (O, M, kh, kw, m, o), to (n, O, oh, ow, o)."""
     n, chunks, height, width, block = input_np.shape
     out_chunks, outer, kh, kw, inner, out_block = filter_np.shape
     data = np.moveaxis(input_np, -1, 2).reshape(n, chunks * block, height, width)
@@ -192,7 +192,7 @@ def deformable_conv2d_nchw_python(
     a_np: Array, offset_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any, deformable_groups: int,
     groups: int,
 ) -> Array:  # fmt: skip
-    """Windows whose points are moved, and read between pixels (Dai et al., Deformable Convolutional Networks, 2017).
+    """Convolve with moved taps, interpolated bilinearly (Dai et al., Deformable Convolutional Networks, 2017).
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def deformable_conv2d_nchw_python(
 
 
 def sample_bilinear(images: Array, y: Array, x: Array) -> Array:
-    """Values of ``images`` (*batch, c, h, w) at points (*batch, ...), as (*batch, c, ...); 0 for pixels outside."""
+    """Sample ``images`` (*batch, c, h, w) at points (*batch, ...), to (*batch, c, ...); 0 outside."""
     height, width = images.shape[-2:]
     batch = images.ndim - 3
     index = np.ix_(*(np.arange(d) for d in images.shape[:batch]), *(np.arange(1) for _ in y.shape[batch:]))[:batch]
@@ -240,7 +240,7 @@ def deformable_conv2d_nhwc_python(
     a_np: Array, offset_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any, deformable_groups: int,
     groups: int,
 ) -> Array:  # fmt: skip
-    """The same of a_np (n, h, w, c), offset_np with its channels last, w_np (kh, kw, c, o); return (n, oh, ow, o)."""
+    """Convolve a_np (n, h, w, c) with moved taps, offset_np's channels last, w_np (kh, kw, c, o), to (n, oh, ow, o)."""
     data, offset = np.moveaxis(a_np, -1, 1), np.moveaxis(offset_np, -1, 1)
     result = deformable_conv2d_nchw_python(
         data, offset, w_np.transpose(3, 2, 0, 1), stride, padding, dilation, deformable_groups, groups
@@ -252,7 +252,7 @@ def correlation_nchw_python(
     data1: Array, data2: Array, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: int,
     is_multiply: bool,
 ) -> Array:  # fmt: skip
-    """How patches of two (n, c, h, w) images agree (Dosovitskiy et al., FlowNet, 2015), for each displacement.
+    """Correlate patches of two (n, c, h, w) images for each displacement (Dosovitskiy et al., FlowNet, 2015).
 
     Returns (n, displacements, oh, ow): means of products, or of absolute differences unless ``is_multiply``.
     """

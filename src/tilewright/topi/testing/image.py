@@ -1,4 +1,4 @@
-"""Images of other sizes: each dimension by itself is a matrix of weights."""
+"""Image resizing: each dimension is a matrix of weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = np.ndarray
 
 
 def _places(size: int, target: int, mode: str) -> Array:
-    """Where in ``size`` elements each of ``target`` ones lies."""
+    """Return the coordinates of ``target`` outputs among ``size`` elements."""
     x = np.arange(target)
     if mode == "half_pixel":
         return (x + 0.5) * (size / target) - 0.5
@@ -25,7 +25,7 @@ def _places(size: int, target: int, mode: str) -> Array:
 
 
 def _cubic(t: Array) -> list[Array]:
-    """Weights of the elements before, at, after and behind a place that is ``t`` past an element (Keys, 1981)."""
+    """Return weights of the elements at -1, 0, 1 and 2 for a point ``t`` past an element (Keys, 1981)."""
     a = -0.5
     near = lambda d: ((a + 2) * d - (a + 3)) * d * d + 1  # noqa: E731 -- the two pieces of one curve
     far = lambda d: ((a * d - 5 * a) * d + 8 * a) * d - 4 * a  # noqa: E731
@@ -33,7 +33,7 @@ def _cubic(t: Array) -> list[Array]:
 
 
 def _weights(size: int, target: int, method: str, mode: str) -> Array:
-    """(target, size): how much of each element is in each result; past the ends the last ones go on."""
+    """Return weights (target, size) of each element in each result; the border elements repeat."""
     places = _places(size, target, mode)
     below = np.floor(places).astype("int64")
     if method == "nearest_neighbor":
@@ -65,7 +65,7 @@ def resize1d_python(
     data: Array, scale: Sequence[float], layout: str = "NCW", method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "align_corners",
 ) -> Array:  # fmt: skip
-    """The width times ``scale[0]``; ``method`` is nearest_neighbor, linear or cubic."""
+    """Resize the width by ``scale[0]``; ``method`` is nearest_neighbor, linear or cubic."""
     return _resize(data, scale, "W", layout, method, coordinate_transformation_mode)
 
 
@@ -73,7 +73,7 @@ def resize2d_python(
     data: Array, scale: Sequence[float], layout: str = "NCHW", method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "align_corners",
 ) -> Array:  # fmt: skip
-    """Height and width times ``scale``; ``layout`` may have packed channels and batches, such as NCHW4n4c."""
+    """Resize height and width by ``scale``; ``layout`` may have packed channels and batches, such as NCHW4n4c."""
     return _resize(data, scale, "HW", layout, method, coordinate_transformation_mode)
 
 
@@ -81,7 +81,7 @@ def resize3d_python(
     data: Array, scale: Sequence[float], layout: str = "NCDHW", method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "align_corners",
 ) -> Array:  # fmt: skip
-    """Depth, height and width times ``scale``."""
+    """Resize depth, height and width by ``scale``."""
     return _resize(data, scale, "DHW", layout, method, coordinate_transformation_mode)
 
 
@@ -89,7 +89,7 @@ def crop_and_resize_python(
     image: Array, boxes: Array, box_indices: Array, crop_size: Sequence[int], layout: str, method: str = "bilinear",
     extrapolation_value: Any = 0,
 ) -> Array:  # fmt: skip
-    """Parts of images, brought to ``crop_size``.
+    """Crop parts of images, and resize them to ``crop_size``.
 
     Parameters
     ----------
@@ -121,20 +121,20 @@ def crop_and_resize_python(
 
 
 def _crop_places(begin: float, end: float, target: int, size: int) -> Array:
-    """Where ``target`` pixels lie between ``begin`` and ``end``; a single one lies in the middle."""
+    """Return ``target`` coordinates between ``begin`` and ``end``; a single one lies in the middle."""
     if target == 1:
         return np.array([0.5 * (begin + end) * (size - 1)])
     return np.linspace(float(begin), float(end), target) * (size - 1)  # ends at ``end``: 1 is inside
 
 
 def affine_grid_python(data: Array, target_shape: Sequence[int]) -> Array:
-    """Where pixels of ``target_shape`` come from: ``data`` (n, 2, 3) times (x, y, 1) from -1 to 1, as (n, 2, h, w)."""
+    """Return source coordinates (n, 2, h, w): ``data`` (n, 2, 3) times (x, y, 1), x and y from -1 to 1."""
     y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in target_shape), indexing="ij")
     return np.einsum("nij,jhw->nihw", data, np.stack([x, y, np.ones_like(x)]))
 
 
 def grid_sample_nchw_python(data: Array, grid: Array, method: str = "bilinear") -> Array:
-    """``data`` (n, c, h, w) at the points of ``grid`` (n, 2, oh, ow), x and y from -1 to 1; 0 for pixels outside."""
+    """Sample ``data`` (n, c, h, w) at the points of ``grid`` (n, 2, oh, ow), x and y from -1 to 1; 0 outside."""
     if method != "bilinear":
         raise ValueError(f"this reference samples bilinearly, found the method {method!r}")
     height, width = data.shape[2:]

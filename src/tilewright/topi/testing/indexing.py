@@ -1,4 +1,4 @@
-"""Gathering, slicing, and what marks places."""
+"""Gathering, slicing, masks, diagonals, one-hot and search."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Array = np.ndarray
 
 
 def gather_python(data: Array, axis: int, indices: Array) -> Array:
-    """Elements of ``data`` at each place of ``indices``, but along ``axis`` at what stands there."""
+    """Gather elements of ``data`` along ``axis`` at ``indices``."""
     places: list[Array] = list(np.indices(indices.shape))
     places[axis] = indices
     return data[tuple(places)]
 
 
 def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
-    """Parts of ``a_np`` at the coordinates that ``indices_np`` (coordinates, ...) has in its first dimension."""
+    """Gather slices of ``a_np`` at the coordinates in the first dimension of ``indices_np`` (coordinates, ...)."""
     return a_np[tuple(indices_np)]
 
 
@@ -36,9 +36,9 @@ def strided_slice_python(
     slice_mode: str = "end",
     axes: Sequence[int] | None = None,
 ) -> Array:
-    """``data[begin:end:strides]`` in each of ``axes``, or in as many dimensions as are given.
+    """Slice ``data[begin:end:strides]`` in each of ``axes``, or in the leading dimensions.
 
-    With ``slice_mode`` "size", ``end`` is how many elements are taken, -1 being all, and ``strides`` do not count.
+    With ``slice_mode`` "size", ``end`` is the number of elements, -1 being all, and ``strides`` are ignored.
     """
     if slice_mode == "size":
         end = [None if n < 0 else b + n for b, n in zip(begin, end, strict=True)]
@@ -53,34 +53,34 @@ def strided_slice_python(
 def strided_set_python(
     data: Array, v: Array, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any] | None
 ) -> Array:
-    """``data`` with ``v`` in place of ``data[begin:end:strides]``."""
+    """Replace ``data[begin:end:strides]`` by ``v``."""
     result = data.copy()
     result[_slices(begin, end, strides)] = v
     return result
 
 
 def slice_axis_python(data: Array, axis: int, begin: int, end: int | None = None) -> Array:
-    """``data`` from ``begin`` to ``end`` along ``axis``; ``end`` counts from the end where it is 0 or negative."""
+    """Slice ``data`` from ``begin`` to ``end`` along ``axis``; an ``end`` of 0 or less counts from the end."""
     stop = data.shape[axis] + end if end is not None and end <= 0 else end
     return data[(*(slice(None),) * (axis % data.ndim), slice(begin, stop))]
 
 
 def sequence_mask(data: Array, valid_length: Array, mask_value: float, axis: int) -> Array:
-    """``data`` with ``mask_value`` from ``valid_length`` on along ``axis``; of 0 and 1, the other is the batch."""
+    """Write ``mask_value`` from ``valid_length`` on along ``axis``; of axes 0 and 1, the other is the batch."""
     step = np.arange(data.shape[axis]).reshape([-1 if i == axis else 1 for i in range(data.ndim)])
     length = valid_length.reshape([-1 if i == 1 - axis else 1 for i in range(data.ndim)])
     return np.where(step >= length, np.asarray(mask_value, data.dtype), data)
 
 
 def one_hot(indices: Array, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> Array:
-    """``on_value`` where the place along the new dimension ``axis`` of ``depth`` is the index, else ``off_value``."""
+    """Return ``on_value`` where the position along the new ``axis`` of ``depth`` is the index, else ``off_value``."""
     marks = np.expand_dims(indices, axis)
     place = np.arange(depth).reshape([-1 if i == axis % marks.ndim else 1 for i in range(marks.ndim)])
     return np.where(marks == place, on_value, off_value).astype(dtype)
 
 
 def matrix_set_diag(input_np: Array, diagonal: Array, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT") -> Array:
-    """``input_np`` (..., rows, columns) with diagonals replaced.
+    """Replace diagonals of ``input_np`` (..., rows, columns).
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def matrix_set_diag(input_np: Array, diagonal: Array, k: int | Sequence[int] = 0
 
 
 def searchsorted_ref(sorted_sequence: Array, values: Array, right: bool, out_dtype: str) -> Array:
-    """Where ``values`` (..., n) go in ``sorted_sequence`` (m) or (..., m); after equal elements if ``right``."""
+    """Return insertion positions of ``values`` (..., n) in ``sorted_sequence`` (m) or (..., m); after equals if
+    ``right``.
+    """
     side = "right" if right else "left"
     rows = values.reshape(-1, values.shape[-1])
     sequences = np.broadcast_to(sorted_sequence, (*values.shape[:-1], sorted_sequence.shape[-1]))

@@ -1,4 +1,4 @@
-"""Softmax, normalisation, and the loss that goes with it."""
+"""Softmax, normalizations and losses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Array = np.ndarray
 
 
 def softmax_python(a_np: Array) -> Array:
-    """exp, divided by its sum over the last dimension."""
+    """Compute exp divided by its sum over the last dimension."""
     grown = np.exp(a_np - a_np.max(axis=-1, keepdims=True))
     return grown / grown.sum(axis=-1, keepdims=True)
 
 
 def log_softmax_python(a_np: Array) -> Array:
-    """The logarithm of ``softmax_python``, without its loss of digits."""
+    """Compute the logarithm of ``softmax_python`` without its loss of digits."""
     below = a_np - a_np.max(axis=-1, keepdims=True)
     return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
 
 
 def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, beta: float) -> Array:
-    """``a_np`` over (bias + alpha / size * squares of ``size`` neighbours along ``axis``) to the power ``beta``."""
+    """Divide ``a_np`` by (bias + alpha / size * sum of squares of ``size`` neighbours along ``axis``) ** ``beta``."""
     around = [(0, 0)] * a_np.ndim
     around[axis] = (size // 2, size // 2)
     squares = np.pad(a_np * a_np, around)
@@ -31,7 +31,7 @@ def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, bet
 
 
 def l2_normalize_python(a_np: Array, eps: float, axis: int | Sequence[int] | None = None) -> Array:
-    """``a_np`` over the root of its squares' sum along ``axis``, which is at least ``eps``."""
+    """Divide ``a_np`` by the root of max(sum of squares along ``axis``, ``eps``)."""
     axes = tuple(axis) if isinstance(axis, (list, tuple)) else axis
     return a_np / np.sqrt(np.maximum((a_np * a_np).sum(axis=axes, keepdims=True), eps))
 
@@ -39,14 +39,14 @@ def l2_normalize_python(a_np: Array, eps: float, axis: int | Sequence[int] | Non
 def nll_loss(
     predictions: Array, targets: Array, weights: Array, reduction: str = "mean", ignore_index: int = -100
 ) -> Array:
-    """The negative log-likelihood of classes.
+    """Return the negative log-likelihood of classes.
 
     Parameters
     ----------
     predictions : (n, classes, ...), logarithms of probabilities
     targets : (n, ...), classes, or ``ignore_index``, which counts for nothing
     weights : (classes,)
-    reduction : "mean" (by weight), "sum", or "none", which gives a loss for each target
+    reduction : "mean" (by weight), "sum", or "none" (a loss for each target)
     """
     counted = targets != ignore_index
     classes = np.where(counted, targets, 0)

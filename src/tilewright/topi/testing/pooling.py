@@ -25,15 +25,15 @@ def poolnd_python(
     dtype: str = "float32",
     layout: str | None = None,
 ) -> Array:
-    """The greatest element or the mean of each window, in ``dtype``.
+    """Return the maximum or the mean of each window, in ``dtype``.
 
     Parameters
     ----------
     np_data : batch, channels and one to three more dimensions, as ``layout`` says; default NCW, NCHW or NCDHW
     kernel, strides, dilation, padding_before, padding_after : one for each of the others
     pool_type : "max" or "avg"
-    count_include_pad : whether padding counts as zeros, in means, and as the greatest element where there is no other
-    ceil_mode : whether a last window may go past the padding; what is there counts for nothing
+    count_include_pad : whether padding counts as zeros in means, and is the maximum of a window of padding only
+    ceil_mode : whether a last window may go past the padding; elements beyond it are ignored
     """
     if pool_type not in ("max", "avg"):
         raise ValueError(f'pool_type is "max" or "avg", found {pool_type!r}')
@@ -65,7 +65,7 @@ def poolnd_python(
 
 
 def adaptive_pool(np_data: Array, out_size: int | Sequence[int], pool_type: str, layout: str) -> Array:
-    """Pools of whatever windows give ``out_size``: place i takes from floor(i * n / size) to ceil((i + 1) * n / size).
+    """Pool to ``out_size``: position i covers floor(i * n / size) to ceil((i + 1) * n / size).
 
     ``layout`` is a permutation of NCW, NCHW or NCDHW; ``pool_type`` is "avg" or "max".
     """
@@ -92,9 +92,9 @@ def pool_grad_nchw(
     ceil_mode: bool,
     count_include_pad: bool = True,
 ) -> Array:
-    """The gradient of pools of ``a_np`` (n, c, h, w): ``out_grad_np`` (n, c, oh, ow) goes to what each was made of.
+    """Return the gradient of pooling ``a_np`` (n, c, h, w), from ``out_grad_np`` (n, c, oh, ow) of its result.
 
-    ``padding`` is top, left, bottom, right. Of several greatest elements, the first in the window takes it all.
+    ``padding`` is top, left, bottom, right. Among equal maxima, the first in the window takes the gradient.
     """
     top, left, bottom, right = padding
     around = ((0, 0), (0, 0), (top, bottom), (left, right))

@@ -10,7 +10,7 @@ Array = np.ndarray
 def dense(
     x: Array, y: Array, bias: Array | None, use_bias: bool = False, use_relu: bool = False, out_dtype: str | None = None
 ) -> Array:
-    """``x`` (m, k) times the transposed ``y`` (n, k), as (m, n) of ``out_dtype``, which the sums are made in."""
+    """Compute ``x`` (m, k) times the transposed ``y`` (n, k), as (m, n), summed in ``out_dtype``."""
     dtype = out_dtype or x.dtype
     result = x.astype(dtype) @ y.T.astype(dtype)
     if use_bias:
@@ -21,6 +21,6 @@ def dense(
 def batch_matmul(
     x: Array, y: Array, out_dtype: str | None = None, trans_x: bool = False, trans_y: bool = True
 ) -> Array:
-    """Products of two batches of matrices, each transposed if so said; a batch of 1 serves every matrix."""
+    """Multiply two batches of matrices, each transposed if its flag is set; a batch of 1 broadcasts."""
     left, right = (a.astype(out_dtype or x.dtype) for a in (x, y))
     return (left.swapaxes(1, 2) if trans_x else left) @ (right.swapaxes(1, 2) if trans_y else right)

@@ -16,7 +16,7 @@ Array = np.ndarray
 def roi_align_nchw_python(
     a_np: Array, rois_np: Array, pooled_size: Any, spatial_scale: float, sample_ratio: int, mode: Any = b"avg"
 ) -> Array:
-    """Regions pooled from points between pixels (He et al., Mask R-CNN, 2017).
+    """Pool regions from interpolated points (He et al., Mask R-CNN, 2017).
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ def roi_align_nchw_python(
 def roi_align_nhwc_python(
     a_np: Array, rois_np: Array, pooled_size: Any, spatial_scale: float, sample_ratio: int, mode: Any = b"avg"
 ) -> Array:
-    """The same of (n, h, w, c), as (regions, rows, columns, c)."""
+    """Pool regions of (n, h, w, c) as ``roi_align_nchw_python`` does, to (regions, rows, columns, c)."""
     data = np.moveaxis(a_np, -1, 1)
     return np.moveaxis(roi_align_nchw_python(data, rois_np, pooled_size, spatial_scale, sample_ratio, mode), 1, -1)
 
 
 def roi_pool_nchw_python(a_np: Array, rois_np: Array, pooled_size: Any, spatial_scale: float) -> Array:
-    """The greatest pixel in each bin of regions (Girshick, Fast R-CNN, 2015); 0 for bins without pixels.
+    """Return the maximum in each bin of regions (Girshick, Fast R-CNN, 2015); 0 for empty bins.
 
     ``a_np`` (n, c, h, w) and ``rois_np`` (regions, 5) as for ``roi_align_nchw_python``, edges rounded to pixels.
     """
@@ -83,7 +83,7 @@ def roi_pool_nchw_python(a_np: Array, rois_np: Array, pooled_size: Any, spatial_
 
 
 def _bins(begin: float, end: float, scale: float, count: int, size: int) -> Sequence[slice]:
-    """The pixels of each bin, of ``size``; bins share what is on their edges."""
+    """Return the pixels of each of ``count`` bins, clipped to ``size``; bins share pixels on their edges."""
     first, last = round(float(begin * scale)), round(float(end * scale))
     step = max(last - first + 1, 1) / count
     edges = ((first + math.floor(b * step), first + math.ceil((b + 1) * step)) for b in range(count))
@@ -91,9 +91,9 @@ def _bins(begin: float, end: float, scale: float, count: int, size: int) -> Sequ
 
 
 def reorg_python(a_np: Array, stride: int) -> Array:
-    """Darknet's reorg layer of (n, c, h, w), as (n, c * stride**2, h / stride, w / stride).
+    """Compute Darknet's reorg layer of (n, c, h, w), as (n, c * stride**2, h / stride, w / stride).
 
-    It takes the memory of the image for one of c / stride**2 channels, stride times as high and as wide.
+    It reads the image's memory as an image of c / stride**2 channels, stride times as high and as wide.
     """
     n, c, h, w = a_np.shape
     parts = a_np.reshape(n, c // stride**2, h, stride, w, stride).transpose(0, 3, 5, 1, 2, 4)

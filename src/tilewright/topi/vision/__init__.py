@@ -1,7 +1,7 @@
 """Computes of object detection.
 
 nms.py all_class.py ssd.py boxes; roi.py proposal.py regions; reorg.py YOLO's blocks.
-rcnn.py is TVM's name of what there is for regions.
+rcnn.py has TVM's names of the region computes.
 """
 
 from tilewright.topi.vision import rcnn, ssd

@@ -1,4 +1,4 @@
-"""Of overlapping boxes the best, in each class by itself, as ONNX's NonMaxSuppression and TensorFlow's combined one."""
+"""Non-maximum suppression in each class, as ONNX's NonMaxSuppression and TensorFlow's combined one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.topi.vision.nms import overlap
 
 
 def _input(value: Any, ins: list[Any], inputs: list[te.Tensor], ib: Any, dtype: str) -> PrimExpr:
-    """The number that an argument is, or that its tensor holds."""
+    """Return an argument's number, or read it from its tensor."""
     if isinstance(value, te.Tensor):
         return ops.cast(dtype, ib.buffer_ptr(ins[inputs.index(value)])[0])
     return ops.const(value, dtype)
@@ -24,7 +24,9 @@ def _input(value: Any, ins: list[Any], inputs: list[te.Tensor], ib: Any, dtype: 
 def _selected(
     boxes: te.Tensor, scores: te.Tensor, max_output: Any, iou_threshold: Any, score_threshold: Any
 ) -> list[te.Tensor]:
-    """The chosen boxes of every batch and class in order of score, as (batch * classes, boxes), and their number."""
+    """Return the chosen boxes of every batch and class in order of score, (batch * classes, boxes), and
+    their number.
+    """
     batch, classes, n = get_const_tuple(scores.shape)
     order = argsort(scores, None, 2, False, "int32")
     inputs = [boxes, scores, order]
@@ -64,7 +66,7 @@ def _selected(
 
 
 def _listed(kept: te.Tensor, counts: te.Tensor, classes: int, groups: int, scores: te.Tensor | None) -> list[te.Tensor]:
-    """The chosen boxes of each of ``groups`` one after another, 0 behind; all groups in one list of triples if None."""
+    """List the chosen boxes of each of ``groups``, padded with 0; all groups in one list of triples if None."""
     rows, n = get_const_tuple(kept.shape)
     batches = rows // max(classes, 1)
     width = 3 if scores is None else 2
@@ -114,18 +116,18 @@ def all_class_non_max_suppression(
     score_threshold: Any,
     output_format: str = "onnx",
 ) -> list[te.Tensor]:
-    """Of boxes of one class that overlap by more than ``iou_threshold``, the one of highest score.
+    """Suppress boxes that overlap a higher-scored box of their class by more than ``iou_threshold``.
 
     Parameters
     ----------
     boxes : (batch, n, 4), two opposite corners each
     scores : (batch, classes, n)
     max_output_boxes_per_class : int or tensor of one; negative for any number
-    iou_threshold, score_threshold : number or tensor of one; boxes of a score above the threshold count
+    iou_threshold, score_threshold : number or tensor of one; boxes with a score above the threshold count
 
     Returns for "onnx" rows (batch, class, box) as (batch * classes * n, 3), and their number (1,); for "tensorflow"
-    rows (class, box) as (batch, classes * n, 2), their scores, and their number (batch,). Indices are int64, 0 behind
-    the last row; classes rise, and in each scores fall.
+    rows (class, box) as (batch, classes * n, 2), their scores, and their number (batch,). Indices are int64, and rows
+    beyond the last one are 0; classes ascend, and in each the scores descend.
     """
     if output_format not in ("onnx", "tensorflow"):
         raise InvalidShapeError(f"the output format is onnx or tensorflow, found {output_format!r}")

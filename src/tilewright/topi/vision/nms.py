@@ -1,4 +1,4 @@
-"""Choosing among detected boxes: those of enough score, and of overlapping ones the best.
+"""Selection of detected boxes: score threshold and non-maximum suppression.
 
 A box is a row (id, score, left, top, right, bottom) or any other order that the index arguments say.
 """
@@ -28,9 +28,10 @@ def _tensors(*values: Any) -> list[te.Tensor]:
 def get_valid_counts(
     data: te.Tensor, score_threshold: Any = 0, id_index: int = 0, score_index: int = 1
 ) -> list[te.Tensor]:
-    """The boxes of ``data`` (batch, n, k) whose score is above the threshold and whose class is not negative, in front.
+    """Move the boxes of ``data`` (batch, n, k) with a score above the threshold and a class >= 0 to the front.
 
-    Returns the number of them (batch,), the boxes with rows of -1 behind, and where each was (batch, n), -1 behind.
+    Returns the number of them (batch,), the boxes followed by rows of -1, and their original indices (batch, n),
+    followed by -1.
     """
     batch, n, k = get_const_tuple(data.shape)
 
@@ -75,7 +76,7 @@ def get_valid_counts(
 
 
 def overlap(boxes: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Area that the boxes with corners at ``a`` and ``b`` share over the area that they cover."""
+    """Return the intersection over union of the boxes with corners at ``a`` and ``b``."""
     corners = []
     for at in (a, b):
         x, y, u, v = (boxes[at + i] for i in range(4))
@@ -103,11 +104,11 @@ def non_max_suppression(
     return_indices: bool = True,
     invalid_to_bottom: bool = False,
 ) -> Any:
-    """Of overlapping boxes of one class (of any, with ``force_suppress``), the one of highest score.
+    """Suppress boxes that overlap a higher-scored one of their class (of any class with ``force_suppress``).
 
     ``data`` (batch, n, k) has its ``valid_count`` (batch,) boxes in front, ``indices`` (batch, n) their original
-    places. With ``return_indices``, gives the places of the chosen boxes in order (batch, n), -1 behind, and their
-    number (batch, 1); else the boxes in order of score, the others with score -1 (moved behind with
+    indices. With ``return_indices``, returns the indices of the chosen boxes in order (batch, n), followed by -1, and
+    their number (batch, 1); else the boxes in order of score, suppressed ones with score -1 (moved to the end with
     ``invalid_to_bottom``).
     """
     batch, n, k = get_const_tuple(data.shape)
@@ -143,7 +144,7 @@ def non_max_suppression(
 
 
 class _Ranked:
-    """The boxes of one batch in order of score, and of which place each is; what is dropped is -1."""
+    """The boxes of one batch in order of score, with their original indices; -1 marks dropped boxes."""
 
     def __init__(
         self, team: Team, boxes: Any, begin: Any, chosen: Any, first: Any, width: int, score_index: int, id_index: int
@@ -153,11 +154,11 @@ class _Ranked:
         self.width, self.score_index, self.id_index = width, score_index, id_index
 
     def at(self, row: Any, column: Any) -> Any:
-        """Where a number of a box lies."""
+        """Return the flat index of a box's number."""
         return self.begin + row * self.width + column
 
     def alive(self, row: Any) -> PrimExpr:
-        """Return whether a box is left."""
+        """Return whether a box is not dropped."""
         return self.boxes[self.at(row, self.score_index)] > ops.const(0, self.boxes.dtype)
 
     def rank(self, source: Any, ranked: Any, base: Any, n: int, count: Any) -> None:
@@ -176,7 +177,7 @@ class _Ranked:
         self.team.sync()
 
     def suppress(self, count: Any, limit: Any, share: Any, coord_start: int, force: bool) -> None:
-        """Drop what overlaps a better box by at least ``share``, and what is more than ``limit``."""
+        """Drop boxes that overlap a better one by at least ``share``, and those beyond the first ``limit``."""
         ib, team = self.ib, self.team
         kept, stays = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("kept", "stays"))
         kept[0] = ops.const(0, "int32")
@@ -198,7 +199,7 @@ class _Ranked:
             team.sync()
 
     def drop(self, row: Any) -> None:
-        """Leave a box out."""
+        """Drop a box."""
         self.boxes[self.at(row, self.score_index)] = ops.const(-1, self.boxes.dtype)
         if self.id_index >= 0:
             self.boxes[self.at(row, self.id_index)] = ops.const(-1, self.boxes.dtype)
@@ -209,7 +210,7 @@ class _Ranked:
         return self.chosen[self.first + row] >= 0
 
     def write_indices(self, places: Any, targets: list[Any], b: Any, n: int) -> None:
-        """The places of the chosen boxes, -1 behind, and their number."""
+        """Write the indices of the chosen boxes, followed by -1, and their number."""
         ib = self.ib
         indices, count = targets
 
@@ -224,7 +225,7 @@ class _Ranked:
             indices[b * n + rest] = ops.const(-1, "int32")
 
     def write_boxes(self, target: Any, b: Any, n: int, invalid_to_bottom: bool) -> None:
-        """The boxes; those that are left out -1, where they stand or behind."""
+        """Write the boxes; dropped ones are -1, in place or at the end."""
         ib, width = self.ib, self.width
 
         def write(j: PrimExpr, chosen: PrimExpr, place: PrimExpr) -> None:

@@ -17,7 +17,9 @@ from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_float_
 
 
 def generate_anchor(ratio: float, scale: float, base_size: int) -> tuple[float, float, float, float]:
-    """(left, top, right, bottom) of the anchor of an aspect ratio and a scale around a square of ``base_size``."""
+    """Return (left, top, right, bottom) of the anchor of an aspect ratio and a scale around a square of
+    ``base_size``.
+    """
     centre = 0.5 * (base_size - 1.0)
     root = math.floor(math.sqrt(math.floor(base_size * base_size / ratio)) + 0.5)
     width, height = root * scale, math.floor(root * ratio + 0.5) * scale
@@ -26,7 +28,7 @@ def generate_anchor(ratio: float, scale: float, base_size: int) -> tuple[float, 
 
 
 def _moved(box: Sequence[PrimExpr], delta: Sequence[PrimExpr], iou_loss: bool) -> list[PrimExpr]:
-    """The box that the network's four numbers make of an anchor: its corners moved, or its centre and size."""
+    """Apply the network's four numbers to an anchor: added to its corners, or to centre and size."""
     if iou_loss:
         return [b + d for b, d in zip(box, delta, strict=True)]
     one, half = ops.const(1, delta[0].dtype), ops.const(0.5, delta[0].dtype)
@@ -46,9 +48,10 @@ def _predicted(
     min_size: float,
     iou_loss: bool,
 ) -> te.Tensor:
-    """Rows (left, top, right, bottom, score) of all anchors of all pixels, as (batch, boxes, 5).
+    """Return rows (left, top, right, bottom, score) of all anchors of all pixels, (batch, boxes, 5).
 
-    Pixels beyond the image, and boxes that are too small, have score -1; the latter are grown by the least size.
+    Boxes of pixels beyond the image and boxes that are too small have score -1; the latter are enlarged by the least
+    size.
     """
     batch, _, height, width = get_const_tuple(cls_prob.shape)
     count, dtype = len(anchors), bbox_pred.dtype
@@ -92,7 +95,7 @@ def _predicted(
 
 
 def _overlap(boxes: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Intersection over union of the boxes at ``a`` and ``b``."""
+    """Return the intersection over union of the boxes at ``a`` and ``b``."""
     one, zero = ops.const(1, boxes.dtype), ops.const(0, boxes.dtype)
 
     def side(low: PrimExpr, high: PrimExpr) -> PrimExpr:
@@ -109,7 +112,9 @@ def _overlap(boxes: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _suppressed(ranked: te.Tensor, threshold: float, wanted: int) -> te.Tensor:
-    """Rows (batch, left, top, right, bottom) of ``wanted`` boxes a batch that overlap less; where fewer are, again."""
+    """Return rows (batch, left, top, right, bottom) of ``wanted`` boxes a batch after suppression,
+    repeated if fewer.
+    """
     batch, n, _ = get_const_tuple(ranked.shape)
     dtype = ranked.dtype
 
@@ -153,18 +158,18 @@ def proposal(
     rpn_min_size: float,
     iou_loss: bool,
 ) -> te.Tensor:
-    """The best boxes of a region proposal network.
+    """Return the best boxes of a region proposal network.
 
     Parameters
     ----------
     cls_prob : (batch, 2 * anchors, height, width), of the background and of objects
-    bbox_pred : (batch, 4 * anchors, height, width), how anchors move
+    bbox_pred : (batch, 4 * anchors, height, width), offsets of the anchors
     im_info : (batch, 3), rows (height, width, scale) of the images
     scales, ratios : a pixel has an anchor of each ratio and scale
     feature_stride : pixels of the image for one of the data
-    threshold : of boxes that overlap by more, the one of highest score stays
-    rpn_pre_nms_top_n : how many boxes are looked at, all of them if not positive
-    rpn_post_nms_top_n : how many boxes a batch has in the result; where fewer are left they are repeated
+    threshold : boxes that overlap a higher-scored one by more are suppressed
+    rpn_pre_nms_top_n : number of boxes considered, all if not positive
+    rpn_post_nms_top_n : boxes a batch has in the result; repeated if fewer are left
     rpn_min_size : smaller boxes count as background
     iou_loss : whether predictions are added to the corners, not applied to centre and size
 

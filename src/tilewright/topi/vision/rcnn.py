@@ -1,4 +1,4 @@
-"""TVM's name of the computes of two-stage detectors."""
+"""TVM's names of the computes of two-stage detectors."""
 
 from tilewright.topi.vision.proposal import generate_anchor, proposal
 from tilewright.topi.vision.roi import roi_align_nchw, roi_align_nhwc, roi_pool_nchw, roi_pool_nhwc

@@ -11,7 +11,7 @@ from tilewright.topi import tag
 
 
 def reorg(data: te.Tensor, stride: int) -> te.Tensor:
-    """Blocks of ``stride`` x ``stride`` become channels, as Darknet's layer ``reorg`` numbers them.
+    """Move blocks of ``stride`` x ``stride`` to channels, in the order of Darknet's layer ``reorg``.
 
     Parameters
     ----------

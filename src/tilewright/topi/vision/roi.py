@@ -23,7 +23,7 @@ def _int(value: PrimExpr) -> PrimExpr:
 
 @dataclass(frozen=True)
 class _Planes:
-    """Where the elements of channel planes lie: ``step`` elements from one pixel to the next."""
+    """Memory layout of channel planes: ``step`` elements from one pixel to the next."""
 
     channels: int
     height: int
@@ -37,7 +37,7 @@ class _Planes:
         return _Planes(channels, height, width, layout == "NHWC")
 
     def base(self, batch: PrimExpr, channel: PrimExpr, height: int, width: int) -> PrimExpr:
-        """Of the first pixel of a plane of images of ``height`` and ``width``."""
+        """Return the offset of the first pixel of a plane of images of ``height`` and ``width``."""
         if self.last:
             return batch * (height * width * self.channels) + channel
         return (batch * self.channels + channel) * (height * width)
@@ -48,7 +48,7 @@ class _Planes:
 
 
 def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimExpr) -> PrimExpr:
-    """The interpolated value of one channel plane at (y, x); 0 more than one pixel outside."""
+    """Interpolate one channel plane at (y, x); 0 more than one pixel outside."""
     height, width = planes.height, planes.width
     outside = tir.any(y < -1.0, y > ops.cast(y.dtype, height), x < -1.0, x > ops.cast(x.dtype, width))
     y = ops.minimum(ops.maximum(y, ops.const(0, y.dtype)), ops.cast(y.dtype, height - 1))
@@ -74,7 +74,7 @@ def roi_align_nchw(
     sample_ratio: int = -1,
     aligned: bool = False,
 ) -> te.Tensor:
-    """Interpolated samples of each region's bins, averaged or (``mode`` max) their maximum.
+    """Pool each region's bins from interpolated samples: their mean, or (``mode`` max) their maximum.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def roi_align_nhwc(
     sample_ratio: int = -1,
     aligned: bool = False,
 ) -> te.Tensor:
-    """``roi_align_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
+    """Compute ``roi_align_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
     return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NHWC", aligned)
 
 
@@ -151,7 +151,7 @@ def _roi_align(
 
 
 def roi_pool_nchw(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float) -> te.Tensor:
-    """The maximum of each bin of each region, whose corners are rounded to pixels; 0 for an empty bin.
+    """Return the maximum of each bin of each region, whose corners are rounded to pixels; 0 for an empty bin.
 
     Returns (count, c, *pooled_size). Girshick, Fast R-CNN, 2015.
     """
@@ -159,7 +159,7 @@ def roi_pool_nchw(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_sc
 
 
 def roi_pool_nhwc(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float) -> te.Tensor:
-    """``roi_pool_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
+    """Compute ``roi_pool_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
     return _roi_pool(data, rois, pooled_size, spatial_scale, "NHWC")
 
 

@@ -1,4 +1,4 @@
-"""Boxes of single-shot detectors: anchors, and what a network's predictions make of them.
+"""Boxes of single-shot detectors: anchors, and decoding of predictions.
 
 Liu et al., SSD: Single Shot MultiBox Detector, 2016. Boxes are (left, top, right, bottom), as parts of the image.
 """
@@ -27,7 +27,7 @@ def multibox_prior(
     offsets: Sequence[float] = (0.5, 0.5),
     clip: bool = False,
 ) -> te.Tensor:
-    """Anchor boxes around every pixel of ``data`` (n, c, height, width), of which only the shape counts.
+    """Return anchor boxes around every pixel of ``data`` (n, c, height, width), of which only the shape is used.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def multibox_prior(
 
 
 def _decode(anchor: Sequence[Any], moves: Sequence[Any], variances: Sequence[float], clip: bool) -> list[PrimExpr]:
-    """The box that the network's four numbers make of an anchor."""
+    """Decode a box from an anchor and the network's four numbers."""
     dtype = moves[0].dtype
     vx, vy, vw, vh = (ops.const(v, dtype) for v in variances)
     left, top, right, bottom = anchor
@@ -91,7 +91,7 @@ def multibox_transform_loc(
     threshold: float = 0.01,
     variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2),
 ) -> list[te.Tensor]:
-    """The predicted boxes whose best class is not the background, in front.
+    """Return the predicted boxes whose best class is not the background, moved to the front.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def multibox_transform_loc(
     threshold : boxes of less probability are left out
     variances : factors of the four predictions
 
-    Returns rows (class - 1, probability, left, top, right, bottom) as (batch, anchors, 6), -1 behind, and their
-    number (batch,) in int32.
+    Returns rows (class - 1, probability, left, top, right, bottom) as (batch, anchors, 6), followed by rows of -1, and
+    their number (batch,) in int32.
     """
     batch, classes, anchors = get_const_tuple(cls_prob.shape)
     if get_const_tuple(loc_pred.shape) != (batch, anchors * 4):
@@ -165,9 +165,10 @@ def multibox_detection(
     variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2),
     nms_topk: int = -1,
 ) -> te.Tensor:
-    """``multibox_transform_loc``, and of boxes that overlap by more than ``nms_threshold`` the one of highest score.
+    """Decode by ``multibox_transform_loc``, and suppress boxes that overlap a better one by more than
+    ``nms_threshold``.
 
-    Returns (batch, anchors, 6), where the class and the score of a box that is left out are -1.
+    Returns (batch, anchors, 6), where the class and the score of a suppressed box are -1.
     """
     boxes, count = multibox_transform_loc(cls_prob, loc_pred, anchor, clip, threshold, variances)
     found: te.Tensor = non_max_suppression(

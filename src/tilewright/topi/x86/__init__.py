@@ -1,4 +1,4 @@
-"""TVM's names for what ``topi.cpu`` has for x86-64 processors; the target's features say which of them."""
+"""TVM's names for the x86-64 schedules of ``topi.cpu``, which choose by the target's features."""
 
 from tilewright.topi.cpu import (
     batch_matmul,

@@ -1,4 +1,4 @@
-"""What an x86-64 processor can do, by ``-mcpu``'s name for it: TVM's questions, answered by the target's features."""
+"""TVM's queries for x86-64 features, answered by the target's features."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def target_has_avx512(target: str | None) -> bool:
 
 
 def target_has_vnni(target: str | None) -> bool:
-    """Return whether the processor has products of four bytes with sums, of AVX-512 or AVX."""
+    """Return whether the processor has VNNI: sums of products of four bytes (AVX-512 or AVX)."""
     return _has(target, "avx512vnni") or _has(target, "avxvnni")
 
 

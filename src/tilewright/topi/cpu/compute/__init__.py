@@ -1,1 +1,1 @@
-"""Computes that only the schedules for CPUs want: products and attention on packed operands."""
+"""Computes that only the CPU schedules use: products and attention on packed operands."""

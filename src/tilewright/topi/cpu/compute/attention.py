@@ -48,7 +48,7 @@ def attention(
     mask: te.Tensor | None = None,
     scale: float = 1.0,
 ) -> te.Tensor:
-    """``softmax(query @ key.T * scale + mask) @ value`` for every matrix of a batch.
+    """Compute ``softmax(query @ key.T * scale + mask) @ value`` for every matrix of a batch.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def attention(
 
     Returns
     -------
-    (batch, rows, heads, width): what the layer after the heads reads as one row for each query.
+    (batch, rows, heads, width): the heads of a query side by side, as the next layer reads them.
     """
     batch, heads, rows, depth = get_const_tuple(query.shape)
     keys, width = get_const_tuple(value.shape)[2:]
@@ -107,7 +107,7 @@ def _blocks(extent: Any, block: int) -> Any:
 
 
 def _within(index: PrimExpr, extent: Any, block: int, element: PrimExpr, otherwise: float) -> PrimExpr:
-    """``element``, or ``otherwise`` where the last block goes beyond ``extent``."""
+    """Return ``element``, or ``otherwise`` when the last block reaches beyond ``extent``."""
     if isinstance(extent, int) and extent % block == 0:
         return element
     return tir.if_then_else(tir.likely(index < extent), element, ops.const(otherwise, element.dtype))
@@ -115,10 +115,10 @@ def _within(index: PrimExpr, extent: Any, block: int, element: PrimExpr, otherwi
 
 @dataclass(frozen=True)
 class AttentionParts(te.ComputeParts):
-    """The steps of ``attention``, in order, and what they read.
+    """The steps of ``attention``, in order, and their operands.
 
-    With ``tiles`` keys and values are ``packed`` and the ``query`` is scaled; without them they are taken as they lie.
-    ``addend`` is the mask with more columns, where it needs them.
+    With ``tiles``, keys and values are ``packed`` and the ``query`` is scaled; without, they are used unpacked.
+    ``addend`` is the mask, padded to the columns of the scores.
     """
 
     products: te.Tensor
@@ -136,7 +136,7 @@ class AttentionParts(te.ComputeParts):
 
 @dataclass(frozen=True)
 class _Attention:
-    """What attention is computed of: with ``tiles``, ``key`` and ``value`` are packed, and the ``query`` is scaled."""
+    """The operands of attention; with ``tiles``, ``key`` and ``value`` are packed and the ``query`` is scaled."""
 
     query: te.Tensor
     key: te.Tensor
@@ -149,13 +149,13 @@ class _Attention:
 
     @property
     def rows(self) -> tuple[Any, int, Any]:
-        """The shape of what there is one of for each query."""
+        """The shape (batch, heads, rows) of tensors with one element for each query."""
         batch, heads, rows, _ = get_const_tuple(self.query.shape)
         return batch, heads, rows
 
     @property
     def columns(self) -> Any:
-        """Scores of a row: whole vectors of them where keys are packed, whole blocks where their number has a name."""
+        """Number of scores in a row: whole vectors of packed keys, or whole blocks when their number is symbolic."""
         if self.tiles is None:
             return self.keys
         if not isinstance(self.keys, int):
@@ -163,7 +163,7 @@ class _Attention:
         return rounded(self.keys, vector_lanes(self.query.dtype))
 
     def result(self) -> te.Tensor:
-        """Each row of the context over the sum of its powers, the heads of a query side by side."""
+        """Divide each row of the context by the sum of its powers, and put the heads of a query side by side."""
         addend = _padded_mask(self.mask, self.keys, self.columns)
         products = self.products()
         scores = self.scores(products, addend)
@@ -188,11 +188,11 @@ class _Attention:
         )
 
     def for_each_row(self, name: str, body: Callable[..., Any]) -> te.Tensor:
-        """One value for each query."""
+        """Compute one value for each query."""
         return te.compute(self.rows, body, name=f"attention_{name}", tag="attention")
 
     def products(self) -> te.Tensor:
-        """Each query times each key."""
+        """Multiply each query by each key."""
         k = te.reduce_axis((0, get_const_tuple(self.query.shape)[-1]), name="k")
 
         def body(b: PrimExpr, h: PrimExpr, i: PrimExpr, t: PrimExpr) -> Any:
@@ -206,7 +206,7 @@ class _Attention:
         return te.compute((*self.rows, self.columns), body, name="attention_products", tag="attention_products")
 
     def scores(self, products: te.Tensor, addend: te.Tensor | None) -> te.Tensor:
-        """The products, scaled and masked; minus infinity in columns that are no keys."""
+        """Scale and mask the products; columns beyond the keys are minus infinity."""
         dtype = self.query.dtype
 
         def body(*i: PrimExpr) -> PrimExpr:
@@ -221,7 +221,7 @@ class _Attention:
         return te.compute(products.shape, body, name="attention_scores", tag="attention_scores")
 
     def powers(self, scores: te.Tensor, maximum: te.Tensor) -> te.Tensor:
-        """exp of each score less the greatest of its row, as a power of two."""
+        """Compute exp(score - maximum of the row) as a power of two."""
         in_query = self.tiles is not None and self.mask is None  # the factor from exp to powers of 2
 
         def body(*i: PrimExpr) -> PrimExpr:
@@ -232,7 +232,7 @@ class _Attention:
         return te.compute(scores.shape, body, name="attention_powers", tag="attention")
 
     def context(self, powers: te.Tensor) -> te.Tensor:
-        """The values, weighted by the powers: whole blocks of columns where they are packed."""
+        """Sum the values weighted by the powers; packed values come in whole blocks of columns."""
         block = self.tiles.value_block if self.tiles else 1
         v = te.reduce_axis((0, self.keys), name="v")
 
@@ -247,7 +247,7 @@ class _Attention:
 
 
 def _power_of_two(x: PrimExpr) -> PrimExpr:
-    """2**x for x that is not positive; 0 below the smallest normal number."""
+    """Compute 2**x for x <= 0; results below the smallest normal number are 0."""
     if x.dtype != "float32" or machine().has("avx512f"):  # which has instructions for both ends of this
         return tir.exp2(x)
     least = ops.const(-127.0, x.dtype)
@@ -263,12 +263,12 @@ def _power_of_two(x: PrimExpr) -> PrimExpr:
 
 
 def _same(columns: Any, keys: Any) -> bool:
-    """Return whether all columns are keys."""
+    """Return whether every column is a key."""
     return columns == keys if isinstance(keys, int) else columns is keys
 
 
 def _padded_mask(mask: te.Tensor | None, keys: Any, columns: Any) -> te.Tensor | None:
-    """The mask with minus infinity for the columns that are no keys."""
+    """Pad the mask with minus infinity for the columns beyond the keys."""
     if mask is None or _same(columns, keys):
         return mask
     one = ops.is_const_int(mask.shape[-1], 1)

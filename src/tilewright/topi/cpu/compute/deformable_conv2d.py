@@ -1,8 +1,8 @@
-"""Deformable convolution as samples of whole pixels, and products with a packed kernel.
+"""Deformable convolution by sampling whole pixels and multiplying with a packed kernel.
 
 The four pixels around a moved tap and their shares are the same for all channels of a group of offsets, so they are
-found once. Pixels have their channels in a row; behind the last row of pixels is one of zeros, where pixels outside of
-the image are taken from::
+computed once. The channels of a pixel are contiguous; a row of zeros after the last one stands for pixels outside of
+the image::
 
     place(k, n, g, dy, dx, i, j)                        # which pixel, k = 0 to 3
     share(k, n, g, dy, dx, i, j)
@@ -32,7 +32,7 @@ SAMPLES, PIXELS, TABLES, KERNEL = "taken", "pixels", ("place", "share"), "packed
 
 @dataclass(frozen=True)
 class _Taps:
-    """Where taps lie. ``window``: rows and columns of the kernel."""
+    """Positions of the kernel's taps. ``window``: rows and columns of the kernel."""
 
     offset: te.Tensor
     window: tuple[int, int]
@@ -44,7 +44,7 @@ class _Taps:
     first: bool
 
     def tables(self, dtype: str) -> tuple[te.Tensor, te.Tensor]:
-        """The pixels around each tap, as numbers of rows of ``pixels``, and their shares."""
+        """Return the four pixels around each tap, as row numbers of ``pixels``, and their weights."""
         batch = self.offset.shape[0]
         out = self.offset.shape[2:] if self.first else self.offset.shape[1:3]
         shape = (4, batch, self.groups, *self.window, *out)
@@ -81,7 +81,7 @@ class _Taps:
 
 
 def _pixels(data: te.Tensor, first: bool) -> te.Tensor:
-    """Rows of pixels (batch, height + 1, width, channels), the last one of zeros."""
+    """Return rows of pixels (batch, height + 1, width, channels), the last one of zeros."""
     batch, channels, height, width = (data.shape["NCHW".index(x) if first else "NHWC".index(x)] for x in "NCHW")
 
     def pixel(n: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
@@ -95,9 +95,9 @@ def deformable_conv2d_packed(
     data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Sequence[int], dilation: Any,
     deformable_groups: int, groups: int, out_dtype: str | None = None, layout: str = "NCHW",
 ) -> te.Tensor:  # fmt: skip
-    """``topi.nn.deformable_conv2d_nchw`` or, of layout NHWC, ``_nhwc``; the parameters are those.
+    """Compute ``topi.nn.deformable_conv2d_nchw``, or ``_nhwc`` for that layout; the parameters are the same.
 
-    What has channels or windows of unknown extents is computed as it is there.
+    Channels or windows of unknown extents take the computation of ``topi.nn``.
     """
     first = layout == "NCHW"
     kernel_shape = get_const_tuple(kernel.shape)
@@ -163,7 +163,7 @@ def _taken(pixels: te.Tensor, taps: _Taps, per_offset: int) -> te.Tensor:
 
 
 def _block(outputs: int, dtype: str) -> int:
-    """Outputs whose sums are in registers next to one another: two vectors where that fills them as well as one."""
+    """Return how many outputs to sum in registers side by side: two vectors if they are as full as one."""
     lanes = vector_lanes(dtype)
     if outputs <= lanes:
         return 1 << max(outputs - 1, 0).bit_length()

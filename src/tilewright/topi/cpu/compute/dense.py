@@ -1,4 +1,4 @@
-"""Matrix products, packed and as they lie."""
+"""Matrix products of packed and of plain operands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dense_pack(
     bias: te.Tensor | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b), or (n, k), which is packed first."""
+    """Compute ``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b), or (n, k), which is packed first."""
     columns = weight.shape[0] if weight.ndim == 2 else None
     if columns is not None:
         lanes = vector_lanes(out_dtype or data.dtype)
@@ -54,7 +54,7 @@ def dense_pack(
 
 
 def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True) -> te.Tensor:
-    """(..., n, k), or (..., k, n) if not ``transposed``, as (..., n / block, k, block); zeros fill the last block."""
+    """Pack (..., n, k), or (..., k, n) if not ``transposed``, to (..., n / block, k, block), padding with zeros."""
     *batch, inner, columns = matrix.shape if not transposed else (*matrix.shape[:-2], *matrix.shape[:-3:-1])
 
     def pack(*i: PrimExpr) -> PrimExpr:
@@ -69,19 +69,19 @@ def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True) -> te.
 
 
 def _chunks(columns: Any, block: int) -> Any:
-    """Blocks that ``columns`` take."""
+    """Return how many blocks ``columns`` take."""
     known = get_const_tuple([columns])[0]
     return -(-known // block) if isinstance(known, int) else ops.floordiv(ops.as_expr(columns) + (block - 1), block)
 
 
 def _whole(columns: Any, block: int) -> bool:
-    """Return whether the blocks that ``columns`` take are known to be full."""
+    """Return whether ``columns`` are known to fill whole blocks."""
     known = get_const_tuple([columns])[0]
     return isinstance(known, int) and known % block == 0
 
 
 def _cut_columns(product: te.Tensor, columns: Any, bias: te.Tensor | None = None) -> te.Tensor:
-    """The first ``columns`` columns, plus ``bias``."""
+    """Return the first ``columns`` columns, plus ``bias``."""
     shape = (*product.shape[:-1], columns)
     if bias is not None:
         return te.compute(
@@ -95,7 +95,7 @@ def _cut_columns(product: te.Tensor, columns: Any, bias: te.Tensor | None = None
 def dense_nopack(
     data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
 ) -> te.Tensor:
-    """``topi.nn.dense`` for weights that are not packed while compiling."""
+    """Compute ``topi.nn.dense`` with weights that are not packed at compile time."""
     return nn.dense(data, weight, bias, out_dtype)
 
 
@@ -109,7 +109,7 @@ def batch_matmul(
     transpose_a: bool = False,
     transpose_b: bool = True,
 ) -> te.Tensor:
-    """``topi.nn.batch_matmul`` with B packed to (b, n / block, k, block) inside, so that tiles read it in order."""
+    """Compute ``topi.nn.batch_matmul`` with B packed to (b, n / block, k, block), so that tiles read it in order."""
     plain = nn.batch_matmul(tensor_a, tensor_b, oshape, out_dtype, transpose_a, transpose_b)
     rows, columns = get_const_tuple(plain.shape)[1:]
     if any(isinstance(n, int) and n in (0, 1) for n in (rows, columns)):

@@ -1,1 +1,1 @@
-"""What a schedule chooses by: models of the time of its loops, on a processor's record."""
+"""Models of loop times on a processor's record, by which schedules choose."""

@@ -1,4 +1,4 @@
-"""The tiles of attention."""
+"""Tile sizes of attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AttentionTiles:
 
 
 def attention_tiles(cpu: CpuFeatures, rows: int, keys: int, depth: int, width: int, bits: int) -> list[AttentionTiles]:
-    """Tiles, the cheapest first by the model of register tiles, for both products; padding to whole blocks counts.
+    """Return candidate tiles, the cheapest first by the register-tile model for both products, padding included.
 
     Parameters
     ----------

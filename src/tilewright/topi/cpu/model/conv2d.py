@@ -1,4 +1,4 @@
-"""Which layouts a packed convolution runs fastest in, and how many rows it takes as one."""
+"""Choice of the layouts of a packed convolution, and of the rows that it merges."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def conv2d_layouts(
     target: Target | None = None,
     window: int = 1,
 ) -> Conv2dLayouts | None:
-    """The layouts that a convolution runs fastest in on ``target``; None when packing does not suit it.
+    """Return the layouts in which ``target`` runs a convolution fastest; None when packing does not suit it.
 
     ``in_channels`` and ``out_channels`` are those of the whole convolution, ``window`` the elements of its windows. A
     depthwise convolution (as many groups as channels, one kernel each) has kernel layout OIHW1i<o>o. Groups of less
@@ -104,9 +104,9 @@ def channel_time(in_channels: int, channels: int, window: int) -> float | None:
 def _times(
     cpu: CpuFeatures, products: int, in_block: int, chunks: int, out_block: int, lanes: int, most: int
 ) -> dict[int, float]:
-    """Modelled times of a multiply-add, by how many inputs (up to ``most``) a step multiplies in lanes of their own.
+    """Return modelled times of a multiply-add, by how many inputs (up to ``most``) a step multiplies in separate lanes.
 
-    Each of ``chunks`` blocks of ``out_block`` results sums so many ``products``. 24 results fill three registers of 16
+    Each of ``chunks`` blocks of ``out_block`` results sums ``products`` products. 24 results fill three registers of 16
     lanes with pairs, instead of half of the second of two; and those of one or seven registers make tiles of two
     registers. The lanes are added up at the end. Only x86 broadcasts a pair.
     """
@@ -124,7 +124,7 @@ def _times(
 
 
 def channel_block(channels: int, lanes: int) -> int:
-    """Channels to pack: what fills vectors best, such as 16 of 64 and 40 of 1000 for 16 lanes; the fewest of such.
+    """Return how many channels to pack: the smallest block that fills vectors best, such as 40 of 1000 for 16 lanes.
 
     A block that is no multiple of the lanes ends in shorter vectors, each of which takes as long as a whole one. Of
     channels that four do not divide, the block whose pairs fill vectors best, such as 18 of 54.
@@ -138,12 +138,12 @@ def channel_block(channels: int, lanes: int) -> int:
 
 
 def accumulator_bits(dtype: str) -> int:
-    """Bits of an accumulator's lane: narrow types are summed in wider ones."""
+    """Return the bits of an accumulator's lane: narrow types are summed in wider ones."""
     return max(32, dt.bits(dtype))
 
 
 def is_streamed(cpu: CpuFeatures, weight_bytes: int) -> bool:
-    """Return whether weights are too many for a core's cache to hold them from one row of an image to the next."""
+    """Return whether weights are too large for a core's cache to hold them from one row of an image to the next."""
     return weight_bytes > cpu.l2_bytes // 2
 
 
@@ -156,7 +156,7 @@ def rows_to_merge(
     target: Target | None = None,
     computed: float = 1.0,
 ) -> int:
-    """Rows of its result that a packed convolution does well to take as one; 1: leave them as they are.
+    """Return how many rows of its result a packed convolution should merge into one; 1: none.
 
     Merged rows leave fewer columns over that make no whole tile, and fewer tasks for the cores. Unless windows are the
     points of the image one after the other, they have to be copied first (``conv2d_patches``).

@@ -1,6 +1,6 @@
-"""What convolutions cost: an analytic model that chooses between the direct method and Winograd's, and its blocks.
+"""Analytic cost model that chooses between direct and Winograd convolutions, and the blocks of the latter.
 
-Times are in vector multiply-adds at the peak of one core, were the work of all cores done by one.
+Times are in vector multiply-adds at the peak of one core, summed over all cores.
 ``python -m benchmarks.kernels`` prints the model's error beside every measured kernel.
 """
 
@@ -19,10 +19,10 @@ from tilewright.topi.utils import rounded
 
 @dataclass(frozen=True)
 class Blocking:
-    """Extents in tiles of a block and of a register tile, registers of channels, and parts of the channels.
+    """Extents in tiles of a block and of a register tile, channel registers, and splits of the channels.
 
-    A task computes one part of the output channels of one block of tiles, whose inputs it transforms for itself: the
-    transforms cost less than fetching them from another core. ``cost`` is the modelled time.
+    A task computes one part of the output channels of one block of tiles. It transforms the block's inputs itself,
+    which costs less than fetching them from another core. ``cost`` is the modelled time.
     """
 
     block_h: int
@@ -35,7 +35,7 @@ class Blocking:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """All but the cost, as the constructor takes them."""
+        """All fields but the cost, in the constructor's order."""
         return self.block_h, self.block_w, self.rows, self.columns, self.vectors, self.parts
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Blocking:
 class _Work:
     """A convolution: ``positions`` products for each tile, ``tiles`` of an image, ``out_chunks`` vectors of results.
 
-    ``in_channels``: those that an output channel sums, each counted once for each group of taps. Channels are in
+    ``in_channels``: inputs that an output channel sums, each counted once for each group of taps. Channels are in
     ``groups``.
     """
 
@@ -61,11 +61,11 @@ class _Work:
 
     @property
     def weight_bytes(self) -> int:
-        """Of the transformed weights."""
+        """Size of the transformed weights."""
         return self.positions * self.in_channels * self.out_chunks * self.cpu.lanes(32) * 4
 
     def input_bytes(self, tiles: int) -> int:
-        """Of so many transformed input tiles, those of one group."""
+        """Return the size of ``tiles`` transformed input tiles of one group."""
         return self.positions * self.in_channels * tiles * 4
 
 
@@ -78,12 +78,12 @@ def winograd_blockings(
     batch: int = 1,
     groups: int = 1,
 ) -> list[Blocking]:
-    """Ways to cut a convolution into blocks, the cheapest first.
+    """Return ways to block a convolution, the cheapest first.
 
     Parameters
     ----------
     tiles : tiles along the height and the width of an image
-    in_channels : those that an output channel sums
+    in_channels : inputs that an output channel sums
     out_chunks : output channels, in vector registers
     """
     winograd = cpu.processor.winograd
@@ -110,13 +110,13 @@ def winograd_ways(
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
 ) -> list[Blocking]:
-    """``winograd_blockings`` of a convolution with results ``out``; a dilation makes grids of it, images of a batch."""
+    """Return ``winograd_blockings`` for results of size ``out``; a dilation splits them into a batch of grids."""
     tiles = winograd_tiles(form, out, dilation)
     return winograd_blockings(cpu, form, tiles, in_channels, out_chunks, batch * math.prod(dilation), groups)
 
 
 def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
-    """For each number of channel vectors, the rows and columns of tiles that lose least at the edges of an image."""
+    """Return, for each number of channel vectors, the tile shape that loses least at the edges of an image."""
     cpu, chosen = work.cpu, []
     (tiles_h, tiles_w), registers = work.tiles, cpu.vector_registers - step_registers(cpu)
     for vectors in divisors_up_to(work.out_chunks // work.groups, 4):
@@ -132,18 +132,20 @@ def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
 
 
 def _rate(cpu: CpuFeatures, tiles: int, vectors: int) -> float:
-    """Time of one multiply-add of the products."""
+    """Return the time of one multiply-add of the products."""
     return tile_rate(cpu, tiles, vectors, cpu.processor.winograd.weight_reuse)
 
 
 def _block_extents(extent: int, step: int) -> list[int]:
-    """Multiples of ``step`` that cut ``extent`` into blocks of about the same size, each number of blocks once."""
+    """Return multiples of ``step`` that cut ``extent`` into blocks of about equal size, one for each
+    number of blocks.
+    """
     steps = -(-extent // step)
     return [step * size for size in dict.fromkeys(-(-steps // count) for count in range(1, steps + 1))]
 
 
 def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, int], parts: int) -> Blocking:
-    """What a blocking takes: the products, the weights and inputs that are read meanwhile, and the transforms."""
+    """Return the cost of a blocking: the products, the weights and inputs read meanwhile, and the transforms."""
     cpu, (rows, columns, vectors) = work.cpu, register_tile
     winograd = cpu.processor.winograd
     lanes, groups = cpu.lanes(32), work.out_chunks // vectors
@@ -166,7 +168,7 @@ def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, in
 
 
 def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
-    """Time to read a byte of ``size`` bytes that are read again and again; 0 in the core's own caches."""
+    """Return the time per byte to reread ``size`` bytes; 0 in the core's own caches."""
     winograd = cpu.processor.winograd
     if size <= cpu.l2_bytes:
         return 0.0
@@ -176,8 +178,8 @@ def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
 def winograd_tile_sizes(
     channels: tuple[int, int, int], dtype: str, tile_sizes: Sequence[int], groups: int = 1
 ) -> Sequence[int]:
-    """Those of ``tile_sizes`` that Winograd's method can compute a convolution with: all, or none where channels are
-    no whole vectors. ``channels`` as of ``choose_winograd_tile``.
+    """Return the ``tile_sizes`` that suit the convolution: all for float32 channels in whole vectors,
+    otherwise none.
     """
     lanes, (_, in_channels, out_channels) = features().lanes(32), channels
     fit = dtype == "float32" and in_channels % lanes == 0 and out_channels // groups % lanes == 0
@@ -195,13 +197,13 @@ def choose_winograd_tile(
     window: tuple[int, int] = (3, 3),
     groups: int = 1,
 ) -> int | None:
-    """Which of ``tile_sizes`` computes a convolution fastest by the model; None when that is no clear gain.
+    """Return the tile size of Winograd's method that the model finds fastest; None without a clear gain.
 
     Parameters
     ----------
     channels : (batch, input channels that each output channel sums, output channels)
     out : height and width of the output
-    inside : share of the direct method's products that are not with padding
+    inside : share of the direct method's products that are not products with padding
     """
     cpu = features(target)
     lanes = cpu.lanes(32)
@@ -222,14 +224,14 @@ def choose_winograd_tile(
 def direct_cost(
     cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int, int], window: int, inside: float = 1.0
 ) -> float:
-    """Modelled time of the direct convolution, as that of a ``Blocking``.
+    """Return the modelled time of the direct convolution, in the unit of ``Blocking.cost``.
 
     Parameters
     ----------
     channels : (batch, input channels that each output channel sums, output channels)
     out : height and width of the output
     window : elements of the kernel's window
-    inside : share of the products that are not with padding, which are left out
+    inside : share of the products that are not products with padding, which are left out
     """
     winograd = cpu.processor.winograd
     lanes = cpu.lanes(32)

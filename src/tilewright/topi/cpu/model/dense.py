@@ -1,4 +1,4 @@
-"""How the weights of a product are packed, and its rows and sums cut."""
+"""Choice of the packed weight layout of a product, and of the blocks of its rows and sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.topi.utils import largest_divisor
 def dense_block(
     rows: int, columns: int, inner: int, dtype: str = "float32", target: Target | None = None
 ) -> int | None:
-    """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` sums of ``inner``; None: no packing.
+    """Return the block b of the weight layout NK<b>n for ``rows`` x ``columns`` sums of ``inner``; None: no packing.
 
     Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
     tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of as
@@ -47,7 +47,7 @@ def dense_block(
 
 
 def row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tuple[int, int]:
-    """Into how many groups of rows, one for each core, to cut the work, and the rows of a tile; one group: none.
+    """Return how many groups of rows the cores share (1: none), and the rows of a tile.
 
     ``stride``: bytes from one row to the next.
 
@@ -63,10 +63,10 @@ def row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tupl
 
 
 def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:
-    """Steps of a sum of ``inner`` elements of ``size`` bytes to do for all rows before the next.
+    """Return how many steps of a sum of ``inner`` elements of ``size`` bytes to do for all rows before the next.
 
-    A chunk of the rows and two of a block's weights stay in a core's cache. All steps where they do so anyway, or where
-    chunks would be too short, or used too seldom.
+    A chunk of the rows and two of a block's weights stay in a core's cache. All steps when these fit the cache anyway,
+    or when chunks would be too short or reused too rarely.
     """
     dense = measured().dense
     if rows < dense.least_tiles * tile_m:

@@ -30,7 +30,7 @@ class RegisterTile:
 
 
 def step_registers(cpu: CpuFeatures) -> int:
-    """Registers that a step needs beside accumulators and weights, for broadcast values and products.
+    """Return how many registers a step needs besides accumulators and weights: broadcast values and products.
 
     Found by counting what LLVM spills and copies in the loops (``tests/processors/test_inner_loops.py``). AArch64
     loads a broadcast value some steps before its use, so three are on their way at once; without fused multiply-adds
@@ -44,7 +44,7 @@ def step_registers(cpu: CpuFeatures) -> int:
 
 
 def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False, mixed: bool = False) -> bool:
-    """Return whether all values of a step have registers of their own.
+    """Return whether every value of a step has its own register.
 
     Parameters
     ----------
@@ -57,17 +57,17 @@ def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False, mixed: bool 
 
 
 def rows_in_cache(cpu: CpuFeatures, stride: int) -> int:
-    """Rows ``stride`` bytes apart that the first-level cache holds a line of each of.
+    """Return how many rows ``stride`` bytes apart the first-level cache holds one line each of.
 
-    A page has a line of each of its sets. Rows that are whole pages apart meet in one set: 67x4096x1024 in tiles of 14
-    rows took 1.7 times as long as in tiles of 7, where a set has 8 lines.
+    A page has a line of each of the cache's sets, so rows whole pages apart share one set: with 8 lines a set,
+    67x4096x1024 in tiles of 14 rows took 1.7 times as long as in tiles of 7.
     """
     ways = max(1, cpu.l1_bytes // _PAGE_BYTES)
     return ways * (_PAGE_BYTES // math.gcd(stride, _PAGE_BYTES))
 
 
 def steps_to_unroll(cpu: CpuFeatures, tile: RegisterTile, extent: int, most: int) -> int:
-    """Steps of a sum of ``extent`` to write out, a divisor of it, for prefetches to be as many fewer.
+    """Return how many steps of a sum of ``extent`` to unroll, a divisor of it, to share their prefetches.
 
     Not two or three where a tile leaves one register: LLVM loads the weights of a step during the one before, and then
     keeps most accumulators in memory (196x512x512 took 1.9 times as long). One step alone is as fast as eight.
@@ -78,7 +78,7 @@ def steps_to_unroll(cpu: CpuFeatures, tile: RegisterTile, extent: int, most: int
 
 
 def tile_rate(cpu: CpuFeatures, spatial: int, vectors: int, reuse: float | None = None) -> float:
-    """Time of one multiply-add in a loop over such tiles, in units of the machine's peak.
+    """Return the time of one multiply-add in a loop over such tiles, in units of the machine's peak.
 
     ``reuse``: multiply-adds per weight register below which the weights are late; the record's by default.
     """
@@ -91,7 +91,7 @@ def tile_rate(cpu: CpuFeatures, spatial: int, vectors: int, reuse: float | None 
 
 
 def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
-    """Time of one multiply-add over ``extent`` positions under ``tile``; what is left over gets a shorter tile."""
+    """Return the time of one multiply-add over ``extent`` positions under ``tile``; the tail takes a shorter tile."""
     spatial = min(tile.spatial, extent)
     rest = extent % spatial
     cost = (extent - rest) * tile_rate(cpu, spatial, tile.vectors)
@@ -108,7 +108,7 @@ def choose_tile(
     mixed: bool = False,
     most: int | None = None,
 ) -> RegisterTile:
-    """The cheapest tile for ``extent`` positions.
+    """Return the cheapest tile for ``extent`` positions.
 
     Parameters
     ----------
@@ -136,20 +136,20 @@ def _fitting(
 
 
 def block_vectors(block: int, lanes: int) -> int:
-    """Vector operations for a block of channels: whole vectors, then ever shorter powers of two."""
+    """Return the vector operations for a block of channels: whole vectors, then ever shorter powers of two."""
     return block // lanes + (block % lanes).bit_count()
 
 
 @functools.cache
 def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, block: int, lanes: int) -> RegisterTile:
-    """``choose_tile`` for a row of a convolution, of as many of ``chunks`` blocks of channels as divide them."""
+    """Return ``choose_tile`` for a convolution's row, with a number of channel blocks that divides ``chunks``."""
     counts = divisors_up_to(chunks, cpu.processor.tiles.most_chunks)
     return choose_tile(cpu, columns, counts, block_vectors(block, lanes), _is_mixed(block, lanes))
 
 
 @functools.cache
 def channel_rate(cpu: CpuFeatures, chunks: int, block: int, lanes: int) -> float:
-    """Time of one multiply-add of one channel in the best tile of ``chunks`` blocks, in a row of any length.
+    """Return the time of one multiply-add of one channel in the best tile of ``chunks`` blocks, for any row length.
 
     In units of the machine's peak: in two registers of 16 lanes, 24 channels take 1.33 times as long as 32.
     """
@@ -168,22 +168,24 @@ def _is_mixed(block: int, lanes: int) -> bool:
 
 @functools.cache
 def row_tile(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> int:
-    """Rows of a tile of ``registers`` vectors of columns, in a product of ``rows`` that are ``stride`` bytes apart."""
+    """Return the rows of a tile of ``registers`` vectors of columns, in a product of ``rows`` ``stride``
+    bytes apart.
+    """
     return choose_tile(cpu, rows, [1], registers, most=rows_in_cache(cpu, stride)).spatial
 
 
 @functools.cache
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> float:
-    """Time of one multiply-add of a product of such rows."""
+    """Return the time of one multiply-add of a product of ``rows`` that are ``stride`` bytes apart."""
     return tile_cost(cpu, rows, RegisterTile(row_tile(cpu, rows, registers, stride), registers))
 
 
 def even_tile(extent: int, most: int) -> int:
-    """Positions of a tile of at most ``most``, of which as few as possible of like size make up ``extent``."""
+    """Return the positions of a tile, at most ``most``: the fewest tiles of about equal size that cover ``extent``."""
     extent = max(extent, 1)
     return -(-extent // -(-extent // most))
 
 
 def divisors_up_to(n: int, limit: int) -> list[int]:
-    """The divisors of ``n`` that are at most ``limit``."""
+    """Return the divisors of ``n`` that are at most ``limit``."""
     return [d for d in range(1, min(n, limit) + 1) if n % d == 0]

@@ -1,4 +1,4 @@
-"""Bands of rows and tiles of columns for windows: of depthwise convolutions, and of pools."""
+"""Bands of rows and tiles of columns for depthwise convolutions and pools."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tilewright.topi.cpu.model.tiling import even_tile
 
 
 def window_tile(rows: int, columns: int, window: int, vectors: int = 1) -> tuple[int, int]:
-    """Rows of a band and columns of a tile for a result of ``rows`` x ``columns``, of windows ``window`` wide.
+    """Return the rows of a band and the columns of a tile for a result of ``rows`` x ``columns``.
 
-    ``vectors``: registers that a block of channels takes.
+    ``window``: columns of a window. ``vectors``: registers that a block of channels takes.
     """
     band, width = _band_height(max(rows, 1)), _tile_width(columns, window, vectors)
     bands = [n for n in (1, 2, 4, 7, 8, 14, 16, 28) if n <= rows]
@@ -30,7 +30,7 @@ def window_tile(rows: int, columns: int, window: int, vectors: int = 1) -> tuple
 
 
 def _band_height(rows: int) -> int:
-    """Rows that one thread computes of a block of channels at a time: few, and the most of which bands come in pairs.
+    """Return how many rows of a channel block a thread computes at a time: few, with an even number of bands.
 
     Pairs are shared out evenly by two threads, and by any even number of them where there are several blocks.
     """
@@ -39,13 +39,15 @@ def _band_height(rows: int) -> int:
 
 
 def _tile_width(columns: int, window: int, vectors: int) -> int:
-    """Positions of a row to work on at a time: tiles of like size, each with registers to spare for what it loads."""
+    """Return how many positions of a row to compute at a time: tiles of about equal size that leave registers for
+    loads.
+    """
     most = max(1, machine().vector_registers // 2 // vectors)
     return even_tile(columns, min(most, 8) if window <= measured().convolution.narrow_window else most)
 
 
 def band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
-    """Rows of a band and columns of a tile, at ``most`` so many, for packed windows of ``data``.
+    """Return the rows of a band and the columns of a tile, at most ``most``, for packed windows of ``data``.
 
     A thread that starts anew elsewhere in memory waits for some 0.8 us. So threads take whole planes, unless these are
     large or few.
@@ -61,8 +63,7 @@ def band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
 
 
 def reads_past_border(columns: Any, dtype: str) -> bool:
-    """Return whether ``columns`` reads the data, not a padded copy of it: few rows of planes that fit a cache, and long
-    ones.
+    """Return whether ``columns`` should read the data directly instead of a padded copy: small planes with long rows.
 
     LLVM vectorises the inside of a row, at any alignment, but writes rows out that are shorter than two vectors.
     """
@@ -74,5 +75,5 @@ def reads_past_border(columns: Any, dtype: str) -> bool:
 
 
 def plane_bytes(op: Any, leading: int) -> int:
-    """Size of what ``op`` computes for one choice of its ``leading`` axes."""
+    """Return the bytes that ``op`` computes for one index of its ``leading`` axes."""
     return prod(constant_extent(a) or 1 for a in op.axis[leading:]) * dt.nbytes(op.output(0).dtype)
