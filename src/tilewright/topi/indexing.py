@@ -147,7 +147,7 @@ def unravel_index(indices: te.Tensor, shape: te.Tensor) -> te.Tensor:
         rest = indices(*i[1:])
         result = ops.const(0, indices.dtype)
         for k in reversed(range(rank)):
-            extent = ops.cast(rest.dtype, shape(k))
+            extent = ops.maximum(ops.cast(rest.dtype, shape(k)), ops.const(1, rest.dtype))
             result = tir.Select(ops.equal(i[0], k), ops.floormod(rest, extent), result)
             rest = ops.floordiv(rest, extent)
         return result

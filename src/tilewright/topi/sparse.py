@@ -47,9 +47,9 @@ def sparse_to_dense(
             at: Any = ops.const(0, "int32")
             inside: list[Any] = []
             for axis, extent in enumerate(shape):
-                index = ops.cast("int32", indices[n * len(shape) + axis if many else axis])
-                inside += [index >= 0, index < extent]
-                at = at * extent + index
+                index = indices[n * len(shape) + axis if many else axis]
+                inside += [index >= 0, index < ops.cast(index.dtype, extent)]
+                at = at * extent + ops.cast("int32", index)
             with ib.if_scope(tir.all(*inside)):
                 target[at] = values[n if sparse_values.ndim else 0]
         return ib.get()

@@ -10,7 +10,7 @@ from tilewright.arith import Analyzer
 from tilewright.ir import walk
 from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Select, Var
-from tilewright.ir.prim_ops import as_expr, const, maximum
+from tilewright.ir.prim_ops import as_expr, cast, const, maximum
 from tilewright.tir.layout import bijective_layout
 from tilewright.topi import tag
 
@@ -27,6 +27,16 @@ def simplify(expr: Any) -> Any:
 def largest_divisor(n: int, limit: int) -> int:
     """Return the largest divisor of ``n`` that is at most ``limit``."""
     return max((d for d in range(1, min(n, limit) + 1) if n % d == 0), default=1)
+
+
+def pixel_of(value: PrimExpr, most: int = 1 << 29) -> PrimExpr:
+    """A floating-point coordinate as int32; far outside, at ``-most``, where it is beyond +-``most`` or no number.
+
+    What such a number would convert to is not defined, and not even the same for a check of the index and its use.
+    """
+    wide = value if value.dtype.startswith("float64") else cast("float32", value)
+    known = tir.all(wide >= float(-most), wide <= float(most))
+    return cast("int32", Select(known, wide, const(-most, wide.dtype)))
 
 
 def rounded(extent: int, step: int) -> int:

@@ -122,9 +122,9 @@ def sparse_to_dense_gpu(
         inside: list[PrimExpr] = []
         for axis, extent in enumerate(shape):
             where: Sequence[Any] = ((), (j,), (j, axis))[sparse_indices.ndim]
-            index = ops.cast("int32", sparse_indices(*where))
-            inside += [index >= 0, index < extent]
-            at = at * extent + index
+            index = sparse_indices(*where)
+            inside += [index >= 0, index < ops.const(extent, index.dtype)]
+            at = at * extent + ops.cast("int32", index)
         return tir.Select(tir.all(*inside), at, ops.const(-1, "int32"))
 
     def start(sources: Sequence[Any], i: PrimExpr) -> PrimExpr:

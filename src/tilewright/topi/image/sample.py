@@ -9,19 +9,15 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
-from tilewright.topi.utils import InvalidShapeError
+from tilewright.topi.utils import InvalidShapeError, pixel_of
 
 Pixel = Callable[[PrimExpr, PrimExpr], PrimExpr]
-
-
-def _int(value: PrimExpr) -> PrimExpr:
-    return ops.cast("int32", value)
 
 
 def bilinear_or_zero(pixel: Pixel, height: Any, width: Any, y: PrimExpr, x: PrimExpr, dtype: str) -> PrimExpr:
     """Interpolate at (y, x) between four pixels; pixels outside of the image are 0."""
     floor_y, floor_x = tir.floor(y), tir.floor(x)
-    top, left = _int(floor_y), _int(floor_x)
+    top, left = pixel_of(floor_y), pixel_of(floor_x)
     down, right = ops.cast(dtype, y - floor_y), ops.cast(dtype, x - floor_x)
     one, zero = ops.const(1, dtype), ops.const(0, dtype)
 
@@ -154,9 +150,9 @@ class _GridAxis:
     def taps(self, at: PrimExpr, method: str, dtype: str) -> list[tuple[PrimExpr, PrimExpr | None]]:
         """Return the pixels of an interpolated value by index (which may be outside), and their weights."""
         if method == "nearest":
-            return [(_int(at), None)]
+            return [(pixel_of(at), None)]
         floor = tir.floor(at)
-        first, t = _int(floor), ops.cast(dtype, at - floor)
+        first, t = pixel_of(floor), ops.cast(dtype, at - floor)
         one = ops.const(1, dtype)
         if method == "bilinear":
             return [(first, one - t), (first + 1, t)]
@@ -167,7 +163,7 @@ class _GridAxis:
         if self.padding_mode == "zeros":
             return index, [index >= 0, index < self.extent]
         if self.padding_mode == "reflection":
-            index = _int(tir.nearbyint(self._reflected(ops.cast(self.dtype, index))))
+            index = pixel_of(tir.nearbyint(self._reflected(ops.cast(self.dtype, index))))
         return ops.maximum(ops.minimum(index, self.extent - 1), ops.const(0, "int32")), []
 
 
@@ -224,10 +220,10 @@ def crop_and_resize(
         return first * span + step * ops.cast(boxes.dtype, index)
 
     def value(box: PrimExpr, channel: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        image = _int(box_indices(box))
+        image = ops.cast("int32", box_indices(box))
         y, x = position(box, 0, i, rows), position(box, 1, j, columns)
         zero = ops.const(0, boxes.dtype)
-        outside = tir.any(y < zero, y > ops.cast(y.dtype, rows - 1), x < zero, x > ops.cast(x.dtype, columns - 1))
+        inside = tir.all(y >= zero, y <= ops.cast(y.dtype, rows - 1), x >= zero, x <= ops.cast(x.dtype, columns - 1))
 
         def pixel(r: PrimExpr, k: PrimExpr) -> PrimExpr:
             at = (image, channel, r, k) if layout == "NCHW" else (image, r, k, channel)
@@ -236,8 +232,9 @@ def crop_and_resize(
         if method == "bilinear":
             found = bilinear_or_zero(pixel, rows, columns, y, x, dtype)
         else:
-            found = pixel(_int(tir.nearbyint(y)), _int(tir.nearbyint(x)))
-        return tir.if_then_else(outside, ops.const(extrapolation_value, dtype), found)
+            row, column = pixel_of(tir.nearbyint(y)), pixel_of(tir.nearbyint(x))
+            found = pixel(ops.minimum(row, rows - 1), ops.minimum(column, columns - 1))
+        return tir.if_then_else(inside, found, ops.const(extrapolation_value, dtype))
 
     count = boxes.shape[0]
     if layout == "NCHW":

@@ -183,12 +183,14 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
             free[row] = out_starts[row]
             out_starts[row + 1] = out_starts[row + 1] + out_starts[row]
         with ib.for_range(0, n, name="row") as row:
+            # What indptr says twice, or not at all, finds no room.
             first = ib.let("first", ops.cast("int32", starts[row]))
             with ib.for_range(0, ops.cast("int32", starts[row + 1]) - first, name="k") as k:
                 column = ib.let("column", columns[first + k])
                 place = ib.let("place", free[column])
-                out_values[place], out_columns[place] = values[first + k], row
-                free[column] = place + 1
+                with ib.if_scope(place < count):
+                    out_values[place], out_columns[place] = values[first + k], row
+                    free[column] = place + 1
         return ib.get()
 
     result: list[te.Tensor] = te.extern(

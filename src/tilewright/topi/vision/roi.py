@@ -7,10 +7,10 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi.loops import team
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, pixel_of
 
 
 def _pair(size: Any) -> tuple[int, int]:
@@ -50,10 +50,10 @@ class _Planes:
 def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimExpr) -> PrimExpr:
     """Interpolate one channel plane at (y, x); 0 more than one pixel outside."""
     height, width = planes.height, planes.width
-    outside = tir.any(y < -1.0, y > ops.cast(y.dtype, height), x < -1.0, x > ops.cast(x.dtype, width))
+    inside = tir.all(y >= -1.0, y <= ops.cast(y.dtype, height), x >= -1.0, x <= ops.cast(x.dtype, width))
     y = ops.minimum(ops.maximum(y, ops.const(0, y.dtype)), ops.cast(y.dtype, height - 1))
     x = ops.minimum(ops.maximum(x, ops.const(0, x.dtype)), ops.cast(x.dtype, width - 1))
-    top, left = _int(tir.floor(y)), _int(tir.floor(x))
+    top, left = pixel_of(tir.floor(y)), pixel_of(tir.floor(x))
     bottom, right = ops.minimum(top + 1, height - 1), ops.minimum(left + 1, width - 1)
     dy, dx = y - ops.cast(y.dtype, top), x - ops.cast(x.dtype, left)
 
@@ -62,7 +62,28 @@ def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimEx
 
     upper = at(top, left) * (1.0 - dx) + at(top, right) * dx
     lower = at(bottom, left) * (1.0 - dx) + at(bottom, right) * dx
-    return tir.if_then_else(outside, ops.const(0, data.dtype), upper * (1.0 - dy) + lower * dy)
+    return tir.if_then_else(inside, upper * (1.0 - dy) + lower * dy, ops.const(0, data.dtype))
+
+
+def _samples(sample_ratio: int, side: PrimExpr) -> PrimExpr:
+    """How many samples lie along the side of a bin."""
+    return ops.as_expr(sample_ratio) if sample_ratio > 0 else pixel_of(tir.ceil(side))
+
+
+def _reached(ib: Any, samples: PrimExpr, start: PrimExpr, side: PrimExpr, extent: int) -> tuple[PrimExpr, PrimExpr]:
+    """The first sample of a bin that may lie in the image, and the one behind the last; outside all values are 0.
+
+    A region may be any size: one of 2^30 pixels has as many samples, of which few are in the image.
+    """
+    if isinstance(samples, IntImm):
+        return ops.const(0, "int32"), samples
+    step = ops.cast("float32", side) / ops.cast("float32", samples)
+    spare = tir.shift_right(samples, ops.const(19, "int32")) + 2  # what places are rounded by
+    before, behind = (
+        pixel_of(tir.floor((ops.const(edge, "float32") - ops.cast("float32", start)) / step)) for edge in (-1, extent)
+    )
+    first = ib.let("first", ops.maximum(ops.minimum(before - spare, samples), 0))
+    return first, ib.let("behind", ops.maximum(ops.minimum(behind + spare, samples), first))
 
 
 def roi_align_nchw(
@@ -130,20 +151,27 @@ def _roi_align(
             left, top, right, bottom = (boxes[roi * 5 + i] * scale - shift for i in (1, 2, 3, 4))
             bin_h = (bottom - top if aligned else ops.maximum(bottom - top, one)) / float(rows)
             bin_w = (right - left if aligned else ops.maximum(right - left, one)) / float(columns)
-            samples_y = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_h))
-            samples_x = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_w))
+            samples_y, samples_x = (_samples(sample_ratio, side) for side in (bin_h, bin_w))
             total = ib.allocate(dtype, (1,), name="total", scope="local")
             with threads.each(rows * columns, "cell") as cell:
                 row, column = ops.cast(dtype, tir.indexdiv(cell, columns)), ops.cast(dtype, tir.indexmod(cell, columns))
                 total[0] = ops.const(0, dtype) if mode == "avg" else tir.min_value(dtype)
-                with ib.for_range(0, samples_y, name="sy") as sy, ib.for_range(0, samples_x, name="sx") as sx:
+                reach_y = _reached(ib, samples_y, top + bin_h * row, bin_h, planes.height)
+                reach_x = _reached(ib, samples_x, left + bin_w * column, bin_w, planes.width)
+                with ib.for_range(*reach_y, name="sy") as sy, ib.for_range(*reach_x, name="sx") as sx:
                     y = top + bin_h * (row + (ops.cast(dtype, sy) + 0.5) / ops.cast(dtype, samples_y))
                     x = left + bin_w * (column + (ops.cast(dtype, sx) + 0.5) / ops.cast(dtype, samples_x))
                     value = _bilinear(source, base, planes, y, x)
                     total[0] = total[0] + value if mode == "avg" else ops.maximum(total[0], value)
-                samples = ops.cast(dtype, ops.maximum(samples_y * samples_x, 1))
                 at = planes.base(roi, channel, rows, columns) + cell * planes.step
-                target[at] = total[0] / samples if mode == "avg" else total[0]
+                if mode == "avg":
+                    samples = ops.cast(dtype, samples_y) * ops.cast(dtype, samples_x)
+                    target[at] = total[0] / ops.maximum(samples, one)
+                else:
+                    all_seen = tir.all(
+                        *(ops.equal(b - a, n) for (a, b), n in ((reach_y, samples_y), (reach_x, samples_x)))
+                    )
+                    target[at] = tir.Select(all_seen, total[0], ops.maximum(total[0], ops.const(0, dtype)))
         return ib.get()
 
     shape = (count, rows, columns, channels) if planes.last else (count, channels, rows, columns)
@@ -184,7 +212,7 @@ def _roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale:
             plane = threads.row
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
             base = planes.base(_int(boxes[roi * 5]), channel, height, width)
-            left, top, right, bottom = (_int(tir.round(boxes[roi * 5 + i] * scale)) for i in (1, 2, 3, 4))
+            left, top, right, bottom = (pixel_of(tir.round(boxes[roi * 5 + i] * scale)) for i in (1, 2, 3, 4))
             best = ib.allocate(dtype, (1,), name="best", scope="local")
             with threads.each(rows * columns, "cell") as cell:
                 tall, wide = ops.maximum(bottom - top + 1, 1), ops.maximum(right - left + 1, 1)

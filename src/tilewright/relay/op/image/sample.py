@@ -21,6 +21,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
 from tilewright.relay.op.strategy.generic import schedule_injective
+from tilewright.relay.op.transform.checks import checked_from_front
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.runtime.ndarray import numpy_dtype
 
@@ -155,6 +156,12 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
         channels = data.shape[attrs.layout.index("C")]
         shape = (boxes.shape[0], channels, *(as_expr(v) for v in attrs.crop_size))
         return TensorType(shape_in_layout(shape, "NCHW", attrs.layout, "output"), attrs.out_dtype or data.dtype)
+
+    @staticmethod
+    def check_indices(attrs: CropAndResizeAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Each box has an image."""
+        data, boxes, indices = args
+        return [data, boxes, checked_from_front("image.crop_and_resize: box index", indices, data)]
 
     @staticmethod
     def compute(attrs: CropAndResizeAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:

@@ -11,11 +11,15 @@ from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
+from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, whole_int
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.tensor.binary import equal
+from tilewright.relay.op.tensor.creation import where
+from tilewright.relay.op.transform.checks import checked_from_front
+from tilewright.relay.type_infer import infer_expr
 
 
 def _loss_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
@@ -89,6 +93,17 @@ class NLLLoss(OpDef[NLLLossAttrs]):
             solver.assert_equal(a, b, "shape of the targets")
         solver.assert_equal(predictions.shape[1], weights.shape[0], "number of weights")
         return TensorType(targets.shape if attrs.reduction == "none" else (), predictions.dtype)
+
+    @staticmethod
+    def check_indices(attrs: NLLLossAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Targets that count are classes."""
+        predictions, targets, weights = args
+        type_ = targets.checked_type
+        assert isinstance(type_, TensorType)
+        ignored = equal(targets, const(np.array(attrs.ignore_index), type_.dtype))
+        classes = where(ignored, const(np.array(0), type_.dtype), targets)
+        found = checked_from_front("nn.nll_loss: target", infer_expr(classes), weights)
+        return [predictions, where(ignored, targets, found), weights]
 
     @staticmethod
     def compute(attrs: NLLLossAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:

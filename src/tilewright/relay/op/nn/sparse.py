@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
@@ -16,6 +18,7 @@ from tilewright.relay.op.attributes import call, operand, pair
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_add, dim_mul
+from tilewright.relay.op.transform.checks import checked_below
 
 _PARTS = ("sparse_data", "sparse_indices", "sparse_indptr")
 
@@ -47,6 +50,24 @@ def _check_parts(parts: Sequence[TensorType], ranks: Sequence[int]) -> None:
     relations.require_rank(indptr, 1, "sparse_indptr")
 
 
+def _checked(name: str, parts: Sequence[RelayExpr], columns: int) -> list[RelayExpr]:
+    """The parts of a matrix of ``columns`` columns: where its elements, or blocks, are is checked."""
+    data, indices, indptr = parts
+    type_ = data.checked_type
+    assert isinstance(type_, TensorType)
+    count, *block = type_.concrete_shape
+    width = block[1] if len(block) == 2 else 1
+    places = checked_below(f"{name}: column", indices, columns // width)
+    return [data, places, checked_below(f"{name}: indptr", indptr, count + 1)]
+
+
+def _extent(tensor: RelayExpr, *axes: int) -> int:
+    """The product of dimensions, which kernels of sparse matrices have as numbers."""
+    type_ = tensor.checked_type
+    assert isinstance(type_, TensorType)
+    return math.prod(type_.concrete_shape[axis] for axis in axes)
+
+
 class SparseDense(OpDef[SparseDenseAttrs]):
     """A matrix times the transpose of a sparse one."""
 
@@ -75,6 +96,11 @@ class SparseDense(OpDef[SparseDenseAttrs]):
         """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_dense(dense, data, indices, indptr, attrs.sparse_lhs)]
+
+    @staticmethod
+    def check_indices(attrs: SparseDenseAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Columns are those of the dense matrix."""
+        return [args[0], *_checked("nn.sparse_dense", args[1:], _extent(args[0], 1))]
 
     @staticmethod
     def evaluate(attrs: SparseDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
@@ -123,6 +149,12 @@ class SparseConv2D(OpDef[SparseConv2DAttrs]):
         return [topi.nn.sparse_conv2d(dense, data, indices, indptr, attrs.layout, attrs.kernel_size)]
 
     @staticmethod
+    def check_indices(attrs: SparseConv2DAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Columns are the elements of a window."""
+        window = attrs.kernel_size[0] ** 2 * _extent(args[0], attrs.layout.index("C"))
+        return [args[0], *_checked("nn.sparse_conv2d", args[1:], window)]
+
+    @staticmethod
     def evaluate(attrs: SparseConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A product of windows and the weight in full."""
         dense, data, indices, indptr = inputs
@@ -161,6 +193,11 @@ class SparseTranspose(OpDef[None]):
         return list(topi.nn.sparse_transpose(data, indices, indptr))
 
     @staticmethod
+    def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """The matrix is square."""
+        return _checked("nn.sparse_transpose", args, _extent(args[2], 0) - 1)
+
+    @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """Elements sorted by column; those of a column keep the order of their rows."""
         data, indices, indptr = inputs
@@ -196,6 +233,11 @@ class SparseAdd(OpDef[None]):
         """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_add(dense, data, indices, indptr)]
+
+    @staticmethod
+    def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Columns are those of the dense matrix."""
+        return [args[0], *_checked("nn.sparse_add", args[1:], _extent(args[0], 1))]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:

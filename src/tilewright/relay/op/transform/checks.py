@@ -151,6 +151,16 @@ def checked(operator: str, indices: RelayExpr, data: RelayExpr, axes: Sequence[i
     return _positions(indices, CheckIndicesAttrs(what, axes=tuple(axes), axis=axis, from_end=True), data)
 
 
+def checked_from_front(what: str, indices: RelayExpr, data: RelayExpr) -> RelayExpr:
+    """``indices``, which ``what`` names: positions in the first dimension of ``data``, not counted from the end."""
+    return _positions(indices, CheckIndicesAttrs(what, axes=(0,)), data)
+
+
+def checked_below(what: str, values: RelayExpr, extent: int, least: int = 0) -> RelayExpr:
+    """``values``, numbers from ``least`` to ``extent`` less 1 that ``what`` names."""
+    return check_indices(values, CheckIndicesAttrs(what, extents=(extent,), least=least))
+
+
 def _positions(indices: RelayExpr, attrs: CheckIndicesAttrs, data: RelayExpr) -> RelayExpr:
     type_ = data.checked_type
     assert isinstance(type_, TensorType)
@@ -162,5 +172,4 @@ def _positions(indices: RelayExpr, attrs: CheckIndicesAttrs, data: RelayExpr) ->
 def checked_first(operator: str, rows: RelayExpr, data: RelayExpr) -> RelayExpr:
     """As ``checked`` of ``rows`` (count, n), the first number of each being a position in the first dimension."""
     first, rest = split(rows, (1,), axis=1)
-    attrs = CheckIndicesAttrs(f"{operator}: batch index", axes=(0,))
-    return concatenate([_positions(first, attrs, data), rest], axis=1)
+    return concatenate([checked_from_front(f"{operator}: batch index", first, data), rest], axis=1)
