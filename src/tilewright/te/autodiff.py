@@ -1,8 +1,8 @@
-"""``te.gradient``: the gradients of a computation, as computations.
+"""``te.gradient``: gradients of computations, as computations.
 
-An element of a tensor gets the sum over all places that read it: of the gradient of what they compute, times the
-derivative. Of a read ``A[f(i, k)]`` in ``B[i]`` that is a sum over all i and k with ``f(i, k) == j``; wherever an
-equation gives an axis, that axis is gone::
+The gradient of an element is the sum over all its reads of the reader's gradient times the derivative. For a read
+``A[f(i, k)]`` in ``B[i]`` the sum runs over all i and k with ``f(i, k) == j``; an axis for which an equation can be
+solved is eliminated::
 
     C[i, j] = sum(A[i, k] * B[k, j], axis=k)
     dA[i, k] = sum(dC[i, j] * B[k, j], axis=j)      of dA[a, b]: i == a and k == b give i and k
@@ -115,7 +115,7 @@ def _sum(of: Tensor, terms: Sequence[Tensor]) -> Tensor:
 
 
 def _between(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors on the ways from the inputs to the output, each before those that it is computed from."""
+    """Return the tensors on the paths from the inputs to the output, each before those that it is computed from."""
     order: list[Tensor] = []
     reaches: dict[Tensor, bool] = {}
     stack = [(output, False)]
@@ -136,7 +136,7 @@ def _between(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _terms_of(tensor: Tensor, grad: Tensor, prefix: int, wanted: set[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """What each read of a wanted tensor, in the computation of ``tensor``, adds to its gradient."""
+    """Return the terms that each read of a wanted tensor, in the computation of ``tensor``, adds to its gradient."""
     op = tensor.op
     if not op.input_tensors:
         return []
@@ -168,7 +168,7 @@ def _is_sum(combiner: CommReducer) -> bool:
 
 
 def _influence(op: ComputeOp, body: Reduce) -> Tensor:
-    """The derivative of each result by each of the elements that are reduced, by any other combiner than a sum.
+    """Return the derivative of each result with respect to each reduced element, for combiners other than a sum.
 
     Each is a reduction of pairs: a derivative, of 1 for the element in question and of 0 for the others, and a value.
     """
@@ -200,7 +200,7 @@ def _influence(op: ComputeOp, body: Reduce) -> Tensor:
 
 
 def _derivatives(expr: PrimExpr, weight: PrimExpr, is_leaf: Callable[[PrimExpr], bool]) -> _Terms:
-    """The leaves of ``expr`` on which it depends, each with the derivative times ``weight``.
+    """Return the leaves on which ``expr`` depends, each with the derivative times ``weight``.
 
     Users come before what they use, so that a part that many share is entered once.
     """
@@ -224,7 +224,7 @@ def _derivatives(expr: PrimExpr, weight: PrimExpr, is_leaf: Callable[[PrimExpr],
 
 
 def _branches(node: PrimExpr) -> tuple[Callable[..., PrimExpr], PrimExpr, PrimExpr, PrimExpr] | None:
-    """Of a choice: how it is written, the condition, and the two values. All that a branch reads stays in it."""
+    """Return how to build the choice ``node``, its condition and its two values; None for other expressions."""
     match node:
         case Select():
             return Select, node.condition, node.true_value, node.false_value
@@ -238,7 +238,7 @@ def _branches(node: PrimExpr) -> tuple[Callable[..., PrimExpr], PrimExpr, PrimEx
 
 
 def _parts(node: PrimExpr, w: PrimExpr) -> _Terms:
-    """The operands of an expression, each with its derivative times ``w``."""
+    """Return the operands of an expression, each with its derivative times ``w``."""
     match node:
         case Add():
             return [(node.a, w), (node.b, w)]
@@ -270,7 +270,7 @@ def _parts_of_call(node: Call, name: str, w: PrimExpr) -> _Terms:
 
 
 class _Places:
-    """All iterations that read one element: the axes that are left, what the others are, and what must hold."""
+    """The iterations that read one element: the remaining axes, the values of the others, and the conditions."""
 
     def __init__(self, axes: Sequence[IterVar], analyzer: Analyzer) -> None:
         self.left = {axis.var: _dom(axis) for axis in axes}
@@ -279,7 +279,7 @@ class _Places:
         self.analyzer = analyzer
 
     def require(self, index: PrimExpr, place: PrimExpr) -> None:
-        """``index`` is ``place``: solved for the longest axis that it moves with one by one."""
+        """Require ``index == place``: solve for the longest axis with coefficient 1 or -1, or add a condition."""
         index = self.analyzer.simplify(substitute(index, self.known))
         variables = list(self.left)
         coefficients = detect_linear_equation(index, variables) if variables else []
@@ -304,7 +304,7 @@ def _dom(axis: IterVar) -> Range:
 
 
 def _again(axis: IterVar) -> IterVar:
-    """A new axis to reduce over, of the same range."""
+    """Return a new reduction axis of the same range."""
     dom = _dom(axis)
     return reduce_axis((dom.min, dom.min + dom.extent), axis.var.name)
 
@@ -322,7 +322,9 @@ def _collected(
     lead: Sequence[Var],
     prefix: Sequence[PrimExpr],
 ) -> Tensor:
-    """For each element of the tensor that ``load`` reads, the sum of ``factor`` over the iterations that read it."""
+    """Return, for each element of the tensor that ``load`` reads, the sum of ``factor`` over its readers'
+    iterations.
+    """
     source: Tensor = load.producer
 
     def element(*i: Var) -> PrimExpr:

@@ -1,6 +1,6 @@
-"""Arithmetic on whole tensors with numpy's broadcasting rules: what ``A + B``, ``-A`` and ``A.astype("int8")`` mean.
+"""Arithmetic on whole tensors with numpy's broadcasting rules: ``A + B``, ``-A``, ``A.astype("int8")``.
 
-Scalars and scalar expressions may stand for either side. Topi has these functions under the same names, and more.
+Either side may be a scalar or a scalar expression. Topi exports these functions by the same names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _simple(dim: PrimExpr) -> PrimExpr:
 
 
 def broadcast_shape(a: Sequence[Any], b: Sequence[Any]) -> tuple[PrimExpr, ...]:
-    """Common shape of two shapes under numpy's rules; raises InvalidShapeError when there is none."""
+    """Return the common shape of two shapes under numpy's rules; raises InvalidShapeError when there is none."""
     rank = max(len(a), len(b))
     result: list[PrimExpr] = []
     for i in range(rank):
@@ -53,7 +53,7 @@ def _broadcast_dim(x: PrimExpr, y: PrimExpr, a: Sequence[Any], b: Sequence[Any])
 
 
 def broadcast_indices(shape: Sequence[Any], out_shape: Sequence[Any], indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Indices into a tensor of ``shape`` for the element ``indices`` of ``out_shape`` that it is broadcast to."""
+    """Return the indices into a tensor of ``shape`` for the element ``indices`` of its broadcast to ``out_shape``."""
     skip = len(out_shape) - len(shape)
     result: list[PrimExpr] = []
     for dim, out_dim, index in zip(shape, out_shape[skip:], indices[skip:], strict=True):
@@ -70,7 +70,7 @@ def broadcast_indices(shape: Sequence[Any], out_shape: Sequence[Any], indices: S
 
 
 def binary(lhs: Operand, rhs: Operand, function: ScalarFunction, name: str) -> Any:
-    """Apply ``function`` to broadcast operands; two scalars give a scalar expression, else a tensor ``name``."""
+    """Apply ``function`` to broadcast operands; return a scalar expression for two scalars, else a tensor ``name``."""
     if not isinstance(lhs, Tensor) and not isinstance(rhs, Tensor):
         return function(ops.as_expr(lhs), ops.as_expr(rhs))
     if not isinstance(rhs, Tensor):
@@ -99,22 +99,22 @@ def _power(a: Any, b: Any) -> PrimExpr:
 
 
 def add(lhs: Operand, rhs: Operand) -> Any:
-    """lhs + rhs"""
+    """Return lhs + rhs."""
     return binary(lhs, rhs, ops.add, "T_add")
 
 
 def subtract(lhs: Operand, rhs: Operand) -> Any:
-    """lhs - rhs"""
+    """Return lhs - rhs."""
     return binary(lhs, rhs, ops.sub, "T_subtract")
 
 
 def multiply(lhs: Operand, rhs: Operand) -> Any:
-    """lhs * rhs"""
+    """Return lhs * rhs."""
     return binary(lhs, rhs, ops.mul, "T_multiply")
 
 
 def _traps(divisor: PrimExpr) -> PrimExpr:
-    """Return whether processors may trap at a division by it: by 0, or of the least number by -1."""
+    """Return whether a division by ``divisor`` may trap: for 0, or for -1 (of the least integer)."""
     zero = ops.equal(divisor, ops.const(0, divisor.dtype))
     return ops.logical_or(zero, ops.equal(divisor, ops.const(-1, divisor.dtype))) if _signed(divisor) else zero
 
@@ -124,7 +124,7 @@ def _signed(value: PrimExpr) -> bool:
 
 
 def quotient(rhs: Operand, function: ScalarFunction) -> ScalarFunction:
-    """``function`` divides; where ``rhs`` is a tensor of integers, by 0 it gives 0, and by -1 the negative, wrapped."""
+    """Make the division ``function`` total for integer tensors ``rhs``: 0 for a divisor 0, wrapped negation for -1."""
 
     def total(a: Any, b: Any) -> PrimExpr:
         a, b = ops.match_dtypes(a, b)
@@ -140,7 +140,7 @@ def quotient(rhs: Operand, function: ScalarFunction) -> ScalarFunction:
 
 
 def remainder(rhs: Operand, function: ScalarFunction) -> ScalarFunction:
-    """``function`` gives a remainder; where ``rhs`` is a tensor of integers, that of a division by 0 or -1 is 0."""
+    """Make the remainder ``function`` total for integer tensors ``rhs``: 0 for divisors 0 and -1."""
 
     def total(a: Any, b: Any) -> PrimExpr:
         a, b = ops.match_dtypes(a, b)
@@ -152,32 +152,32 @@ def remainder(rhs: Operand, function: ScalarFunction) -> ScalarFunction:
 
 
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """lhs / rhs; integers truncate towards zero, and by an element that is 0 it is 0."""
+    """Return lhs / rhs; integers truncate towards zero, and division by an integer element 0 yields 0."""
     return binary(lhs, rhs, quotient(rhs, _true_divide), "T_divide")
 
 
 def floor_divide(lhs: Operand, rhs: Operand) -> Any:
-    """lhs / rhs rounded down; of integers by an element that is 0, it is 0."""
+    """Return lhs / rhs rounded down; division by an integer element 0 yields 0."""
     return binary(lhs, rhs, quotient(rhs, ops.floordiv), "T_floor_divide")
 
 
 def floor_mod(lhs: Operand, rhs: Operand) -> Any:
-    """Remainder of the floor division: takes the sign of rhs; of integers by an element that is 0, it is 0."""
+    """Return the remainder of the floor division, with the sign of rhs; for an integer element 0 of rhs it is 0."""
     return binary(lhs, rhs, remainder(rhs, ops.floormod), "T_floor_mod")
 
 
 def power(lhs: Operand, rhs: Operand) -> Any:
-    """lhs to the power rhs."""
+    """Return lhs to the power rhs."""
     return binary(lhs, rhs, _power, "T_power")
 
 
 def left_shift(lhs: Operand, rhs: Operand) -> Any:
-    """lhs << rhs"""
+    """Return lhs << rhs."""
     return binary(lhs, rhs, ops.shift_left, "T_left_shift")
 
 
 def right_shift(lhs: Operand, rhs: Operand) -> Any:
-    """lhs >> rhs, arithmetic on signed types."""
+    """Return lhs >> rhs, arithmetic on signed types."""
     return binary(lhs, rhs, ops.shift_right, "T_right_shift")
 
 
@@ -190,22 +190,22 @@ def _bitwise(function: ScalarFunction, on_bool: ScalarFunction) -> ScalarFunctio
 
 
 def bitwise_and(lhs: Operand, rhs: Operand) -> Any:
-    """lhs & rhs"""
+    """Return lhs & rhs."""
     return binary(lhs, rhs, _bitwise(ops.bitwise_and, ops.logical_and), "T_bitwise_and")
 
 
 def bitwise_or(lhs: Operand, rhs: Operand) -> Any:
-    """lhs | rhs"""
+    """Return lhs | rhs."""
     return binary(lhs, rhs, _bitwise(ops.bitwise_or, ops.logical_or), "T_bitwise_or")
 
 
 def bitwise_xor(lhs: Operand, rhs: Operand) -> Any:
-    """lhs ^ rhs"""
+    """Return lhs ^ rhs."""
     return binary(lhs, rhs, _bitwise(ops.bitwise_xor, ops.not_equal), "T_bitwise_xor")
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """X converted to ``dtype``; a scalar expression stays one."""
+    """Convert x to ``dtype``; a scalar expression stays one."""
     if not isinstance(x, Tensor):
         return ops.cast(dtype, x)
     return compute(x.shape, lambda *i: ops.cast(dtype, x(*i)), name="T_cast", tag=ELEMWISE)

@@ -21,17 +21,17 @@ from tilewright.tir.stmt import Evaluate, Stmt
 
 
 def var(name: str = "tindex", dtype: str = "int32", span: object = None) -> Var:
-    """A new variable."""
+    """Create a variable."""
     return Var(name, dtype)
 
 
 def size_var(name: str = "size", dtype: str = "int32", span: object = None) -> SizeVar:
-    """A new variable that is known to be non-negative, for dimensions of shapes."""
+    """Create a variable that is known to be non-negative, for dimensions of shapes."""
     return SizeVar(name, dtype)
 
 
 def const(value: Any, dtype: str | None = None, span: object = None) -> PrimExpr:
-    """A literal; int32, float32 or bool by default."""
+    """Create a literal; int32, float32 or bool by default."""
     return ops.const(value, dtype)
 
 
@@ -63,14 +63,14 @@ def compute(
     ----------
     shape : the output's shape
     fcompute : (*indices) -> expression, or list of expressions for several outputs of one shape
-    tag : what the operation is for; schedules look for it
+    tag : the kind of the operation, which schedules look up
     attrs : further information for schedules
     varargs_names : names of the indices when ``fcompute`` takes ``*indices``
-    parts : the tensors that it is made of, for its schedule
+    parts : the tensors of a compute of several steps, for its schedule
 
     Returns
     -------
-    The output tensor, or the list of them when ``fcompute`` gives several values.
+    The output tensor, or the list of them when ``fcompute`` returns several values.
     """
     tag = resolve_tag(tag)
     dims = as_shape(shape)
@@ -170,7 +170,7 @@ def extern(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Declare tensors that hand-written statements, or a call of an outside function, compute.
+    """Declare tensors that hand-written statements, or a call of an external function, compute.
 
     Parameters
     ----------
@@ -242,12 +242,12 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: Any, name: str = 
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: object = None) -> IterVar:
-    """A reduction axis over ``dom``: a Range or a (begin, end) pair."""
+    """Create a reduction axis over ``dom``: a Range or a (begin, end) pair."""
     return IterVar(_as_range(dom), name, IterVarType.CommReduce, thread_tag)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: object = None) -> IterVar:
-    """A thread axis: ``te.thread_axis("threadIdx.x")``, ``te.thread_axis((0, 8), "vthread")``.
+    """Create a thread axis: ``te.thread_axis("threadIdx.x")``, ``te.thread_axis((0, 8), "vthread")``.
 
     Parameters
     ----------

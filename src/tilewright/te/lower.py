@@ -1,4 +1,4 @@
-"""``tvm.lower``: a schedule to a TIR function, and the passes that make it ready for code generation.
+"""``tvm.lower``: conversion of a schedule to a TIR function, and the passes that prepare it for code generation.
 
 >>> mod = tvm.lower(s, [A, B, C], name="add", simple_mode=True)
 >>> print(mod)
@@ -26,7 +26,7 @@ from tilewright.tir.function_attributes import FROM_SCHEDULE, NOALIAS
 def schedule_to_primfunc(
     sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
 ) -> PrimFunc:
-    """The loops of a schedule as a function, before any pass.
+    """Convert a schedule to a function of its loops, before any pass.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def schedule_to_primfunc(
 
 
 def argument_buffer(tensor: Tensor, compact: bool) -> Buffer:
-    """The buffer of a tensor that is an argument of a function."""
+    """Create the buffer of a tensor that is a function's argument."""
     if compact or not any(isinstance(d, Var) for d in tensor.shape):
         return decl_buffer(tensor.shape, tensor.dtype, tensor.name)
     strides = [Var("stride", tensor.shape[0].dtype) for _ in tensor.shape]
@@ -79,7 +79,7 @@ def lower(
     binds: Mapping[Tensor, Buffer] | None = None,
     simple_mode: bool = False,
 ) -> IRModule:
-    """Lower to TIR that a code generator takes.
+    """Lower to TIR that code generators accept.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
 
 
 def lower_passes(simple_mode: bool = False) -> list[Pass]:
-    """The passes of ``lower``, in order, for the PassContext in force."""
+    """Return the passes of ``lower``, in order, for the PassContext in force."""
     from tilewright.tir import transform as tir
 
     ctx = PassContext.current()

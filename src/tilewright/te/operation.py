@@ -1,4 +1,4 @@
-"""Operations of tensor expressions: what a tensor is computed from.
+"""Operations of tensor expressions: the computations behind tensors.
 
 Grammar::
 
@@ -39,15 +39,15 @@ class Operation(Node):
 
     @property
     def num_outputs(self) -> int:
-        """Number of output tensors."""
+        """The number of output tensors."""
         return 1
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
-        """Shape of output ``index``."""
+        """Return the shape of output ``index``."""
         raise TypeError(f"{type(self).__name__} does not define output_shape()")
 
     def output_dtype(self, index: int) -> str:
-        """Dtype of output ``index``."""
+        """Return the dtype of output ``index``."""
         raise TypeError(f"{type(self).__name__} does not define output_dtype()")
 
     def _find_inputs(self) -> tuple[Tensor, ...]:
@@ -123,14 +123,14 @@ class BaseComputeOp(Operation):
 
 
 class ComputeParts:
-    """Base of what a compute of several steps tells its schedule: a frozen dataclass of the tensors it is made of."""
+    """Base of the ``parts`` of a compute of several steps: a frozen dataclass of its tensors, for the schedule."""
 
 
 class ComputeOp(BaseComputeOp):
-    """Outputs given element by element: ``out_k[axis] = body[k]``.
+    """Outputs defined element by element: ``out_k[axis] = body[k]``.
 
-    ``parts``, at the last of several steps, names the others for the schedule; a caller that rebuilds the operation
-    hands it on.
+    ``parts``, on the last of several steps, names the others for the schedule; whoever rebuilds the operation passes it
+    on.
     """
 
     body: tuple[PrimExpr, ...]
@@ -155,18 +155,16 @@ class ComputeOp(BaseComputeOp):
         _check_reductions(self)
 
     def with_body(self, body: Sequence[PrimExpr]) -> ComputeOp:
-        """The operation with another body over the same axes, of which the caller knows that it is well formed."""
+        """Return the operation with another body over the same axes; the caller guarantees that it is well formed."""
         op = object.__new__(ComputeOp)
         op._init(self.name, self.tag, self.attrs, self.axis, self.reduce_axis, tuple(body), self.parts)
         return op
 
     @property
     def num_outputs(self) -> int:
-        """One output for each body expression."""
         return len(self.body)
 
     def output_dtype(self, index: int) -> str:
-        """The dtype of the body."""
         return self.body[index].dtype
 
     def _find_inputs(self) -> tuple[Tensor, ...]:
@@ -239,7 +237,6 @@ class ScanOp(Operation):
 
     @property
     def num_outputs(self) -> int:
-        """One output for each state."""
         return len(self.update)
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
@@ -274,7 +271,6 @@ class ExternOp(Operation):
 
     @property
     def num_outputs(self) -> int:
-        """One output for each output buffer."""
         return len(self.output_placeholders)
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
@@ -290,7 +286,7 @@ class ExternOp(Operation):
 
 
 class HybridOp(ExternOp):
-    """What a hybrid script computes: statements whose loops are the operation's axes, in the order of the text."""
+    """A hybrid script's computation: statements whose loops are the operation's axes, in the order of the text."""
 
     axis: tuple[IterVar, ...]
 
@@ -301,17 +297,17 @@ class HybridOp(ExternOp):
 
 
 def as_attrs(attrs: DictAttrs | Mapping[str, Any] | None) -> DictAttrs:
-    """A mapping as ``DictAttrs``."""
+    """Convert a mapping to ``DictAttrs``."""
     return attrs if isinstance(attrs, DictAttrs) else DictAttrs(attrs)
 
 
 def unique_tensors(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """The tensors, each once, in order of first appearance."""
+    """Return the distinct tensors in order of first appearance."""
     return tuple(dict.fromkeys(tensors))
 
 
 def sub_expressions(roots: Iterable[PrimExpr]) -> list[PrimExpr]:
-    """Every distinct expression below ``roots`` (shared ones once), operands before what uses them."""
+    """Return every distinct expression below ``roots``, operands before their users."""
     return walk.post_order(roots, _operands)
 
 
@@ -327,7 +323,7 @@ def _operands(expr: PrimExpr) -> list[PrimExpr]:
 
 @cache
 def _child_fields(cls: type[PrimExpr]) -> tuple[tuple[str, bool], ...]:
-    """The fields of a class that hold an expression or (True) a tuple of them."""
+    """Return the fields of a class that hold an expression or (True) a tuple of them."""
     annotations = {name: str(a) for base in cls.__mro__ for name, a in vars(base).get("__annotations__", {}).items()}
     kinds = [(f, annotations[f]) for f in cls._fields]
     return tuple(
@@ -336,7 +332,7 @@ def _child_fields(cls: type[PrimExpr]) -> tuple[tuple[str, bool], ...]:
 
 
 def producer_loads(roots: Iterable[PrimExpr]) -> list[ProducerLoad]:
-    """The distinct tensor reads below ``roots``, inner ones first."""
+    """Return the distinct tensor reads below ``roots``, inner ones first."""
     return [e for e in sub_expressions(roots) if isinstance(e, ProducerLoad)]
 
 

@@ -29,7 +29,7 @@ class SpecializedCondition:
 
     @classmethod
     def current(cls) -> SpecializedCondition | None:
-        """The innermost condition in force, None when there is none."""
+        """Return the innermost condition in force, or None."""
         stack = getattr(cls._local, "stack", None)
         return stack[-1] if stack else None
 

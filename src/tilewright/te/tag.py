@@ -1,4 +1,4 @@
-"""Tags: what an operation is for, as text that schedules look for ("elemwise", "conv2d_nchw", ...)."""
+"""Tags: kinds of operations, as text that schedules look up ("elemwise", "conv2d_nchw", ...)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NestedTagError(TilewrightError, ValueError):
 
 
 class TagScope:
-    """Gives its tag to every operation declared inside a ``with``, or inside a decorated function."""
+    """Tags every operation declared inside a ``with``, or inside a decorated function."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag

@@ -22,7 +22,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def set_tensor_arithmetic(functions: Mapping[str, Callable[[Any, Any], Any]]) -> None:
-    """Install what whole-tensor arithmetic means.
+    """Install the functions of whole-tensor arithmetic.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def _apply(name: str, lhs: Any, rhs: Any) -> Any:
 
 
 class TensorSlice:
-    """A tensor with some indices given: ``T[i]`` of a 2-d tensor, ``T[i, 0:8]`` in a tensor intrinsic call."""
+    """A tensor with some indices fixed: ``T[i]`` of a 2-d tensor, ``T[i, 0:8]`` in a tensor intrinsic call."""
 
     __slots__ = ("indices", "tensor")
 
@@ -71,7 +71,7 @@ def _output(op: Operation, index: int) -> Tensor:
 class Tensor(Node):
     """Output ``value_index`` of an operation. ``T[i, j]`` and ``T(i, j)`` read an element.
 
-    ``op.output(k)`` always gives the same object, so tensors compare and hash by identity.
+    ``op.output(k)`` always returns the same object, so tensors compare and hash by identity.
     """
 
     shape: tuple[PrimExpr, ...]

@@ -27,7 +27,7 @@ from tilewright.tir.stmt import Evaluate, Stmt
 
 
 class TensorIntrin(Node):
-    """A hardware operation: ``op`` is its meaning, ``body`` what is emitted.
+    """A hardware operation: ``op`` defines its result, ``body`` is the code.
 
     For a reduction, ``reduce_init`` clears the result and ``reduce_update`` adds to it; ``body`` does both at once.
     """

@@ -47,7 +47,7 @@ class _Effect(StmtExprVisitor):
 
 
 class _Workspace(StmtVisitor):
-    """What is allocated at the statement being visited, and at most."""
+    """The current and the peak workspace at the statement being visited."""
 
     def __init__(self, alignment: int) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class _HostAccesses(StmtExprVisitor):
 
 
 def host_accesses(func: PrimFunc) -> dict[str, tuple[str, ...]]:
-    """The tensor arguments that a lowered function for a GPU or FPGA touches where no thread axis is bound.
+    """Return the tensor arguments that a lowered GPU or FPGA function accesses where no thread axis is bound.
 
     By name, with the names of the loops around the first access. That code is the host's, which cannot reach the
     device's memory. Other targets have no such code.

@@ -15,10 +15,10 @@ from tilewright.tir.stmt import Stmt
 
 
 class PrimFunc(BaseFunc):
-    """A function of scalars and buffers. ``buffer_map`` gives the buffer that a handle parameter points to; ``Buffer``s
-    that are given as parameters get such handles.
+    """A function of scalars and buffers.
 
-    Attributes in use: ``global_symbol`` (the exported name), ``tir.noalias``, ``target``, ``calling_conv``,
+    ``buffer_map`` maps a handle parameter to its buffer; a ``Buffer`` passed as a parameter gets a handle. Attributes
+    in use: ``global_symbol`` (the exported name), ``tir.noalias``, ``target``, ``calling_conv``,
     ``from_legacy_te_schedule``, ``tir.is_entry_func``.
     """
 
@@ -49,7 +49,7 @@ class PrimFunc(BaseFunc):
 
 
 def _parameter(param: Any, buffers: dict[Var, Buffer]) -> Var:
-    """The variable of a parameter that is none: a buffer, or what knows its variable (``IRBuilder.pointer``)."""
+    """Return the variable of a parameter that is a buffer, or an object with a variable (``IRBuilder.pointer``)."""
     if isinstance(param, Buffer):
         var = Var(param.name, "handle")
         buffers[var] = param

@@ -1,4 +1,4 @@
-"""Attributes that only PrimFuncs carry; ``ir.function_attributes`` says how a declaration is used."""
+"""Attributes that only PrimFuncs carry; ``ir.function_attributes`` explains the declarations."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 class StmtFunctor(ExprFunctor[R]):
-    """Gives each statement, as each expression, to the method of its class."""
+    """Dispatches each statement, like each expression, to the method of its class."""
 
     def visit_stmt(self, stmt: Stmt) -> Any:
         """The result for ``stmt``."""

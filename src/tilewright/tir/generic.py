@@ -27,7 +27,7 @@ def divide(lhs: PrimExpr, rhs: PrimExpr, span: object = None) -> PrimExpr:
 
 
 def cast(src: PrimExpr, dtype: str, span: object = None) -> PrimExpr:
-    """``src`` converted to ``dtype``."""
+    """Convert ``src`` to ``dtype``."""
     return src.astype(dtype)
 
 

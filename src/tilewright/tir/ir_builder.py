@@ -44,7 +44,7 @@ _KINDS = {
 
 
 class WithScope:
-    """A scope of the builder: ``with`` gives its value, leaving it closes the statement."""
+    """A scope of the builder: ``with`` returns its value, leaving it closes the statement."""
 
     def __init__(self, enter_value: Any, exit_cb: Callable[[], None]) -> None:
         self._enter_value = enter_value
@@ -132,7 +132,7 @@ class IRBuilder:
         self.nidx = 0
 
     def _pop(self) -> Stmt:
-        """Close the innermost scope; a declaration takes all that follows it."""
+        """Close the innermost scope; a declaration encloses all that follows it."""
         parts = self._scopes.pop()
         after: list[Stmt] = []  # in reverse
         for part in reversed(parts):
@@ -165,7 +165,7 @@ class IRBuilder:
         kind: str = "serial",
         for_type: str | None = None,
     ) -> WithScope:
-        """``with ib.for_range(0, n, "i") as i:``; ``kind`` is serial, parallel, vectorize or unroll."""
+        """Open a loop, ``with ib.for_range(0, n, "i") as i:``; ``kind`` is serial, parallel, vectorize or unroll."""
         kind = for_type or kind
         if kind not in _KINDS:
             raise ValueError(f"a loop is one of {', '.join(_KINDS)}, not {kind!r}")
@@ -183,17 +183,17 @@ class IRBuilder:
         return WithScope(var, close)
 
     def while_loop(self, condition: Any) -> WithScope:
-        """``with ib.while_loop(condition):``"""
+        """Open a loop, ``with ib.while_loop(condition):``."""
         self._scopes.append([])
         return WithScope(None, lambda: self.emit(While(ops.as_expr(condition), self._pop())))
 
     def if_scope(self, cond: Any) -> WithScope:
-        """``with ib.if_scope(cond):``"""
+        """Open a condition, ``with ib.if_scope(cond):``."""
         self._scopes.append([])
         return WithScope(None, lambda: self.emit(IfThenElse(ops.as_expr(cond), self._pop(), None)))
 
     def else_scope(self) -> WithScope:
-        """``with ib.else_scope():`` directly after an ``if_scope``."""
+        """Open the other branch, ``with ib.else_scope():``, directly after an ``if_scope``."""
         last = self._scopes[-1][-1] if self._scopes[-1] else None
         if not isinstance(last, IfThenElse) or last.else_case is not None:
             raise RuntimeError("else_scope must directly follow an if_scope")
@@ -209,7 +209,7 @@ class IRBuilder:
         return var
 
     def new_scope(self) -> WithScope:
-        """``with ib.new_scope():`` what holds for all statements that follow, such as an attribute, ends with it."""
+        """Open a scope, ``with ib.new_scope():``, at whose end attributes and declarations made inside it end."""
         self._scopes.append([])
         return WithScope(None, lambda: self.emit(self._pop()))
 
@@ -234,7 +234,7 @@ class IRBuilder:
         self.emit(lambda body: AssertStmt(cond, message, body))
 
     def refuse_index(self, what: str, index: Any, low: Any, high: Any) -> None:
-        """Leave the function with the error that ``index``, which ``what`` names, is not in ``low`` to ``high``.
+        """Emit the error that ``index``, named ``what``, is not in ``low`` to ``high``, and leave the function.
 
         The numbers are integers, and belong to the range; only code of the host can do that.
         """

@@ -52,7 +52,7 @@ class Layout(InternedNode):
 
     @property
     def axes(self) -> tuple[tuple[str, int], ...]:
-        """(letter, factor) in order; factor 0 for a primal axis."""
+        """The axes as (letter, factor), in order; factor 0 for a primal axis."""
         return () if self.name == UNDEFINED else _parse(self.name)
 
     @property
@@ -79,7 +79,7 @@ class Layout(InternedNode):
         return self.axes[index][0]
 
     def index_of(self, axis: str) -> int:
-        """Position of the axis with that letter, -1 when there is none."""
+        """Return the position of the axis with that letter, or -1."""
         return next((i for i, (letter, _) in enumerate(self.axes) if letter == axis), -1)
 
     def factor_of(self, axis: str) -> int:
@@ -100,7 +100,7 @@ class Layout(InternedNode):
         return all(not factor for _, factor in self.axes)
 
     def split(self, axis: str, position: int, factor: int) -> Layout:
-        """The layout with ``factor`` split off primal ``axis`` and put at ``position``: NCHW, C, 4, 8 gives NCHW8c."""
+        """Split ``factor`` off primal ``axis`` and put it at ``position``: NCHW, C, 4, 8 becomes NCHW8c."""
         if axis not in self:
             raise TilewrightError(f"layout {self.name} has no axis {axis}")
         parts = [letter if not f else f"{f}{letter}" for letter, f in self.axes]
@@ -108,7 +108,7 @@ class Layout(InternedNode):
         return Layout("".join(parts))
 
     def sub_layout(self, start: int, length: int) -> Layout:
-        """``length`` primal axes from ``start``, with what is split off them."""
+        """Return ``length`` primal axes from ``start``, with their subordinate axes."""
         wanted = {letter for letter, factor in self.axes[start : start + length] if not factor}
         kept = [a for a in self.axes if a[0].upper() in wanted]
         return Layout("".join(letter if not f else f"{f}{letter}" for letter, f in kept))
@@ -123,7 +123,7 @@ class Layout(InternedNode):
 
 
 class BijectiveLayout(InternedNode):
-    """The mapping between two layouts of the same axes. Where a factor does not divide an extent, it is padded."""
+    """The mapping between two layouts of the same axes; an extent that a factor does not divide is padded."""
 
     src_layout: Layout
     dst_layout: Layout
@@ -132,11 +132,11 @@ class BijectiveLayout(InternedNode):
         return cls._of(src_layout, dst_layout)
 
     def forward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """Where the element at ``index`` in the source is in the destination."""
+        """Return the index in the destination of the element at ``index`` in the source."""
         return _map_index(self.src_layout, self.dst_layout, index)
 
     def backward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """Where the element at ``index`` in the destination is in the source."""
+        """Return the index in the source of the element at ``index`` in the destination."""
         return _map_index(self.dst_layout, self.src_layout, index)
 
     def forward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:

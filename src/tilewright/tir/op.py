@@ -43,7 +43,7 @@ def _const_true(dtype: str, span: object = None) -> PrimExpr:
 
 
 def call_intrin(dtype: str, func_name: str | Op, *args: Any, span: object = None) -> Call:
-    """Call of the intrinsic ``func_name`` (such as ``"tir.exp"``) giving ``dtype``."""
+    """Build a call of the intrinsic ``func_name`` (such as ``"tir.exp"``) with a result of ``dtype``."""
     return Call(dtype, func_name, args)
 
 
@@ -63,9 +63,9 @@ def call_pure_extern(dtype: str, func_name: str, *args: Any, span: object = None
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any, span: object = None) -> Call:
-    """Call of the LLVM intrinsic ``name``, such as ``"llvm.prefetch"``; TVM's leading signature count is accepted.
+    """Build a call of the LLVM intrinsic ``name``, such as ``"llvm.prefetch"``; TVM's signature count is accepted.
 
-    ``dtype`` of an intrinsic that gives nothing is "void", or empty.
+    ``dtype`` of an intrinsic without result is "void", or empty.
     """
     return Call(dtype or "void", "tir.call_llvm_intrin", (StringImm(name), *args))
 
@@ -122,13 +122,13 @@ def address_of(load: Load | BufferLoad) -> Call:
 
 
 def likely(cond: Any, span: object = None) -> PrimExpr:
-    """``cond``, which nearly always holds: loop partition and branch layout use the hint."""
+    """Mark ``cond`` as nearly always true, a hint for loop partition and branch layout."""
     cond = ops.as_expr(cond)
     return cond if isinstance(cond, IntImm) else Call(cond.dtype, "tir.likely", (cond,))
 
 
 def if_then_else(cond: Any, t: Any, f: Any, span: object = None) -> PrimExpr:
-    """``t`` if ``cond`` else ``f``; only the chosen value is evaluated."""
+    """Return ``t`` if ``cond`` else ``f``; only the chosen value is evaluated."""
     cond = ops.as_expr(cond)
     t, f = ops.match_dtypes(t, f)
     if isinstance(cond, IntImm):
@@ -285,7 +285,7 @@ copysign = _float_binary("copysign", "|x1| with the sign of x2.")
 
 
 def power(x: Any, y: Any, span: object = None) -> PrimExpr:
-    """x ** y"""
+    """Return x ** y."""
     x, y = ops.match_dtypes(x, y)
     return Call(x.dtype, "tir.pow", (x, y))
 
@@ -294,13 +294,13 @@ pow = power
 
 
 def ldexp(x1: Any, x2: Any) -> PrimExpr:
-    """x1 * 2 ** x2, for an integer x2."""
+    """Return x1 * 2 ** x2, for an integer x2."""
     x1, x2 = ops.as_expr(x1), ops.as_expr(x2)
     return Call(x1.dtype, "tir.ldexp", (x1, x2))
 
 
 def fma(x: Any, y: Any, z: Any) -> PrimExpr:
-    """x * y + z, rounded once."""
+    """Return x * y + z, rounded once."""
     x = ops.as_expr(x)
     return Call(x.dtype, "tir.fma", (x, y, z))
 
@@ -322,17 +322,17 @@ def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> PrimExpr:
 
 
 def shift_left(x: Any, y: Any, span: object = None) -> PrimExpr:
-    """x << y"""
+    """Return x << y."""
     return ops.shift_left(x, y)
 
 
 def shift_right(x: Any, y: Any, span: object = None) -> PrimExpr:
-    """x >> y"""
+    """Return x >> y."""
     return ops.shift_right(x, y)
 
 
 def div(a: Any, b: Any, span: object = None) -> PrimExpr:
-    """a / b as in C: truncating on integers."""
+    """Return a / b as in C: truncating on integers."""
     a, b = ops.match_dtypes(a, b)
     return ops.div(a, b) if dt.is_float(a.dtype) else ops.truncdiv(a, b)
 
@@ -411,10 +411,10 @@ def _as_axes(axis: Any) -> tuple[IterVar, ...]:
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """A reduction from a commutative, associative ``fcombine(x, y)`` and ``fidentity(*dtypes)``.
+    """Create a reduction from a commutative, associative ``fcombine(x, y)`` and ``fidentity(*dtypes)``.
 
     Both may work on tuples of values (argmax). The result, called with ``(expr, axis, where=None, init=None)``,
-    gives the ``Reduce`` expression (a tuple of them for tuples); called with expressions only, it folds them.
+    returns the ``Reduce`` expression (a tuple of them for tuples); called with expressions only, it folds them.
     """
 
     def reduce_over(expr: Any, axis: Any, where: Any, init: Any) -> Any:
@@ -458,7 +458,7 @@ prod = comm_reducer(ops.mul, lambda t: const(1, t), "prod")
 
 
 def effect_of(call: Call) -> str:
-    """What evaluating ``call`` may do besides giving a value: pure, read, update or opaque."""
+    """Return the side effect of ``call``: pure, read, update or opaque."""
     effect = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
     return effect or "opaque"
 
@@ -470,7 +470,7 @@ def trace(args: Sequence[Any], trace_action: str = "tvm.default_trace_action") -
 
 
 def let(var: Var, value: Any, body: Any) -> Let:
-    """``let var = value in body``"""
+    """Build ``let var = value in body``."""
     return Let(var, ops.as_expr(value), ops.as_expr(body))
 
 

@@ -1,4 +1,4 @@
-"""Options of TIR's passes and of ``tvm.lower``, for ``PassContext(config={...})``; their files say what each means."""
+"""Options of TIR's passes and of ``tvm.lower``, for ``PassContext(config={...})``; each pass documents its own."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
 """Text of TIR: TVM 0.8's ``primfn`` form for functions and statements, and its short form for single expressions.
 
-``str(func)`` and ``str(mod)`` give the first, in which every constant and load shows its dtype::
+``str(func)`` and ``str(mod)`` use the first, in which every constant and load shows its dtype::
 
     C_2[ramp((i*16), 1, 16)] = (float32x16*)C.local[ramp((i*16), 1, 16)]
 
-``str(expr)`` gives the first as well, where variables show their types: ``(i: int32 + 1)``. ``repr(expr)``, and an
-expression in a message (``f"{expr}"``), give the second: ``(i + 1)``.
+``str(expr)`` uses the first as well, where variables show their types: ``(i: int32 + 1)``. ``repr(expr)``, and an
+expression in a message (``f"{expr}"``), use the second: ``(i + 1)``.
 """
 
 from __future__ import annotations
@@ -45,20 +45,16 @@ class ExprPrinter(ExprFunctor[str]):
     """TVM's short form of expressions."""
 
     def visit_expr(self, expr: e.PrimExpr) -> str:
-        """The text of ``expr``."""
         method = self._methods.get(type(expr)) or self._resolve(type(expr))
         return str(self._deeper(method, expr))
 
     def list_of(self, items: Iterable[Any]) -> str:
-        """Items between brackets."""
         return f"[{', '.join([self.visit_expr(i) for i in items])}]"
 
     def visit_var(self, x: e.Var) -> str:
-        """The name."""
         return x.name
 
     def visit_any(self, x: e.Any) -> str:
-        """An unknown dimension."""
         return "?"
 
     def visit_int_imm(self, x: e.IntImm) -> str:
@@ -70,72 +66,58 @@ class ExprPrinter(ExprFunctor[str]):
         return _number(x.value) + {16: "h", 32: "f"}.get(dt.bits(x.dtype), "")
 
     def visit_string_imm(self, x: e.StringImm) -> str:
-        """The string between quotes."""
         return _quoted(x.value)
 
     def visit_binary(self, x: e.BinaryExpr) -> str:
-        """Infix between parentheses, or a call."""
+        """Print an infix operator between parentheses, or a call."""
         name = type(x).__name__
         a, b = self.visit_expr(x.a), self.visit_expr(x.b)
         return f"({a}{_INFIX[name]}{b})" if name in _INFIX else f"{_PREFIX[name]}({a}, {b})"
 
     def visit_not(self, x: e.Not) -> str:
-        """Negation."""
         return f"!{self.visit_expr(x.a)}"
 
     def visit_cast(self, x: e.Cast) -> str:
-        """Conversion."""
         return f"{x.dtype}({self.visit_expr(x.value)})"
 
     def visit_select(self, x: e.Select) -> str:
-        """Choice."""
         parts = [self.visit_expr(i) for i in (x.condition, x.true_value, x.false_value)]
         return f"select({', '.join(parts)})"
 
     def visit_ramp(self, x: e.Ramp) -> str:
-        """Affine vector."""
         return f"ramp({self.visit_expr(x.base)}, {self.visit_expr(x.stride)}, {x.lanes})"
 
     def visit_broadcast(self, x: e.Broadcast) -> str:
-        """Vector of copies."""
         return f"x{x.lanes}({self.visit_expr(x.value)})"
 
     def visit_let(self, x: e.Let) -> str:
-        """Local name."""
         return f"(let {self.visit_expr(x.var)} = {self.visit_expr(x.value)} in {self.visit_expr(x.body)})"
 
     def _callee(self, x: e.Call) -> str:
         return x.op.name if isinstance(x.op, Op) else getattr(x.op, "name_hint", str(x.op))
 
     def visit_call(self, x: e.Call) -> str:
-        """Call."""
         return f"{self._callee(x)}({', '.join([self.visit_expr(a) for a in x.args])})"
 
     def _predicate(self, predicate: e.PrimExpr) -> str:
         return "" if ops.is_const_int(predicate, 1) else f" if {self.visit_expr(predicate)}"
 
     def visit_load(self, x: e.Load) -> str:
-        """Read of flat memory."""
         return f"{self.visit_expr(x.buffer_var)}[{self.visit_expr(x.index)}]{self._predicate(x.predicate)}"
 
     def visit_buffer_load(self, x: e.BufferLoad) -> str:
-        """Read of a buffer."""
         return f"{self.buffer(x.buffer)}{self.list_of(x.indices)}"
 
     def buffer(self, buffer: Buffer) -> str:
-        """The name of a buffer."""
         return buffer.name
 
     def visit_producer_load(self, x: e.ProducerLoad) -> str:
-        """Element of a tensor."""
         return f"{x.producer.name}{self.list_of(x.indices)}"
 
     def visit_shuffle(self, x: e.Shuffle) -> str:
-        """Lanes picked from vectors."""
         return f"shuffle({self.list_of(x.vectors)}, {self.list_of(x.indices)})"
 
     def visit_reduce(self, x: e.Reduce) -> str:
-        """Reduction."""
         axes = ", ".join([self.iter_var(a) for a in x.axis])
         return (
             f"reduce(combiner={self.combiner(x.combiner)}, source={self.list_of(x.source)}, "
@@ -144,24 +126,21 @@ class ExprPrinter(ExprFunctor[str]):
         )
 
     def combiner(self, c: e.CommReducer) -> str:
-        """The combination of a reduction."""
         return (
             f"comm_reducer(result={self.list_of(c.result)}, lhs={self.list_of(c.lhs)}, rhs={self.list_of(c.rhs)}, "
             f"identity_element={self.list_of(c.identity_element)})"
         )
 
     def iter_var(self, axis: e.IterVar) -> str:
-        """An iteration variable with its domain."""
         dom = "" if axis.dom is None else f", {self.range(axis.dom)}"
         return f"iter_var({self.visit_expr(axis.var)}{dom})"
 
     def range(self, r: e.Range) -> str:
-        """A range."""
         return f"range(min={self.visit_expr(r.min)}, ext={self.visit_expr(r.extent)})"
 
 
 class FunctionPrinter(ExprPrinter, StmtVisitor):
-    """The ``primfn`` form: each name is made unique, and shows its type where it first stands."""
+    """Prints the ``primfn`` form: names are made unique, and show their type at their first occurrence."""
 
     def __init__(self, untyped: frozenset[e.Var] = frozenset()) -> None:
         super().__init__()
@@ -173,7 +152,7 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         self.indent = 0
 
     def unique(self, prefix: str) -> str:
-        """A name that nothing else has."""
+        """Return a unique name."""
         name = prefix
         if prefix in self.names:
             while name in self.names:
@@ -183,11 +162,10 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         return name
 
     def visit_expr(self, expr: e.PrimExpr) -> str:
-        """The text of ``expr``."""
         return ExprPrinter.visit_expr(self, expr)
 
     def visit_var(self, x: e.Var) -> str:
-        """The name; with the type where it first stands."""
+        """Print the name, with the type at its first occurrence."""
         known = self.variables.get(x)
         if known is not None:
             return known
@@ -198,7 +176,7 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         return f"{name}: {type_text(x.type_annotation) if x.type_annotation is not None else x.dtype}"
 
     def visit_int_imm(self, x: e.IntImm) -> str:
-        """The number, with its dtype after it unless that is int32."""
+        """Print the number, followed by its dtype unless that is int32."""
         if x.dtype == "bool":
             return str(bool(x.value))
         return (
@@ -208,40 +186,36 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         )
 
     def visit_float_imm(self, x: e.FloatImm) -> str:
-        """The number with its dtype after it."""
+        """Print the number followed by its dtype."""
         return f"{_number(x.value)}{'bf' if dt.parse(x.dtype).kind == 'bfloat' else 'f'}{dt.bits(x.dtype)}"
 
     def visit_cast(self, x: e.Cast) -> str:
-        """Conversion."""
         return f"cast({x.dtype}, {self.visit_expr(x.value)})"
 
     def visit_broadcast(self, x: e.Broadcast) -> str:
-        """Vector of copies."""
         return f"broadcast({self.visit_expr(x.value)}, {x.lanes})"
 
     def visit_let(self, x: e.Let) -> str:
-        """Local name."""
         value = self.visit_expr(x.value)
         return f"let {self.visit_expr(x.var)} = {value} in {self.visit_expr(x.body)}"
 
     def visit_call(self, x: e.Call) -> str:
-        """Call with the dtype of the result."""
+        """Print a call with the dtype of the result."""
         args = [self.visit_expr(a) for a in x.args]
         return f"@{self._callee(x)}({', '.join([*args, f'dtype={x.dtype}'])})"
 
     def visit_load(self, x: e.Load) -> str:
-        """Read of flat memory, with its dtype."""
+        """Print a read of flat memory, with its dtype."""
         return f"({x.dtype}*){ExprPrinter.visit_load(self, x)}"
 
     def buffer(self, buffer: Buffer) -> str:
-        """The buffer's name, unique."""
+        """Return the buffer's unique name."""
         known = self.buffers.get(buffer)
         if known is None:
             known = self.buffers[buffer] = self.unique(buffer.name)
         return known
 
     def visit_reduce(self, x: e.Reduce) -> str:
-        """Reduction."""
         axes = ", ".join([self.iter_var(a) for a in x.axis])
         return (
             f"reduce({self.combiner(x.combiner)}, {self.list_of(x.source)}, [{axes}], "
@@ -249,13 +223,13 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         )
 
     def iter_var(self, axis: e.IterVar) -> str:
-        """An iteration variable with its domain, kind and thread tag."""
+        """Print an iteration variable with its domain, kind and thread tag."""
         var = self.visit_expr(axis.var)
         dom = "(nullptr)" if axis.dom is None else self.range(axis.dom)
         return f'IterVar({var}, {dom}, "{axis.iter_type.name}", "{axis.thread_tag}")'
 
     def range(self, r: e.Range) -> str:
-        """A range as [begin:end]."""
+        """Print a range as [begin:end]."""
         return f"[{self.visit_expr(r.min)}:{self.visit_expr(r.min + r.extent)}]"
 
     def emit(self, line: str) -> None:
@@ -263,7 +237,7 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         self.lines.append("  " * self.indent + line)
 
     def block(self, head: str, body: s.Stmt) -> None:
-        """A statement with its body between braces."""
+        """Print a statement with its body between braces."""
         self.emit(head + " {")
         self.indent += 1
         self.visit_stmt(body)
@@ -271,7 +245,7 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         self.emit("}")
 
     def scoped(self, head: str, body: s.Stmt) -> None:
-        """A declaration: what follows it stands below, between braces when it is a sequence."""
+        """Print a declaration and the statements below it, between braces when they are a sequence."""
         if isinstance(body, s.SeqStmt):
             self.block(head, body)
         else:
@@ -279,44 +253,37 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
             self.visit_stmt(body)
 
     def visit_for(self, x: s.For) -> None:
-        """A loop, with its kind unless serial."""
+        """Print a loop, with its kind unless serial."""
         var, low = self.visit_expr(x.loop_var), self.visit_expr(x.min)
         kind = "" if x.kind == s.ForKind.SERIAL else f' "{_KIND_NAMES[x.kind]}"'
         self.block(f"for ({var}, {low}, {self.visit_expr(x.min + x.extent)}){kind}", x.body)
 
     def visit_while(self, x: s.While) -> None:
-        """A while loop."""
         self.block(f"while ({self.visit_expr(x.condition)})", x.body)
 
     def visit_if_then_else(self, x: s.IfThenElse) -> None:
-        """A conditional."""
         self.block(f"if {self.visit_expr(x.condition)}", x.then_case)
         if x.else_case is not None:
             self.lines.pop()
             self.block("} else", x.else_case)
 
     def visit_seq(self, x: s.SeqStmt) -> None:
-        """Statements below one another."""
         for item in x.seq:
             self.visit_stmt(item)
 
     def visit_let_stmt(self, x: s.LetStmt) -> None:
-        """A local name."""
         value = self.visit_expr(x.value)
         self.scoped(f"let {self.visit_expr(x.var)} = {value}", x.body)
 
     def visit_store(self, x: s.Store) -> None:
-        """A write to flat memory."""
         target = f"{self.visit_expr(x.buffer_var)}[{self.visit_expr(x.index)}]"
         self.emit(f"{target} = {self.visit_expr(x.value)}{self._predicate(x.predicate)}")
 
     def visit_buffer_store(self, x: s.BufferStore) -> None:
-        """A write to a buffer."""
         target = f"{self.buffer(x.buffer)}{self.list_of(x.indices)}"
         self.emit(f"{target} = {self.visit_expr(x.value)}")
 
     def visit_allocate(self, x: s.Allocate) -> None:
-        """Memory for the statements below."""
         var = self.visit_expr(x.buffer_var)
         annotation = x.buffer_var.type_annotation
         scope = (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
@@ -324,23 +291,20 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         self.scoped(f"{head}, storage_scope = {scope}", x.body)
 
     def visit_buffer_realize(self, x: s.BufferRealize) -> None:
-        """A region of a buffer that exists during the body."""
         bounds = ", ".join([self.range(r) for r in x.bounds])
         condition = "" if ops.is_const_int(x.condition, 1) else f", {self.visit_expr(x.condition)}"
         self.block(f"realize({self.buffer(x.buffer)}, [{bounds}]{condition})", x.body)
 
     def visit_prefetch(self, x: s.Prefetch) -> None:
-        """A hint."""
         bounds = ", ".join([self.range(r) for r in x.bounds])
         locality = "" if x.locality == 3 else f", {x.locality}"
         self.emit(f"prefetch({self.buffer(x.buffer)}, [{bounds}]{locality})")
 
     def visit_attr(self, x: s.AttrStmt) -> None:
-        """An attribute over the statements below."""
         self.scoped(f"attr [{self.any_node(x.node)}] {_quoted(x.attr_key)} = {self.visit_expr(x.value)}", x.body)
 
     def any_node(self, node: Any) -> str:
-        """What an attribute is about."""
+        """Return the text of an attribute's node."""
         if isinstance(node, e.IterVar):
             return self.iter_var(node)
         if isinstance(node, Buffer):
@@ -353,15 +317,13 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         return str(name if isinstance(name, str) else node)
 
     def visit_assert(self, x: s.AssertStmt) -> None:
-        """A check before the statements below."""
         self.scoped(f"assert({self.visit_expr(x.condition)}, {self.visit_expr(x.message)})", x.body)
 
     def visit_evaluate(self, x: s.Evaluate) -> None:
-        """An expression evaluated for its effect."""
         self.emit(self.visit_expr(x.value))
 
     def function(self, func: PrimFunc) -> str:
-        """The text of a function."""
+        """Return the text of a function."""
         for buffer in func.buffer_map.values():
             self.buffer(buffer)
         params = ", ".join([self.visit_expr(p) for p in func.params])
@@ -383,7 +345,7 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         return "\n".join(self.lines) + "\n"
 
     def declare(self, b: Buffer) -> str:
-        """What a buffer is; fields with their usual value are left out."""
+        """Return the declaration of a buffer, without fields of their default value."""
         parts = [self.visit_expr(b.data), b.dtype, self.list_of(b.shape), self.list_of(b.strides)]
         if not ops.is_const_int(b.elem_offset, 0):
             parts.append(f"elem_offset={self.visit_expr(b.elem_offset)}")
@@ -415,7 +377,7 @@ def _attr_value(value: Any) -> str:
 
 
 def type_text(t: Any) -> str:
-    """The text of a TIR type."""
+    """Return the text of a TIR type."""
     if isinstance(t, PrimType):
         return "()" if t.dtype == "void" else t.dtype
     if isinstance(t, PointerType):
@@ -427,14 +389,14 @@ def type_text(t: Any) -> str:
 
 
 def stmt_text(stmt: s.Stmt) -> str:
-    """The text of a statement by itself; variables that it does not define show no type."""
+    """Return the text of a statement by itself; variables that it does not define show no type."""
     printer = FunctionPrinter(frozenset(free_vars(stmt)))
     printer.visit_stmt(stmt)
     return "\n".join(printer.lines) + "\n"
 
 
 def module_text(mod: IRModule) -> str:
-    """The text of a module of PrimFuncs, in the order of their names."""
+    """Return the text of a module of PrimFuncs, in the order of their names."""
     functions = sorted(mod.items(), key=lambda item: item[0].name_hint)
     return "".join(f"@{var.name_hint} = {FunctionPrinter().function(func)}\n" for var, func in functions)  # type: ignore[arg-type]
 

@@ -31,7 +31,7 @@ class Stmt(Node):
 
 
 class ForKind(enum.IntEnum):
-    """How a loop runs."""
+    """Kinds of loops."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -196,7 +196,7 @@ class Prefetch(Stmt):
 
 
 class AttrStmt(Stmt):
-    """``body`` under the attribute ``attr_key`` = ``value`` of ``node``."""
+    """Statement ``body`` under the attribute ``attr_key`` = ``value`` of ``node``."""
 
     node: Any
     attr_key: str
@@ -250,7 +250,7 @@ def seq(*stmts: Stmt | None) -> Stmt:
 
 
 def store_together(buffers: Sequence[Buffer], values: Sequence[PrimExpr], indices: Sequence[PrimExpr]) -> Stmt:
-    """Stores of values that may read one another's targets: the values are worked out first."""
+    """Store values that may read one another's targets: all values are computed before the first store."""
     stores = [BufferStore(b, v, indices) for b, v in zip(buffers, values, strict=True)]
     if len(stores) == 1:
         return stores[0]

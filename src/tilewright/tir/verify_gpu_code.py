@@ -1,4 +1,4 @@
-"""Whether the kernels of a lowered function stay within the limits of a GPU: ``tir.analysis.verify_gpu_code``."""
+"""``tir.analysis.verify_gpu_code``: check of the kernels of a lowered function against the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = (
 
 
 class _Kernels(StmtExprVisitor):
-    """What each kernel uses, against the limits."""
+    """The resources that each kernel uses, against the limits."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def _scope(var: Var) -> str:
 
 
 def gpu_code_problems(func: PrimFunc | Stmt, constraints: Mapping[str, Any]) -> list[str]:
-    """What kernels of ``func`` use more of than they may, one sentence each; see ``verify_gpu_code``."""
+    """Return which limits the kernels of ``func`` exceed, one sentence each; see ``verify_gpu_code``."""
     unknown = [name for name in constraints if name not in LIMITS]
     if unknown:
         raise TilewrightError(

@@ -1,4 +1,4 @@
-"""Visitors and mutators (``tir.functor``), and what is built on them: substitution, variables, post-order walks."""
+"""Visitors and mutators (``tir.functor``), and functions on them: substitution, variables, post-order walks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Substitute(StmtExprMutator, Substitute):
 
 
 def substitute(node: Any, vmap: Mapping[Any, Any] | Callable[[Var], PrimExpr | None]) -> Any:
-    """``node`` (expression or statement) with variables replaced; ``vmap`` may be keyed by IterVar as well.
+    """Replace variables in ``node`` (expression or statement); ``vmap`` may be keyed by IterVar as well.
 
     Before and after ``substitute(s, {i: 3})``::
 
@@ -64,7 +64,7 @@ def substitute(node: Any, vmap: Mapping[Any, Any] | Callable[[Var], PrimExpr | N
 
 
 class _FreshVars(StmtExprMutator):
-    """Gives allocations and let-bound names of their own to a copy."""
+    """Gives a copy its own allocations and let-bound names."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Hybrid script: operations written as loops in a subset of Python, which run as they stand on numpy's arrays, too.
+"""Hybrid script: operations written as loops in a subset of Python, which also runs on numpy arrays.
 
 script, HybridModule   what users call (module.py)        reader.py   from Python's text to an operation
 runtime.py             the functions a script may call    printer.py  from a schedule back to such a text

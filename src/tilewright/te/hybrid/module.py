@@ -1,4 +1,4 @@
-"""``te.hybrid.script``, and modules whose functions are such scripts as text."""
+"""``te.hybrid.script``, and modules whose functions are hybrid scripts in text form."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def _call(definition: ast.FunctionDef, names: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
-    """The operation of a script; inside another script its statement."""
+    """Return the operation of a script; inside another script, its statement."""
     if any(isinstance(a, Place) for a in arguments):
         return read_script(definition, names, arguments)[0]
     return hybrid_op(definition, names, arguments)
 
 
 def script(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a Python function of loops an operation.
+    """Turn a Python function of loops into an operation.
 
-    Called with tensors and scalar expressions, it gives the tensors that it computes; with numpy's arrays and numbers
-    it runs in Python, and gives arrays.
+    Called with tensors and scalar expressions, it returns the tensors that it computes; with numpy arrays and numbers
+    it runs in Python, and returns arrays.
 
     Args:
         pyfunc: loops over ``range``, ``parallel``, ``vectorize``, ``unroll``, ``const_range`` and ``bind``,
             assignments, ``if``, ``assert``, calls of the functions in ``te/hybrid/runtime.py`` and of other scripts.
 
     Raises:
-        TilewrightError: when called, where the function is not such a program; it names the line.
+        TilewrightError: when called, if the function is not such a program; the message names the line.
     """
 
     @functools.wraps(pyfunc)
@@ -69,19 +69,19 @@ def script(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
 def source_to_op(
     src: str | ast.FunctionDef, args: Sequence[Any], symbols: Mapping[str, Any], closure_vars: Mapping[str, Any]
 ) -> Any:
-    """The tensors that a script given as text computes from ``args``; the mappings hold the names around it."""
+    """Return the tensors that the script ``src`` computes from ``args``; the mappings hold the surrounding names."""
     definition = ast.parse(src).body[0] if isinstance(src, str) else src
     assert isinstance(definition, ast.FunctionDef)
     return hybrid_op(definition, {**symbols, **closure_vars}, args)
 
 
 class HybridModule:
-    """A script as text: to be saved, loaded, called.
+    """A hybrid script as text, which can be saved, loaded and called.
 
-    What is loaded can be nothing but a script: a file with any other statement, name or attribute is refused.
+    Loading accepts scripts only: a file with any other statement, name or attribute is refused.
 
     Args:
-        src: the text; without one, ``load`` gives it.
+        src: the text, or None to ``load`` it later.
         name: the function's name.
     """
 
@@ -96,11 +96,11 @@ class HybridModule:
         self.src, self.name = source, self._definition.name
 
     def get_source(self) -> str:
-        """The text."""
+        """Return the text."""
         return self.src
 
     def save(self, path: str | Path) -> None:
-        """Write the text to a file, whose name gets the ending ``.py`` if it has none."""
+        """Write the text to a file, appending ``.py`` if the name lacks it."""
         target = Path(path)
         (target if target.suffix == ".py" else Path(f"{target}.py")).write_text(self.src, "utf-8")
 
@@ -124,7 +124,7 @@ class HybridModule:
 
 
 def _checked(source: str) -> ast.FunctionDef:
-    """The function that a text is; raises TilewrightError for any text that could do anything but compute tensors."""
+    """Return the function of a text; raises TilewrightError for any text that could do more than compute tensors."""
     body = [s for s in ast.parse(source).body if not isinstance(s, (ast.Import, ast.ImportFrom))]
     definition = body[0] if body else None
     if len(body) != 1 or not isinstance(definition, ast.FunctionDef):
@@ -149,12 +149,12 @@ def _checked(source: str) -> ast.FunctionDef:
 
 
 def build(sch: Schedule, inputs: Sequence[Any], outputs: Sequence[Tensor], name: str = "hybrid_func") -> HybridModule:
-    """The loops of a schedule as a hybrid script.
+    """Convert the loops of a schedule to a hybrid script.
 
     Args:
         sch: the schedule.
         inputs: tensors and variables that are the function's parameters.
-        outputs: the tensors that it gives.
+        outputs: the tensors that the function returns.
         name: the function's name.
     """
     return HybridModule(print_schedule(sch, inputs, outputs, name), name)

@@ -1,4 +1,4 @@
-"""From a schedule to the text of a hybrid script.
+"""Printing a schedule as a hybrid script.
 
 >>> print(te.hybrid.build(s, [a, b], [c]).get_source())
 def hybrid_func(a, b):
@@ -87,7 +87,7 @@ class _Printer:
         self.lows: dict[Buffer, list[PrimExpr]] = {}
 
     def name_of(self, thing: Any, hint: str) -> str:
-        """The name of a variable or buffer: Python's rules, and each its own."""
+        """Return the name of a variable or buffer: a valid Python name, unique for each."""
         if thing not in self.names:
             base = re.sub(r"\W", "_", hint) or "x"
             base = f"v_{base}" if base[0].isdigit() or base.startswith("__") or keyword.iskeyword(base) else base
@@ -220,7 +220,7 @@ class _Printer:
 
 
 def print_schedule(sch: Schedule, inputs: Sequence[Any], outputs: Sequence[Tensor], name: str) -> str:
-    """The loops of ``sch`` as the text of a function ``name`` of ``inputs`` that returns ``outputs``."""
+    """Return the loops of ``sch`` as the text of a function ``name`` of ``inputs`` that returns ``outputs``."""
     tensors = [t for t in (*inputs, *outputs) if isinstance(t, Tensor)]
     buffers = {t: decl_buffer(t.shape, t.dtype, t.op.name) for t in tensors}
     out = _Printer(name)

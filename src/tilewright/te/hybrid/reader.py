@@ -1,10 +1,10 @@
-"""From the text of a hybrid script to an operation.
+"""Reading a hybrid script into an operation.
 
 Statements are walked as those of TVMScript are (``script.parser``). What differs:
 
-- A name that is given a number once, which no memory is read for, stands for that number. Any other number is an
-  element of memory, which is there until the block of its first assignment ends.
-- ``const_range``, and conditions on what is known, are worked out here: a loop over them is written out.
+- A name assigned once, to a number computed without memory reads, stands for that number. Any other number lives in
+  memory until the block of its first assignment ends.
+- ``const_range`` and conditions on known values are evaluated here: a loop over them is unrolled.
 - ``output_tensor`` and ``allocate`` make tensors; the script returns its outputs. Scripts may call scripts.
 """
 
@@ -76,14 +76,14 @@ class Table(tuple[Any, ...]):
 
 
 class Inlined:
-    """What a call of another script gives: its statement, and its outputs."""
+    """The result of calling another script: its statement and its outputs."""
 
     def __init__(self, body: Stmt, outputs: Sequence[Place]) -> None:
         self.body, self.outputs = body, outputs
 
 
 class _Names(Conditions):
-    """``x if c else y`` as a call, so that the condition may be an expression."""
+    """Rewrites ``x if c else y`` to a call, so that the condition may be an expression."""
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         self.generic_visit(node)
@@ -100,7 +100,7 @@ def _choose(condition: Any, first: Callable[[], Any], second: Callable[[], Any])
 
 
 def _known(condition: Any) -> bool | None:
-    """The truth of a condition that does not depend on what runs; None for others."""
+    """Return the truth of a compile-time condition; None for others."""
     if isinstance(condition, PrimExpr) and not isinstance(condition, IntImm):
         return None
     return bool(condition)
@@ -126,7 +126,7 @@ class HybridReader(Reader):
         self.assigned: Counter[str] = Counter()
 
     def read(self, definition: ast.FunctionDef) -> Inlined:
-        """The statement and the outputs of the function."""
+        """Return the statement and the outputs of the function."""
         for node in ast.walk(definition):
             targets = node.targets if isinstance(node, ast.Assign) else []
             targets = [node.target] if isinstance(node, ast.AugAssign) else targets
@@ -140,7 +140,7 @@ class HybridReader(Reader):
         return Inlined(self.builder.get(), self.returned)
 
     def on_Assign(self, node: ast.Assign) -> None:
-        """A tensor, a number, or an element."""
+        """Assign a tensor, a number, or an element."""
         if len(node.targets) != 1:
             raise self.fail(node, "one name is given at a time")
         (target,) = node.targets
@@ -169,7 +169,7 @@ class HybridReader(Reader):
         self.builder.emit(lambda body: BufferRealize(buffer, region, True, body))
 
     def _take(self, target: ast.expr, called: Inlined) -> None:
-        """The outputs of another script as memory of this one."""
+        """Store the outputs of another script in buffers of this one."""
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
         if len(targets) != len(called.outputs):
             raise self.fail(
@@ -203,7 +203,7 @@ class HybridReader(Reader):
         self.builder.emit(BufferStore(buffer, ops.cast(buffer.dtype, ops.as_expr(value)), [0]))
 
     def on_AugAssign(self, node: ast.AugAssign) -> None:
-        """``x += y`` of a number or an element."""
+        """Read ``x += y`` of a number or an element."""
         target: Any = node.target
         loaded = ast.copy_location(type(target)(**{**dict(ast.iter_fields(target)), "ctx": ast.Load()}), target)
         value = self.value(ast.copy_location(ast.BinOp(loaded, node.op, node.value), node))
@@ -215,7 +215,7 @@ class HybridReader(Reader):
             raise self.fail(target, "only numbers and elements of tensors can be changed")
 
     def store(self, target: ast.Subscript, value: Any) -> None:
-        """An element of a tensor gets a value, converted to its dtype."""
+        """Store a value in an element of a tensor, converted to its dtype."""
         place, index = self.value(target.value), self.value(target.slice)
         if not isinstance(place, Place):
             raise self.fail(target, f"{ast.unparse(target.value)} is no tensor")
@@ -226,7 +226,7 @@ class HybridReader(Reader):
         self.builder.emit(BufferStore(place.buffer, stored, loaded.indices))
 
     def on_For(self, node: ast.For) -> None:
-        """A loop; one over ``const_range`` is written out."""
+        """Read a loop; one over ``const_range`` is unrolled."""
         values = self.value(node.iter)
         if not isinstance(values, range):
             super().on_For(node)
@@ -241,7 +241,7 @@ class HybridReader(Reader):
         self.names.update(outside)
 
     def on_If(self, node: ast.If) -> None:
-        """A condition; one that is known leaves one branch."""
+        """Read a condition; a known one leaves one branch."""
         known = _known(self.value(node.test))
         if known is None:
             super().on_If(node)
@@ -249,11 +249,11 @@ class HybridReader(Reader):
             self.builder.emit(self.inner(node.body if known else node.orelse))
 
     def on_While(self, node: ast.While) -> None:
-        """Not part of the language."""
+        """Refuse ``while``, which is not part of the language."""
         raise self.fail(node, "a script has for loops, whose ends are known before they run, and no while")
 
     def on_Return(self, node: ast.Return) -> None:
-        """The outputs."""
+        """Read the outputs."""
         value = None if node.value is None else self.value(node.value)
         for place in value if isinstance(value, tuple) else (value,):
             if not any(place is out for out in self.outputs.values()):
@@ -264,7 +264,7 @@ class HybridReader(Reader):
 def read_script(
     definition: ast.FunctionDef, names: Mapping[str, Any], arguments: Sequence[Any]
 ) -> tuple[Inlined, dict[Tensor, Buffer]]:
-    """The script called with tensors, lists of tensors, and numbers; the buffers that stand for the tensors."""
+    """Read a script called with tensors, lists of tensors and numbers; also return the buffers of the tensors."""
     params = [arg.arg for arg in definition.args.args]
     if len(params) != len(arguments):
         raise TilewrightError(f"{definition.name} takes {len(params)} arguments, got {len(arguments)}")
@@ -282,7 +282,7 @@ def read_script(
 
 
 def hybrid_op(definition: ast.FunctionDef, names: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
-    """The outputs of the operation that the script computes: a tensor, or a list of them."""
+    """Return the outputs of the operation that the script computes: a tensor, or a list of them."""
     found, buffers = read_script(definition, names, arguments)
     outputs = tuple(place.buffer for place in found.outputs)
     op = HybridOp(
@@ -293,7 +293,7 @@ def hybrid_op(definition: ast.FunctionDef, names: Mapping[str, Any], arguments: 
 
 
 def loop_axes(body: Stmt) -> tuple[IterVar, ...]:
-    """An axis for each loop, outer ones first, in the order of the text."""
+    """Create an axis for each loop, outer ones first, in the order of the text."""
     return tuple(
         IterVar(
             Range.from_min_extent(s.min, s.extent),

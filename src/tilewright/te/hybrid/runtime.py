@@ -1,4 +1,4 @@
-"""What a hybrid script may call: its meaning on numpy's arrays (``HYBRID_GLOBALS``), and in the IR (``SYMBOLS``)."""
+"""Functions that a hybrid script may call: for numpy arrays (``HYBRID_GLOBALS``), and for the IR (``SYMBOLS``)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HYBRID_GLOBALS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Memory:
-    """What ``output_tensor`` and ``allocate`` give; the name is that of the variable on the left."""
+    """Memory made by ``output_tensor`` or ``allocate``, named after the variable that it is assigned to."""
 
     shape: Sequence[Any]
     dtype: str
@@ -93,7 +93,7 @@ def _convert(dtype: str) -> Callable[[Any], PrimExpr]:
 
 
 def _float(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
-    """A function of floating-point numbers; whole ones become such."""
+    """Wrap a floating-point function; integer arguments are converted."""
     return lambda *values: function(*(ops.as_expr(float(v) if isinstance(v, int) else v) for v in values))
 
 

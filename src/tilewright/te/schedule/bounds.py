@@ -46,7 +46,7 @@ _SCOPE_RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3, "wmma": 4, "tex
 
 @dataclass
 class Bounds:
-    """What bound inference finds."""
+    """The result of bound inference."""
 
     ranges: Ranges = field(default_factory=dict)
     """The range of each axis of each stage that has loops."""
@@ -68,14 +68,14 @@ class Bounds:
     """Of each stage the loops that are bound to threads which each compute the stage for themselves (`_private`)."""
 
     def thread_tag(self, stage: Stage, iv: IterVar) -> str:
-        """The tag of the threads that a loop is spread over; "" for loops that each thread runs for itself."""
+        """Return the tag of the threads that a loop is bound to; "" for loops that each thread runs itself."""
         return "" if iv in self.private.get(stage, ()) else _thread_tag(stage, iv)
 
 
 def infer_bound(sch: Schedule) -> Bounds:
-    """The ranges of all loops of a normalized schedule.
+    """Infer the ranges of all loops of a normalized schedule.
 
-    Raises TilewrightError when a stage is computed at a place that does not contain all its consumers.
+    Raises TilewrightError when a stage is attached to a loop that does not contain all its consumers.
     """
     bounds = Bounds()
     readers = _readers(sch)
@@ -96,7 +96,7 @@ def infer_bound(sch: Schedule) -> Bounds:
 
 
 def _private(stage: Stage, bounds: Bounds) -> set[IterVar]:
-    """The loops of a stage that are bound to threads of its reader, each of which has the stage's memory for itself.
+    """Return the loops of a stage that are bound to threads of its reader, where each thread has a private copy.
 
     Bounds of such a stage are what one thread reads, so the loop is a serial one, in most cases of one iteration::
 
@@ -118,7 +118,7 @@ def _private(stage: Stage, bounds: Bounds) -> set[IterVar]:
 
 
 def _wanted_once(stage: Stage, private: set[IterVar], bounds: Bounds) -> set[IterVar]:
-    """Inner loops of splits by ``factor`` of an axis of which each thread wants every ``factor``-th value."""
+    """Return inner loops of splits by ``factor``, of axes of which each thread needs every ``factor``-th value."""
     steps = dict(bounds.steps)
     found: set[IterVar] = set()
     for relation in stage.relations:
@@ -161,7 +161,7 @@ def _readers(sch: Schedule) -> dict[Tensor, list[Stage]]:
 
 
 def attach_path(stage: Stage) -> list[tuple[Stage, IterVar]]:
-    """The loops of other stages around ``stage``, innermost first, with the stages that they belong to."""
+    """Return the loops of other stages around ``stage``, innermost first, with their stages."""
     path: list[tuple[Stage, IterVar]] = []
     seen = {stage}
     while stage.attach_type in (AttachType.SCOPE, AttachType.SCAN_UPDATE):
@@ -181,7 +181,7 @@ def attach_path(stage: Stage) -> list[tuple[Stage, IterVar]]:
 
 
 def _storage_scope(stage: Stage, path: Sequence[tuple[Stage, IterVar]]) -> str:
-    """The given scope; by default local inside threads, shared inside blocks, global elsewhere."""
+    """Return the scope that was set, or by default local inside threads, shared inside blocks, global elsewhere."""
     if stage.scope:
         return stage.scope
     rank = -1
@@ -222,9 +222,9 @@ def _consumed_bound(stage: Stage, readers: dict[Tensor, list[Stage]], bounds: Bo
 
 
 class _LeafIndices:
-    """What ``consumer`` reads while ``stage`` is computed once, by the loops that it has rather than by its root axes.
+    """The reads of ``consumer`` in one computation of ``stage``, in terms of its loops instead of its root axes.
 
-    Indices that take apart what loops were fused to, or that are split as the loops are, are exact so::
+    This makes indices exact that undo a fusion of loops, or that are split as the loops are::
 
         p = fuse(i, j);  po, pi = split(p, 4);  reads B[(i*n + j) // 4, (i*n + j) % 4]     at po: row po, columns 0..3
     """
@@ -235,7 +235,7 @@ class _LeafIndices:
         self.sets: dict[Var, IntSet] = {}
 
     def narrower(self, index: PrimExpr, found: IntSet) -> IntSet:
-        """``found``, or the interval by loops where that is known to have fewer elements."""
+        """Return ``found``, or the interval in terms of loops if that is known to have fewer elements."""
         _, consumer, bounds = self.arguments
         if not consumer.relations or found.is_single_point() or not _divides_something(index):
             return found
@@ -285,7 +285,7 @@ def _needs_relax(stage: Stage, iv: IterVar, found: bool, tag: str, scope: str) -
 
 
 def _shares_memory(tag: str, scope: str) -> bool:
-    """Return whether the threads of an axis have one memory of that scope together."""
+    """Return whether the threads of an axis share one memory of that scope."""
     if scope == "warp" and tag == "threadIdx.x":
         return True  # these threads are the warp
     thread_rank = _THREAD_RANKS.get(tag.split(".")[0], 0)
@@ -293,7 +293,7 @@ def _shares_memory(tag: str, scope: str) -> bool:
 
 
 def _consumer_sets(stage: Stage, consumer: Stage, bounds: Bounds) -> dict[Var, IntSet]:
-    """The values that the root axes of ``consumer`` take during one computation of ``stage``."""
+    """Return the values that the root axes of ``consumer`` take during one computation of ``stage``."""
     ranges, scope = bounds.ranges, bounds.scopes[stage]
     attached = stage.attach_type is AttachType.SCOPE
     found = False
@@ -321,7 +321,7 @@ def _consumer_sets(stage: Stage, consumer: Stage, bounds: Bounds) -> dict[Var, I
 
 
 def _relaxed_outside(stage: Stage, consumer: Stage, found: bool, bounds: Bounds) -> dict[Var, IntSet]:
-    """The loops around ``consumer``, in other stages, that run while ``stage`` is computed once."""
+    """Return the sets of the loops around ``consumer``, in other stages, that run while ``stage`` is computed once."""
     scope = bounds.scopes[stage]
     shared = [(v, r) for v, (tag, r) in bounds.thread_loops.items() if _shares_memory(tag, scope)]
     relaxed = {
@@ -347,7 +347,7 @@ def _relaxed_outside(stage: Stage, consumer: Stage, found: bool, bounds: Bounds)
 
 
 def _closed(sets: dict[Var, IntSet], analyzer: Analyzer) -> dict[Var, IntSet]:
-    """The sets, where those that depend on one another's variables take these over their whole sets."""
+    """Return the sets with variables of other sets replaced by their whole sets."""
     for _ in range(_MOST_ROUNDS):
         new = {v: _relax(s, sets, analyzer) for v, s in sets.items()}
         if new == sets:
@@ -364,7 +364,7 @@ def _relax(found: IntSet, relaxed: dict[Var, IntSet], analyzer: Analyzer) -> Int
 
 
 def _relaxed_step(found: IntSet, relaxed: dict[Var, IntSet], analyzer: Analyzer) -> int:
-    """The distance of the values of a set, where it is moved by all values of some variables."""
+    """Return the stride of a set that all values of some variables shift."""
     if found.low is None:
         return 1
     terms, _ = analyzer.simplifier.difference(found.low, ops.const(0, found.low.dtype))
@@ -378,7 +378,7 @@ def _relaxed_step(found: IntSet, relaxed: dict[Var, IntSet], analyzer: Analyzer)
 def _regions_read(
     op: Operation, sets: dict[Var, IntSet], regions: Regions, analyzer: Analyzer, leaves: _LeafIndices
 ) -> None:
-    """Add to ``regions`` what ``op`` reads of those tensors when its axes take the values ``sets``."""
+    """Add to ``regions`` the parts of those tensors that ``op`` reads when its axes take the values ``sets``."""
     if isinstance(op, ComputeOp):
         evaluator = IntSetEvaluator(sets, analyzer)
         for load in producer_loads(op.body):
@@ -416,7 +416,7 @@ def _scan_regions(op: ScanOp, sets: dict[Var, IntSet], regions: Regions) -> None
 
 
 def _clip(region: IntSet, extent: PrimExpr, analyzer: Analyzer) -> IntSet:
-    """The whole dimension when the region covers it; both ends change together, so that they stay comparable.
+    """Return the whole dimension if the region covers it; both ends change together, so that they stay comparable.
 
     A literal region stays when the dimension is none: loops that are unrolled or vectorized need literal extents.
     """
@@ -434,7 +434,7 @@ def _clip(region: IntSet, extent: PrimExpr, analyzer: Analyzer) -> IntSet:
 
 
 def _gather(op: Operation, regions: Regions, bounds: Bounds) -> None:
-    """The ranges of the root axes of ``op`` from the regions that consumers read."""
+    """Compute the ranges of the root axes of ``op`` from the regions that consumers read."""
     ranges = bounds.ranges
     if isinstance(op, (ComputeOp, TensorComputeOp)):
         for dim, iv in enumerate(op.axis):
@@ -460,7 +460,7 @@ def _gather(op: Operation, regions: Regions, bounds: Bounds) -> None:
 
 
 def _cover(found: Sequence[IntSet], dom: Range, analyzer: Analyzer) -> Range:
-    """The smallest range that has all the sets; ``dom`` where they are unbounded or there are none."""
+    """Return the smallest range that covers all the sets; ``dom`` if they are unbounded or there are none."""
     if not found:
         return dom
     whole = union(found, analyzer) if len(found) > 1 else found[0]

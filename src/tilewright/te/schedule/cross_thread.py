@@ -39,7 +39,7 @@ _VIRTUAL = ("vthread", "cthread")
 
 
 def _thread_of(stage: Stage, iv: IterVar) -> IterVar | None:
-    """The thread axis of the GPU that a reduction loop is bound to."""
+    """Return the GPU thread axis that a reduction loop is bound to."""
     attr = stage.iter_var_attrs.get(iv)
     thread = attr.bind_thread if attr is not None else None
     together = thread is not None and thread.thread_tag not in _VIRTUAL and iv.iter_type is IterVarType.CommReduce
@@ -54,7 +54,7 @@ def reduced_by_threads(stage: Stage, op: ComputeOp) -> bool:
 def cross_thread_reduction(
     lowering: ScheduleLowering, stage: Stage, op: ComputeOp, reduce: Reduce, nest: Nest, lower: LowerExpr
 ) -> Stmt:
-    """The statement of a reduction that threads do together."""
+    """Build the statement of a reduction that threads do together."""
     common, serial = _sort_loops(lowering, stage, nest)
     _, only_reduced = lowering.reduction_start(stage, op)
     inside = lowering.predicates(stage, nest.values)
@@ -98,13 +98,13 @@ def cross_thread_reduction(
 
 
 def _serial_axes(stage: Stage) -> list[IterVar]:
-    """The reduction loops that each thread runs."""
+    """Return the reduction loops that each thread runs."""
     reduced = [iv for iv in stage.leaf_iter_vars if iv.iter_type is IterVarType.CommReduce]
     return [iv for iv in reduced if _thread_of(stage, iv) is None]
 
 
 def _sort_loops(lowering: ScheduleLowering, stage: Stage, nest: Nest) -> tuple[list[Frame], list[Frame]]:
-    """The loops around the whole, and those of each thread's own part."""
+    """Return the loops around the whole, and those of each thread's own part."""
     common: list[Frame] = []
     serial: list[Frame] = []
     before: IterVar | None = None

@@ -1,4 +1,4 @@
-"""Carrying ranges, values and marks through the splits and fuses of a stage.
+"""Propagation of ranges, values and marks through the splits and fuses of a stage.
 
 "Down" goes from the root axes to the leaves, "up" from the leaves to the root axes. For ``i`` in 0..10 split by 4:
 
@@ -24,7 +24,7 @@ Ranges = dict[IterVar, Range]
 
 
 def zero_range(extent: PrimExpr) -> Range:
-    """The range 0 .. extent - 1."""
+    """Return the range 0 .. extent - 1."""
     return Range.from_min_extent(ops.const(0, extent.dtype), extent)
 
 
@@ -35,7 +35,7 @@ def _ceil_div(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> PrimExpr:
 
 
 def _smaller(extent: PrimExpr, limit: PrimExpr, analyzer: Analyzer) -> PrimExpr:
-    """``extent`` where it is known to be below ``limit``, else ``limit``: a split never makes a loop longer.
+    """Return ``extent`` if it is known to be below ``limit``, else ``limit``: a split never makes a loop longer.
 
     A literal limit stays when the extent is none: loops that are unrolled or vectorized need literal extents.
     """
@@ -75,7 +75,7 @@ def _split_range(relation: Split, ranges: Ranges, analyzer: Analyzer, on_threads
 
 
 def _leads_to_thread(stage: Stage, private: Container[IterVar]) -> set[IterVar]:
-    """Axes that are bound to threads, or that a bound loop is made from: their extents are not cut down."""
+    """Return axes that are bound to threads, or from which a bound loop is made: their extents are not reduced."""
     bound = {iv for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
     marked = {iv for iv in bound if iv not in private}
     for relation in reversed(stage.relations):
@@ -104,7 +104,7 @@ def pass_up_index(stage: Stage, ranges: Mapping[IterVar, Range], values: dict[It
 
 
 def _offset(low: PrimExpr, value: PrimExpr) -> PrimExpr:
-    """Index arithmetic reads best with the outer loops first."""
+    """Add ``low`` to ``value``, with the outer loops first for readability."""
     return value + low if isinstance(low, IntImm) else low + value
 
 
@@ -115,7 +115,7 @@ def _div_mod(value: PrimExpr, factor: PrimExpr, extent: PrimExpr) -> tuple[PrimE
 
 
 def _covers(found: IntSet, whole: Range) -> bool:
-    """Return whether ``found`` is just the range ``whole``."""
+    """Return whether ``found`` is exactly the range ``whole``."""
     return found.low is whole.min and found.high is _last(whole)
 
 
@@ -142,7 +142,7 @@ def pass_up_domain(
 
 
 def shift(found: IntSet, offset: PrimExpr, analyzer: Analyzer) -> IntSet:
-    """Every element plus ``offset``."""
+    """Add ``offset`` to every element."""
     if ops.is_const_int(offset, 0):
         return found
     if found.is_single_point():
@@ -238,7 +238,7 @@ def _children(relation: Relation) -> tuple[IterVar, ...]:
 
 
 def _axes_to_test(stage: Stage, ranges: Mapping[IterVar, Range], analyzer: Analyzer) -> set[IterVar]:
-    """The axes whose loops run past their range because a split does not divide it, and that need a test.
+    """Return the axes that need a test, since an uneven split makes their loops run past their range.
 
     An axis that is the outer part of a split, or part of a fuse, needs none: the test of what it is split from, or of
     the fused axis, implies it.
@@ -270,7 +270,7 @@ def bound_predicates(
     analyzer: Analyzer,
     outer_ranges: Mapping[Var, Range],
 ) -> list[PrimExpr]:
-    """Conditions that keep the loops of ``stage`` inside its axes; those that always hold are left out.
+    """Return conditions that keep the loops of ``stage`` inside its axes; those that always hold are left out.
 
     Parameters
     ----------

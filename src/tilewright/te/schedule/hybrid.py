@@ -1,4 +1,4 @@
-"""The loops of a hybrid script, changed as its stage says.
+"""Loops of a hybrid script, changed by the primitives of its stage.
 
 for i in 0..10:                       for i.outer in 0..3:
   C[i] = A[i]*2      split i by 4       for i.inner in 0..4:
@@ -28,7 +28,7 @@ _KINDS = {
 
 
 class _ReplaceLoop(StmtMutator):
-    """Puts something else in the place of the loop over ``var``."""
+    """Replaces the loop over ``var`` by another statement."""
 
     def __init__(self, var: Var, make: Callable[[For], Stmt]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def _fuse(relation: Fuse, ranges: Mapping[IterVar, Range], name: str) -> Callabl
 
 
 class _Reorder(StmtMutator):
-    """Sorts loops that are directly in one another, with the conditions between them innermost."""
+    """Sorts loops that are directly nested, with the conditions between them innermost."""
 
     def __init__(self, place: Mapping[Var, int], name: str) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def _annotate(iv: IterVar, attr: IterVarAttr) -> Callable[[For], Stmt]:
 
 
 def scheduled_body(stage: Stage, op: HybridOp, ranges: Mapping[IterVar, Range]) -> Stmt:
-    """The statement of the script with its stage's splits, fusions, order, kinds and threads."""
+    """Return the script's statement with its stage's splits, fusions, order, kinds and threads."""
     body = op.body
     for relation in stage.relations:
         if isinstance(relation, Split):

@@ -1,7 +1,7 @@
-"""From a schedule and its bounds to loops.
+"""Conversion of a schedule and its bounds to loops.
 
-The statement of a stage is its loop nest around its stores. Stages computed at one of its loops stand inside that
-loop, before the rest; stages computed at root stand before their consumers:
+The statement of a stage is its loop nest around its stores. Stages attached to one of its loops come inside that loop,
+before the rest; stages at root come before their consumers:
 
     realize B([yo*4, 5), [0, w)):           <- stage B, computed at yo of C
       for ...: B[...] = ...
@@ -66,7 +66,7 @@ _THREAD_KEYS = {"vthread": "virtual_thread", "cthread": "virtual_thread", "pipel
 
 
 class LowerExpr(ExprMutator):
-    """Expressions of a compute to TIR: axes get their values, tensor reads become buffer reads."""
+    """Converts the expressions of a compute to TIR: axes get their values, tensor reads become buffer reads."""
 
     def __init__(self, values: Mapping[Var, PrimExpr], buffers: Mapping[Tensor, Buffer]) -> None:
         super().__init__()
@@ -74,7 +74,6 @@ class LowerExpr(ExprMutator):
         self.buffers = buffers
 
     def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
-        """The same element of the tensor's buffer."""
         buffer = self.buffers.get(e.producer)
         if buffer is None:
             raise TilewrightError(
@@ -148,7 +147,7 @@ class ScheduleLowering:
                 self.scan_inits |= {self.sch[t] for t in stage.op.init}
 
     def run(self) -> Stmt:
-        """The statement that computes all outputs."""
+        """Build the statement that computes all outputs."""
         computed = [s for s in self.sch.stages if self.is_computed(s)]
         for stage in computed:
             self.producers[stage] = self._provide(stage)
@@ -170,7 +169,7 @@ class ScheduleLowering:
         )
 
     def pipeline(self, stage: Stage, consumer: Stmt) -> Stmt:
-        """The stage, then what reads it, inside the stage's memory."""
+        """Return the stage followed by its readers, inside the stage's memory."""
         producer = self.producers[stage]
         if stage.is_double_buffered:
             for tensor in stage.op.outputs:
@@ -178,7 +177,7 @@ class ScheduleLowering:
         return self._realize(stage, producer if is_no_op(consumer) else seq(producer, consumer))
 
     def region(self, stage: Stage, index: int) -> tuple[Range, ...]:
-        """The part of output ``index`` that the stage's memory holds."""
+        """Return the part of output ``index`` that the stage's memory holds."""
         op, ranges = stage.op, self.bounds.ranges
         if isinstance(op, (ComputeOp, TensorComputeOp)):
             return tuple(ranges[iv] for iv in op.axis)
@@ -189,7 +188,7 @@ class ScheduleLowering:
         return tuple(Range(0, extent) for extent in op.output_shape(index))
 
     def alignment(self, stage: Stage) -> list[tuple[int, int, int]]:
-        """(dimension, factor, offset) of each ``storage_align``."""
+        """Return (dimension, factor, offset) of each ``storage_align``."""
         found: list[tuple[int, int, int]] = []
         for dim, iv in enumerate(stage.op.root_iter_vars):
             attr = stage.iter_var_attrs.get(iv)
@@ -227,7 +226,7 @@ class ScheduleLowering:
         self, stage: Stage, begin: int = 0, end: int | None = None, init: bool = False,
         skip: Container[IterVar] = (), values: Mapping[IterVar, PrimExpr] | None = None,
     ) -> Nest:  # fmt: skip
-        """The loops of the leaves ``begin`` to ``end``.
+        """Build the loops of the leaves ``begin`` to ``end``.
 
         Parameters
         ----------
@@ -293,7 +292,7 @@ class ScheduleLowering:
         return value
 
     def _in_thread(self, attr: IterVarAttr, frames: list[Frame]) -> None:
-        """The scope of the thread axis of a loop that each thread runs for itself; the loop is a serial one."""
+        """Add the scope of the thread axis of a loop that each thread runs itself, as a serial loop."""
         thread = attr.bind_thread
         assert thread is not None
         extent, _ = self.bounds.threads[thread]
@@ -323,7 +322,7 @@ class ScheduleLowering:
     def predicates(
         self, stage: Stage, values: Mapping[IterVar, PrimExpr], skip: Container[IterVar] = (), skip_domain: bool = False
     ) -> list[PrimExpr]:
-        """The conditions, marked as likely, that keep the loops inside the axes."""
+        """Return the conditions, marked as likely, that keep the loops inside the axes."""
         found = bound_predicates(
             stage, self.bounds.ranges, values, skip_domain, skip, self.bounds.analyzer, self.bounds.loops
         )
@@ -346,7 +345,7 @@ class ScheduleLowering:
         return wrap(levels + self._threads_asked(stage.store_predicate) + when(conditions), seq(*stores))
 
     def _threads_asked(self, predicate: PrimExpr | None) -> list[Frame]:
-        """The threads that a store predicate speaks of: those of a stage inside may be no loops of this one."""
+        """Return the threads in a store predicate: those of a nested stage may not be loops of this one."""
         asked = set() if predicate is None else {v for v in stmt_vars(predicate)}
         bound = (a.bind_thread for s in self.sch.stages for a in s.iter_var_attrs.values())
         threads = {iv.var: iv for iv in bound if iv is not None and iv.var in asked}
@@ -362,7 +361,7 @@ class ScheduleLowering:
     def _reduction(
         self, stage: Stage, op: ComputeOp, reduce: Reduce, nest: Nest, conditions: list[PrimExpr], lower: LowerExpr
     ) -> Stmt:
-        """Initialisation where the first reduction loop starts, then the loops that update.
+        """Build the initialisation before the first reduction loop, then the loops that update.
 
         for i:                    for i:
           for k: s                  B[i] = 0
@@ -388,7 +387,7 @@ class ScheduleLowering:
         return wrap([f for level in nest.levels[:begin] for f in level], seq(init, update))
 
     def _tests(self, condition: PrimExpr, leaves: Sequence[PrimExpr]) -> list[list[PrimExpr]]:
-        """What of a reduction's condition to test inside each of its loops, whose values are ``leaves``.
+        """Split a reduction's condition into the tests inside each of its loops, whose values are ``leaves``.
 
         for k: for j: if k < n and j < m: ...   ->   for k: if k < n: for j: if j < m: ...
         """
@@ -403,7 +402,7 @@ class ScheduleLowering:
         return [[] if ops.is_const_int(test, 1) else [test] for test in joined]
 
     def reduction_start(self, stage: Stage, op: BaseComputeOp) -> tuple[int, set[IterVar]]:
-        """Index of the first loop that belongs to the reduction, and the axes that belong to nothing else."""
+        """Return the index of the first reduction loop, and the axes that only reduction loops are made from."""
         marks = {iv: 2 for iv in op.reduce_axis} | {iv: 1 for iv in op.axis}
         pass_down_mask(stage, marks)
         begin = next(
@@ -443,7 +442,7 @@ class ScheduleLowering:
         return wrap(threads, seq(*inits, body))
 
     def _extern(self, stage: Stage, op: ExternOp) -> Stmt:
-        """The hand-written body over the tensors' own buffers, with the loops of its schedule."""
+        """Build the hand-written body over the tensors' own buffers, with the loops of its schedule."""
         pairs = [
             *zip(op.input_placeholders, op.inputs, strict=True),
             *zip(op.output_placeholders, op.outputs, strict=True),
@@ -461,7 +460,7 @@ class ScheduleLowering:
 
 
 class _Finish(StmtExprMutator):
-    """Values of loop variables that have no loop of their own; one scope for each thread axis."""
+    """Substitutes values of loop variables without loops; opens one scope for each thread axis."""
 
     def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
         super().__init__()
@@ -496,7 +495,7 @@ class _Finish(StmtExprMutator):
 
 
 def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer]) -> Stmt:
-    """The loops of a schedule.
+    """Convert a schedule to loops.
 
     Parameters
     ----------

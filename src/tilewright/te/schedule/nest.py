@@ -1,4 +1,4 @@
-"""What loop nests are put together from: their levels, and statements written for other buffers."""
+"""Parts of loop nests: levels of frames, and statements rebound to other buffers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Frame = Callable[[Stmt], Stmt]
 
 
 def wrap(frames: Sequence[Frame], body: Stmt) -> Stmt:
-    """``body`` inside ``frames``, the first outermost."""
+    """Wrap ``body`` in ``frames``, the first outermost."""
     for frame in reversed(frames):
         body = frame(body)
     return body
 
 
 def when(conditions: Sequence[PrimExpr]) -> list[Frame]:
-    """One ``if`` for each condition."""
+    """Return one ``if`` frame for each condition."""
     return [lambda body, c=c: IfThenElse(c, body) for c in conditions]  # type: ignore[misc]
 
 
@@ -38,7 +38,7 @@ class Nest:
 
 
 class BindBuffers(StmtExprMutator):
-    """Puts actual buffers in the place of declared ones, with the variables that describe them."""
+    """Replaces declared buffers by actual ones, with the variables that describe them."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
         super().__init__()
@@ -51,14 +51,13 @@ class BindBuffers(StmtExprMutator):
             self.memo.update({d: a for d, a in pairs if isinstance(d, Var) and d is not a})
 
     def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[Buffer, list[PrimExpr]]:
-        """The actual buffer and the place in it of ``buffer[indices]``."""
+        """Return the actual buffer and the index in it of ``buffer[indices]``."""
         actual, region = self.regions[buffer]
         lead = len(region) - len(indices)
         inner = [ops.add(r.min, self.visit_expr(i)) for i, r in zip(indices, region[lead:], strict=True)]
         return actual, [r.min for r in region[:lead]] + inner
 
     def visit_buffer_load(self, e: BufferLoad) -> PrimExpr:
-        """A read of the actual buffer."""
         return (
             BufferLoad(*self._indices(e.buffer, e.indices))
             if e.buffer in self.regions
@@ -66,27 +65,24 @@ class BindBuffers(StmtExprMutator):
         )
 
     def visit_buffer_store(self, s: BufferStore) -> Stmt:
-        """A store to the actual buffer."""
         if s.buffer not in self.regions:
             return super().visit_buffer_store(s)
         actual, indices = self._indices(s.buffer, s.indices)
         return BufferStore(actual, self.visit_expr(s.value), indices)
 
     def visit_load(self, e: Load) -> PrimExpr:
-        """A flat read through the actual pointer."""
         new = super().visit_load(e)
         target = self.memo.get(e.buffer_var)
         return new if target is None else new.replace(buffer_var=target)
 
     def visit_store(self, s: Store) -> Stmt:
-        """A flat store through the actual pointer."""
         new = super().visit_store(s)
         target = self.memo.get(s.buffer_var)
         return new if target is None else new.replace(buffer_var=target)
 
 
 def compact_strides(shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-    """Row-major strides of ``shape``, in elements."""
+    """Return the row-major strides of ``shape``, in elements."""
     strides: list[PrimExpr] = []
     step: PrimExpr = ops.const(1)
     for extent in reversed(shape):

@@ -1,7 +1,7 @@
-"""Primitives that change the data flow: cache_read, cache_write, rfactor; and ``normalize``, where lowering starts.
+"""Primitives that change the data flow (cache_read, cache_write, rfactor), and ``normalize``, the start of lowering.
 
-They put new operations into the schedule and rebuild the operations that read what was replaced. An operation
-keeps its iteration variables when it is rebuilt, so the loops of its stage stay as they are.
+They insert new operations into the schedule and rebuild the readers of replaced ones. A rebuilt operation keeps its
+iteration variables, so the loops of its stage stay.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MapLoads(ExprMutator):
 
 
 def replace_inputs(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation:
-    """The operation reading ``tensors[t]`` where it read ``t``; the same object when it reads none of them."""
+    """Return the operation reading ``tensors[t]`` instead of ``t``; the same object when it reads none of them."""
     if not any(t in tensors for t in op.input_tensors):
         return op
     if isinstance(op, ComputeOp):
@@ -80,7 +80,7 @@ def _set_op(sch: Schedule, stage: Stage, new_op: Operation) -> dict[Tensor, Tens
 
 
 def _propagate(sch: Schedule, tensors: dict[Tensor, Tensor], only: Sequence[Stage] | None = None) -> None:
-    """Rebuild what reads ``tensors`` (``only`` these stages, when given), and what reads that in turn."""
+    """Rebuild the readers of ``tensors`` (``only`` these stages, if passed), and transitively their readers."""
     direct, changed = tensors, dict(tensors) if only is None else {}
     for stage in sch.stages:
         found = direct | changed if only is not None and stage in only else changed
@@ -97,14 +97,14 @@ def _insert(sch: Schedule, op: Operation, position: int) -> Stage:
 
 
 def _current(sch: Schedule, tensor: Tensor) -> Tensor:
-    """The tensor as the schedule computes it now."""
+    """Return the tensor as the schedule computes it now."""
     if not isinstance(tensor, Tensor):
         raise TilewrightError(f"expected a tensor, got {type(tensor).__name__}")
     return sch[tensor].op.output(tensor.value_index)
 
 
 def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-    """See ``Schedule.cache_read``."""
+    """Copy a tensor to a scope for some readers; see ``Schedule.cache_read``."""
     tensor = _current(sch, tensor)
     given: list[Any] = list(readers) if isinstance(readers, (list, tuple)) else [readers]
     found = [reader if isinstance(reader, Stage) else sch[reader] for reader in given]
@@ -122,7 +122,7 @@ def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tenso
 
 
 def _copy_name(sch: Schedule, tensor: Tensor, scope: str) -> str:
-    """``A.shared``; a second copy of the same is ``A.d.shared``."""
+    """Return ``A.shared``, or ``A.d.shared`` for a second copy."""
     name = tensor.name
     for stage in sch.stages:
         if stage.op.name == f"{name}.{scope}":
@@ -131,7 +131,7 @@ def _copy_name(sch: Schedule, tensor: Tensor, scope: str) -> str:
 
 
 def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
-    """See ``Schedule.cache_write``."""
+    """Compute a tensor in another scope; see ``Schedule.cache_write``."""
     given: list[Tensor] = [tensor] if isinstance(tensor, Tensor) else list(tensor)
     stage = sch[given[0]]
     op = stage.op
@@ -158,7 +158,7 @@ def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) ->
 
 
 def _replace_op(sch: Schedule, stage: Stage, new_op: Operation) -> None:
-    """Give ``stage`` an operation with loops of its own, and rebuild its readers."""
+    """Give ``stage`` an operation with new loops, and rebuild its readers."""
     tensors = _set_op(sch, stage, new_op)
     stage.all_iter_vars = list(new_op.root_iter_vars)
     stage.leaf_iter_vars = list(new_op.root_iter_vars)
@@ -186,7 +186,9 @@ def _plain_cache(op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr], list[Pri
 
 
 def _relayout(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr], list[PrimExpr]]:
-    """The cache of a stage with splits and reorders has the stage's loops as its dimensions, in their order."""
+    """Rewrite the operation so that the cache of a stage with splits and reorders is stored in the order
+    of its loops.
+    """
     analyzer = Analyzer()
     ranges: Ranges = {iv: iv.dom for iv in op.root_iter_vars if iv.dom is not None}
     pass_down_domain(stage, ranges, analyzer)
@@ -220,7 +222,7 @@ def _guard(body: PrimExpr, conditions: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def _leaf_indices(stage: Stage, op: ComputeOp, ranges: Ranges, leaves: Sequence[IterVar]) -> list[PrimExpr]:
-    """The leaves in terms of the root axes."""
+    """Return the leaves in terms of the root axes."""
     values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in op.root_iter_vars}
     for relation in stage.relations:
         if isinstance(relation, Split):
@@ -236,7 +238,7 @@ def _leaf_indices(stage: Stage, op: ComputeOp, ranges: Ranges, leaves: Sequence[
 
 
 def rfactor(sch: Schedule, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
-    """See ``Schedule.rfactor``."""
+    """Factor a reduction axis out to a partial result; see ``Schedule.rfactor``."""
     stage = sch[tensor]
     op = stage.op
     if not isinstance(op, ComputeOp) or not isinstance(op.body[0], Reduce):
@@ -296,7 +298,7 @@ def _final_op(op: ComputeOp, reduce: Reduce, factor: ComputeOp, axis: IterVar, p
 
 
 def copy_schedule(sch: Schedule) -> Schedule:
-    """See ``Schedule.copy``."""
+    """Copy a schedule; see ``Schedule.copy``."""
     new = object.__new__(type(sch))
     copies: dict[Stage, Stage] = {}
     for stage in (*sch.stages, *sch.groups):
@@ -321,7 +323,7 @@ def copy_schedule(sch: Schedule) -> Schedule:
 
 
 def normalize(sch: Schedule) -> Schedule:
-    """See ``Schedule.normalize``."""
+    """Inline stages and start loops at 0; see ``Schedule.normalize``."""
     new = copy_schedule(sch)
     for stage in new.stages:
         spec = stage.attach_spec
@@ -338,7 +340,7 @@ def normalize(sch: Schedule) -> Schedule:
 
 
 def _inline(sch: Schedule) -> None:
-    """Write inlined values into the stages that read them."""
+    """Inline values into the stages that read them."""
     inlined = {t: s for s in sch.stages if s.attach_type is AttachType.INLINE for t in s.op.outputs}
     changed: dict[Tensor, Tensor] = {}
     for stage in sch.stages:
@@ -362,7 +364,7 @@ def _inline(sch: Schedule) -> None:
 def _expand(
     body: Sequence[PrimExpr], inlined: Mapping[Tensor, Stage], changed: Mapping[Tensor, Tensor]
 ) -> list[PrimExpr]:
-    """``body`` with the reads of inlined tensors replaced by their values.
+    """Replace the reads of inlined tensors in ``body`` by their values.
 
     Each read gets the stage's body at the read's indices; a body is done when the reads in it are done. So every body
     is rebuilt twice for each place where it is read, however long the chain of inlined stages is.
@@ -389,7 +391,7 @@ def _expand(
 
 
 def _rebase(sch: Schedule) -> dict[IterVar, IterVar]:
-    """Let the loops over root axes whose range may not start at 0 start there."""
+    """Rebase the loops over root axes whose range may not start at 0."""
     rebased: dict[IterVar, IterVar] = {}
     for stage in sch.stages:
         if stage.attach_type is AttachType.INLINE or isinstance(stage.op, (PlaceholderOp, HybridOp)):
@@ -413,7 +415,7 @@ def _rebase(sch: Schedule) -> dict[IterVar, IterVar]:
 
 
 def _legalize_attach(stage: Stage, rebased: Mapping[IterVar, IterVar]) -> None:
-    """A loop that was split or fused after compute_at is followed to the innermost loop made from it."""
+    """Move an attach point that was split or fused after compute_at to the innermost loop made from it."""
     parent, axis = stage.attach_stage, stage.attach_ivar
     assert parent is not None and axis is not None
     if parent.attach_type is AttachType.INLINE:

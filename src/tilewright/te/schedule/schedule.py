@@ -15,10 +15,10 @@ from tilewright.tir.expr import IterVar
 
 
 class Schedule:
-    """How a computation runs: one ``Stage`` for each operation, producers before consumers.
+    """The schedule of a computation: one ``Stage`` for each operation, producers before consumers.
 
-    ``s[T]`` and ``s[T.op]`` give the stage of a tensor; operations that cache_read, cache_write or rfactor
-    replaced are still found by their old tensors.
+    ``s[T]`` and ``s[T.op]`` are the stage of a tensor; tensors whose operations cache_read, cache_write or rfactor
+    replaced still find their stages.
     """
 
     def __init__(self, outputs: Sequence[Operation]) -> None:
@@ -36,7 +36,7 @@ class Schedule:
                 self._group_scan_body(stage, stage.op)
 
     def _group_scan_body(self, stage: Stage, scan: ScanOp) -> None:
-        """What a step of the scan computes is a group, which runs where the scan's loop is."""
+        """Group the operations of a scan's step, and attach the group to the scan's loop."""
         outside = {t.op for t in (*scan.state_placeholder, *scan.inputs)}
         body = post_order([t.op for t in scan.update], outside)
         others = [s.op for s in self.stages if s.op not in body and s.op is not scan]
@@ -108,11 +108,13 @@ class Schedule:
         return group
 
     def normalize(self) -> Schedule:
-        """The schedule with inlined stages written into their consumers and all loops starting at 0; a new object."""
+        """Return the schedule with inlined stages written into their consumers and all loops starting at 0; a new
+        object.
+        """
         return primitives.normalize(self)
 
     def copy(self) -> Schedule:
-        """A schedule of the same state, whose stages can be changed independently."""
+        """Return a schedule of the same state, whose stages can be changed independently."""
         return primitives.copy_schedule(self)
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
@@ -164,7 +166,7 @@ class Schedule:
 
 
 def post_order(roots: Sequence[Operation], stop: Any = ()) -> list[Operation]:
-    """The operations that ``roots`` read, producers first; not below the operations in ``stop``."""
+    """Return the operations that ``roots`` read, producers first, excluding those below ``stop``."""
     return walk.post_order(
         [op for op in roots if op not in stop], lambda op: [t.op for t in op.input_tensors if t.op not in stop]
     )
@@ -176,18 +178,18 @@ def _operations(items: Any) -> list[Operation]:
 
 
 def _common_group(stages: Sequence[Stage]) -> Stage | None:
-    """The innermost group that has all the stages; None when only the whole program has."""
+    """Return the innermost group that contains all the stages, or None."""
     first, *rest = [s.groups_around() for s in stages]
     return next((g for g in first if all(g in groups for groups in rest)), None)
 
 
 def _directly_in(outer: Stage | None, stage: Stage) -> Stage:
-    """The stage, or the group around it, that is directly in ``outer``."""
+    """Return the stage, or the group around it, that is directly in ``outer``."""
     return next(s for s in (stage, *stage.groups_around()) if s.group is outer)
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
-    """The default schedule of the given outputs: every operation computed whole, before its consumers."""
+    """Create the default schedule of the outputs: every operation computed whole, before its consumers."""
     given: list[Any] = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     for item in given:
         if not isinstance(item, (Operation, Tensor)):

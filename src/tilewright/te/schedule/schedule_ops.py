@@ -1,6 +1,6 @@
-"""``InferBound``, ``ScheduleOps``, ``SchedulePostProcToPrimFunc``: the steps of lowering, one by one, by TVM's names.
+"""``InferBound``, ``ScheduleOps``, ``SchedulePostProcToPrimFunc``: the single steps of lowering, by TVM's names.
 
-``tvm.lower`` does all of it (``te/lower.py``); these are for programs that look at what is between.
+``tvm.lower`` runs all of them (``te/lower.py``); these are for programs that inspect intermediate results.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from tilewright.tir.stmt import BufferRealize, Stmt
 
 
 def InferBound(sch: Schedule) -> dict[Any, Any]:
-    """The range of every iteration variable of a schedule."""
+    """Return the range of every iteration variable of a schedule."""
     return infer_bound(sch.normalize()).ranges
 
 
 def ScheduleOps(
     sch: Schedule, bounds: Mapping[IterVar, Any] | None = None, debug_keep_trivial_loop: bool = False
 ) -> Stmt:
-    """The loops of a schedule, before any pass; every tensor that it computes is realized inside the statement.
+    """Convert a schedule to loops, before any pass; every computed tensor is realized inside the statement.
 
     Parameters
     ----------
     sch : the schedule
-    bounds : what ``InferBound`` gave; the same is found again here
+    bounds : the result of ``InferBound``; the same is inferred again here
     debug_keep_trivial_loop : keep loops that run once
     """
     inputs = [t for stage in sch.stages if isinstance(stage.op, PlaceholderOp) for t in stage.op.outputs]
@@ -53,21 +53,20 @@ _BUFFERS_OF: WeakKeyDictionary[Stmt, dict[Tensor, Buffer]] = WeakKeyDictionary()
 
 
 class _Outside(BindBuffers):
-    """Arguments are not realized; what the schedule calls their buffers becomes the arguments' own."""
+    """Removes the realization of arguments, and replaces the schedule's buffers of them by the arguments' own."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
         super().__init__(buffers)
         self.arguments = set(buffers)
 
     def visit_buffer_realize(self, s: BufferRealize) -> Stmt:
-        """Memory of an argument is the caller's."""
         return self.visit_stmt(s.body) if s.buffer in self.arguments else super().visit_buffer_realize(s)
 
 
 def SchedulePostProcToPrimFunc(
     arg_list: Sequence[Any], body: Stmt, extern_buffer: Mapping[Tensor, Buffer] | None = None
 ) -> PrimFunc:
-    """A function of what ``ScheduleOps`` gave.
+    """Build a function from the result of ``ScheduleOps``.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """parent = outer * factor + inner; exactly one of ``factor`` and ``nparts`` is given."""
+    """parent = outer * factor + inner; exactly one of ``factor`` and ``nparts`` is set."""
 
     parent: IterVar
     outer: IterVar
@@ -65,7 +65,7 @@ Axes = IterVar | Sequence[IterVar]
 
 
 class AttachType(enum.IntEnum):
-    """Where a stage's loops stand; the numbers are TVM's.
+    """Attachment of a stage; the numbers are TVM's.
 
     ROOT is the outermost level of the stage's group, or of the whole program when it is in none.
     """
@@ -78,7 +78,7 @@ class AttachType(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Ahead:
-    """What ``Stage.prefetch`` was asked for: ``tensor``, ``offset`` iterations ahead, of ``loop`` unless None."""
+    """A request of ``Stage.prefetch``: ``tensor``, ``offset`` iterations ahead, of ``loop`` unless None."""
 
     tensor: Tensor
     offset: PrimExpr
@@ -88,7 +88,7 @@ class Ahead:
 
 @dataclass
 class IterVarAttr:
-    """What the primitives say about one loop."""
+    """Annotations of one loop, made by the primitives."""
 
     iter_type: IterVarType = IterVarType.DataPar
     bind_thread: IterVar | None = None
@@ -109,7 +109,7 @@ class IterVarAttr:
         return tuple(None if value is None else ops.as_expr(value) for _, value in self.pragmas)
 
     def copy(self) -> IterVarAttr:
-        """A copy that can be changed independently."""
+        """Return a copy that can be changed independently."""
         return replace(self, prefetch=list(self.prefetch), pragmas=list(self.pragmas))
 
 
@@ -124,10 +124,10 @@ _KIND_NAMES = {
 
 
 class Stage:
-    """One operation and how its loops run; axes are those of the operation, and what split and fuse give.
+    """One operation and its loops: the operation's axes, and those made by split and fuse.
 
-    A stage without operation is a group (``Schedule.create_group``): where it is computed, the stages in it are, that
-    are not computed at one another.
+    A stage without operation is a group (``Schedule.create_group``): it attaches its stages that are not attached to
+    one another.
     """
 
     def __init__(self, op: Operation | None, schedule: Schedule) -> None:
@@ -156,12 +156,12 @@ class Stage:
 
     @property
     def num_child_stages(self) -> int:
-        """Of a group: how many stages and groups are directly in it."""
+        """Number of stages and groups directly in a group."""
         return sum(s.group is self for s in (*self.schedule.stages, *self.schedule.groups))
 
     @property
     def attach_spec(self) -> Stage:
-        """The stage or group that says where this one is computed: the outermost group that is as far out."""
+        """The stage or group whose attachment holds for this one: the outermost group attached as far out."""
         spec = self
         while spec.attach_type is AttachType.ROOT and spec.group is not None:
             spec = spec.group
@@ -183,7 +183,7 @@ class Stage:
         return TilewrightError(f"stage {self.name}: {what}")
 
     def _position(self, axis: Any, what: str) -> int:
-        """Position of a leaf axis; raises TilewrightError that tells why it is none."""
+        """Return the position of a leaf axis; raises TilewrightError with the reason when it is none."""
         if not isinstance(axis, IterVar):
             raise self._fail(f"{what} takes an axis (IterVar), got {type(axis).__name__} {axis!r}")
         for index, leaf in enumerate(self.leaf_iter_vars):
@@ -202,7 +202,7 @@ class Stage:
         return position
 
     def attr(self, axis: IterVar) -> IterVarAttr:
-        """The annotations of ``axis``, made now if there are none."""
+        """Return the annotations of ``axis``, creating them if there are none."""
         return self.iter_var_attrs.setdefault(axis, IterVarAttr(axis.iter_type))
 
     def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> tuple[IterVar, IterVar]:
@@ -285,7 +285,7 @@ class Stage:
         return fused
 
     def reorder(self, *args: IterVar) -> None:
-        """Put the given loops in the given order, in the places that they hold together.
+        """Put loops into a new order, in the positions that they occupy together.
 
         args:
             args: loops of this stage, outermost first
@@ -397,7 +397,7 @@ class Stage:
         self.attr(ivar).bind_thread = thread_ivar
 
     def env_threads(self, threads: Axes) -> None:
-        """Run the whole of a scan inside the given threads.
+        """Run the whole of a scan inside threads.
 
         args:
             threads: one thread axis or several
@@ -433,7 +433,7 @@ class Stage:
         self.store_predicate = ops.as_expr(predicate)
 
     def compute_at(self, parent: Stage, scope: IterVar) -> Stage:
-        """Compute what one iteration of a consumer's loop needs, inside that loop.
+        """Attach this stage inside a loop of a consumer, to compute what one iteration needs.
 
         args:
             parent: stage of a consumer (or one that contains all consumers)
@@ -495,7 +495,7 @@ class Stage:
             raise self._fail(f"{what}: it is the update of a scan, whose place is fixed")
 
     def is_scan_update(self) -> bool:
-        """Return whether this gives the next state of a scan."""
+        """Return whether this stage computes the next state of a scan."""
         scans = [g.attach_stage.op for g in self.groups_around() if g.attach_type is AttachType.SCAN_UPDATE]  # type: ignore[union-attr]
         return any(self.op is t.op for scan in scans for t in scan.update)
 
@@ -538,16 +538,16 @@ class Stage:
     def prefetch(
         self, tensor: Tensor, var: IterVar, offset: Any, ahead: IterVar | None = None, stream: bool = False
     ) -> None:
-        """Fetch what ``tensor`` gives ``offset`` iterations of ``var`` later.
+        """Prefetch the part of ``tensor`` that is read ``offset`` iterations of ``var`` later.
 
         args:
             tensor: an input of this stage
             var: a loop
             offset: number of iterations ahead
-            ahead: a loop around ``var``, of this stage or of one that it is computed at, whose iterations are meant
-                instead. What its later iteration reads is shared out evenly over all iterations of ``var`` inside it,
-                so that memory is kept busy all the time and never for long; it must be contiguous. Its last iteration
-                fetches for its first one in the next iteration of the loop around it.
+            ahead: a loop around ``var``, of this stage or of one that it is attached to, whose iterations count
+                instead. The reads of its later iteration are spread evenly over all iterations of ``var`` inside
+                it, so that memory is evenly busy; they must be contiguous. Its last iteration fetches for its
+                first one in the next iteration of the loop around it.
             stream: caches need not keep it once it was read, and rather keep other data; not together with ``ahead``
         rewrite:
             for i: s(A[i])

@@ -34,7 +34,7 @@ Region = tuple[Range, ...]
 
 
 def find_tensorized(stage: Stage) -> IterVar | None:
-    """The outermost loop of the stage's tensorized block, if there is one."""
+    """Return the outermost loop of the stage's tensorized block, if there is one."""
     for iv in stage.leaf_iter_vars:
         attr = stage.iter_var_attrs.get(iv)
         if attr is not None and attr.iter_type is IterVarType.Tensorized:
@@ -157,7 +157,7 @@ def _mismatch(op: ComputeOp, intrin: TensorIntrin, why: str) -> TilewrightError:
 
 
 def _check_inside(lowering: ScheduleLowering, stage: Stage) -> None:
-    """The block must lie inside the axes: an intrinsic has no place for a boundary test."""
+    """Check that the block lies inside the axes, since an intrinsic has no boundary test."""
     ranges = lowering.bounds.ranges
     values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in stage.leaf_iter_vars}
     pass_up_index(stage, ranges, values)
@@ -232,7 +232,7 @@ def _verify(
 
 
 def _parts(body: PrimExpr, like: PrimExpr, mapper: ExprMutator | None) -> list[PrimExpr]:
-    """What has to agree: the value, or combiner, sources and condition of a reduction."""
+    """Return the parts that must agree: the value, or combiner, sources and condition of a reduction."""
     visit = mapper.visit_expr if mapper is not None else (lambda e: e)
     if not isinstance(body, Reduce) or not isinstance(like, Reduce):
         return [visit(body)]
@@ -256,7 +256,7 @@ class _Binder:
         self.regions: dict[Buffer, tuple[Buffer, Region]] = {}
 
     def bind(self, declared: Buffer, tensor: Tensor, region: Sequence[Range]) -> None:
-        """Let ``declared`` stand for ``region`` of the buffer of ``tensor``."""
+        """Bind ``declared`` to ``region`` of the buffer of ``tensor``."""
         actual = self.lowering.buffers[tensor]
         start, strides = self._layout(tensor, actual)
         lead = len(region) - len(declared.shape)

@@ -1,4 +1,4 @@
-"""Passes made of functions: ``Apply(f)``, ``Filter(f)`` and the decorator ``prim_func_pass``."""
+"""Passes made from functions: ``Apply(f)``, ``Filter(f)`` and the decorator ``prim_func_pass``."""
 
 from __future__ import annotations
 

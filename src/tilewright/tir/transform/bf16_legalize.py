@@ -1,4 +1,4 @@
-"""BF16Legalize: arithmetic of bfloat16 and of smaller types in float32, rounded where a value is stored.
+"""BF16Legalize: compute bfloat16 and smaller types in float32, and round when storing.
 
 Before and after::
 
@@ -32,7 +32,7 @@ def _float32(dtype: str) -> str:
 
 
 class _Legalize(StmtExprMutator):
-    """``visit_expr`` gives float32 for everything that is bfloat16."""
+    """Rewrites expressions; ``visit_expr`` returns float32 for everything that is bfloat16."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Legalize(StmtExprMutator):
         return ops.cast(_float32(e.dtype), e) if is_bf16(e.dtype) else e
 
     def as_stored(self, e: PrimExpr) -> PrimExpr:
-        """The legal form of ``e`` in its own dtype."""
+        """Return the legal form of ``e`` in its own dtype."""
         if isinstance(e, Load) and is_bf16(e.dtype):  # a copy needs no arithmetic
             return super().visit_load(e)
         if isinstance(e, Call) and getattr(e.op, "name", "") == "tir.if_then_else" and is_bf16(e.dtype):
@@ -140,5 +140,5 @@ def bf16_legalize(stmt: Stmt) -> Stmt:
 
 
 def BF16Legalize() -> Pass:
-    """The pass."""
+    """Compute bfloat16 and smaller types in float32, and round when storing."""
     return body_pass("BF16Legalize", bf16_legalize)

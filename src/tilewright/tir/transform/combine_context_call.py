@@ -1,4 +1,4 @@
-"""CombineContextCall: ask for each thread-local context once in a function, and once in each parallel region.
+"""CombineContextCall: request each thread-local context once in a function, and once in each parallel region.
 
 Before and after::
 
@@ -31,7 +31,7 @@ class _Combine(StmtExprMutator):
         return super().visit_call(e)
 
     def region(self, body: Stmt) -> Stmt:
-        """A stretch of code that one thread runs: its contexts are asked for at its start."""
+        """Rewrite code that one thread runs, with its contexts requested at its start."""
         outer, self.contexts = self.contexts, {}
         memo, self.memo = self.memo, {}
         new: Stmt = self.visit_stmt(body)
@@ -59,5 +59,5 @@ def combine_context_call(stmt: Stmt) -> Stmt:
 
 
 def CombineContextCall() -> Pass:
-    """The pass."""
+    """Request each thread-local context once in a function, and once in each parallel region."""
     return body_pass("CombineContextCall", combine_context_call)

@@ -1,4 +1,4 @@
-"""What the passes share: making a ``Pass`` of a function on statements, and a mutator that knows what is in scope."""
+"""Helpers of the passes: making a ``Pass`` of a function on statements, and a mutator that tracks what is in scope."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def body_pass(name: str, transform: Callable[[Stmt], Stmt]) -> Pass:
 
 
 def bind_range(analyzer: Analyzer, var: Any, low: PrimExpr, extent: PrimExpr) -> None:
-    """Tell the analyzer the range of a loop variable."""
+    """Declare the range of a loop variable to the analyzer."""
     analyzer.bind(var, Range.from_min_extent(low, extent))
 
 
 class ScopedMutator(StmtExprMutator):
-    """A mutator with an analyzer that knows the loop ranges and conditions around the place being visited."""
+    """A mutator with an analyzer that knows the loop ranges and conditions around the current statement."""
 
     def __init__(self, analyzer: Analyzer | None = None) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ScopedMutator(StmtExprMutator):
         return super().visit_for(s)
 
     def bind(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
-        """Tell the analyzer a range; where it had another one for ``var``, results so far count no more."""
+        """Declare a range to the analyzer; if ``var`` had another range, drop the memo."""
         conclusions = self.analyzer.context.simplify_memo
         bind_range(self.analyzer, var, low, extent)
         if self.analyzer.context.simplify_memo is not conclusions:
@@ -70,7 +70,7 @@ class ScopedMutator(StmtExprMutator):
         return super().visit_attr(s)
 
     def visit_let_stmt(self, s: LetStmt) -> Stmt:
-        """Remember what is known of the value."""
+        """Declare the value to the analyzer, then rebuild."""
         if s.value.dtype in ("int32", "int64"):
             bound = self.analyzer.const_int_bound(s.value)
             self.analyzer.context.var_bounds.setdefault(s.var, (bound.min_value, bound.max_value))
@@ -88,7 +88,7 @@ class ScopedMutator(StmtExprMutator):
         return IfThenElse(condition, then_case, else_case)
 
     def visit_under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
-        """The new ``stmt``, where ``condition`` holds; results found under it stay there."""
+        """Rewrite ``stmt`` under ``condition``; results found under it are not reused elsewhere."""
         outside = self.memo
         self.forget_results()
         with self.analyzer.constraint_scope(condition):

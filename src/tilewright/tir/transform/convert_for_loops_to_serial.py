@@ -1,4 +1,4 @@
-"""ConvertForLoopsToSerial: every loop that several threads share becomes one that a single thread runs.
+"""ConvertForLoopsToSerial: make every loop that several threads share serial.
 
 Before and after::
 
@@ -26,10 +26,10 @@ class _Serial(StmtExprMutator):
 
 
 def convert_for_loops_to_serial(stmt: Stmt) -> Stmt:
-    """``stmt`` with plain loops alone; the same object where it has no others."""
+    """Make all loops of ``stmt`` serial; the same object if they are."""
     return _Serial().visit_stmt(stmt)
 
 
 def ConvertForLoopsToSerial() -> Pass:
-    """The pass."""
+    """Make parallel, vectorized and unrolled loops serial."""
     return body_pass("ConvertForLoopsToSerial", convert_for_loops_to_serial)

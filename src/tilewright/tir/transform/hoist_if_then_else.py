@@ -93,7 +93,9 @@ def hoist_if_then_else(stmt: Stmt, over_threads: bool = False) -> Stmt:
 
 
 def HoistIfThenElse(variant: str | None = None) -> Pass:
-    """The pass; ``variant`` "basic" leaves conditions on thread axes, whatever the PassContext says when it runs."""
+    """Hoist conditions out of loops; ``variant`` "basic" leaves conditions on thread axes, whatever the PassContext
+    says.
+    """
 
     def run(stmt: Stmt) -> Stmt:
         options = PassContext.current().option("tir.HoistIfThenElse")

@@ -1,4 +1,4 @@
-"""InferFragment: the shape and the layout of each fragment of a matrix, from the intrinsics that use it.
+"""InferFragment: derive the shape and the layout of each matrix fragment from the intrinsics that use it.
 
 Before and after::
 
@@ -30,14 +30,14 @@ from tilewright.tir.visitor import StmtExprVisitor, StmtMutator
 
 @dataclass(frozen=True)
 class Fragment:
-    """``m``, ``n`` and ``k`` of the multiplication that a fragment is for, and "row_major", "col_major" or ""."""
+    """The ``m``, ``n`` and ``k`` of a fragment's multiplication, and "row_major", "col_major" or ""."""
 
     shape: tuple[int, int, int]
     layout: str = ""
 
 
 class _Fragments(StmtExprVisitor):
-    """What the intrinsics say of each fragment."""
+    """Collects what the intrinsics imply for each fragment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class _Fragments(StmtExprVisitor):
             )
 
     def check(self) -> None:
-        """That what is multiplied has one shape."""
+        """Raise TilewrightError unless the fragments of each multiplication have one shape."""
         for product in self.products:
             parts = {a for a in product.args[0::2] if isinstance(a, Var)}
             shapes = {v.name: self.found[v].shape for v in sorted(parts, key=lambda v: v.name) if v in self.found}
@@ -104,5 +104,5 @@ def infer_fragment(stmt: Stmt) -> Stmt:
 
 
 def InferFragment() -> Pass:
-    """The pass."""
+    """Derive the shape and the layout of each matrix fragment from the intrinsics that use it."""
     return body_pass("InferFragment", infer_fragment)

@@ -1,4 +1,4 @@
-"""InjectCopyIntrin: let a function write the statement of loops that only copy.
+"""InjectCopyIntrin: replace loops that only copy by a user function's statement.
 
 Before and after, for ``copy = lambda src, dst, before, after, value: call_extern("int32", "my_copy", ...)``::
 
@@ -129,7 +129,7 @@ def inject_copy_intrin(stmt: Stmt, pragma_key: str, fintrin: Lower) -> Stmt:
 
 
 def InjectCopyIntrin(pragma_key: str, fintrin: Lower) -> Pass:
-    """The pass.
+    """Replace loops marked with ``pragma_key`` that only copy by the statement of ``fintrin``.
 
     Parameters
     ----------

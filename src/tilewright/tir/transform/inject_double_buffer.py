@@ -1,4 +1,4 @@
-"""InjectDoubleBuffer: fill one half of a buffer for the next iteration while the other half is in use.
+"""InjectDoubleBuffer: fill one half of a buffer for the next iteration while the other half is used.
 
 Before and after, for a loop that fills ``B`` and then uses it::
 
@@ -66,14 +66,14 @@ class _Marked:
     fill: Stmt | None = None
 
     def ahead_of_loop(self, first: Stmt) -> Stmt:
-        """The part that stands before the loop, with the threads that run it."""
+        """Return the part before the loop, with the threads that run it."""
         for attr in reversed(self.threads):
             first = attr.replace(body=first)
         return first
 
 
 class _Find(StmtVisitor):
-    """Marked buffers whose allocation stands inside a serial loop, before anything else in its body."""
+    """Finds marked buffers whose allocation comes first in the body of a serial loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class _Accesses(StmtExprVisitor):
 
 
 def _depends(fill: Stmt, loop: For) -> bool:
-    """Return whether a buffer is filled with what the same iteration computes, so that it cannot be filled ahead."""
+    """Return whether a fill depends on values of the same iteration, so that it cannot run ahead."""
     inside, outside = _Accesses(), _Accesses(fill)
     inside.visit_stmt(fill)
     outside.visit_stmt(loop.body)
@@ -236,5 +236,5 @@ def inject_double_buffer(stmt: Stmt) -> Stmt:
 
 
 def InjectDoubleBuffer() -> Pass:
-    """The pass."""
+    """Fill one half of a buffer for the next iteration while the other half is used."""
     return body_pass("InjectDoubleBuffer", inject_double_buffer)

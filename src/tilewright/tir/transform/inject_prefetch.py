@@ -1,4 +1,4 @@
-"""InjectPrefetch: where a schedule asks for it, prefetch the part of a buffer that a later iteration will read.
+"""InjectPrefetch: prefetch the part of a buffer that a later iteration will read, where the schedule requests it.
 
 Before and after, for ``s[B].prefetch(A, i, 2)``::
 
@@ -66,7 +66,7 @@ class _Touched(StmtExprVisitor):
 
 
 def domain_touched(stmt: Stmt, buffer: Buffer) -> list[Range]:
-    """The region of ``buffer`` that ``stmt`` reads; the whole dimension where that is not known."""
+    """Return the region of ``buffer`` that ``stmt`` reads; the whole dimension if it is not known."""
     analyzer = Analyzer()
     touched = _Touched(buffer, analyzer)
     touched.visit_stmt(stmt)
@@ -81,7 +81,7 @@ _SECOND_LEVEL = 2  # the locality hint for the second-level cache: a whole block
 
 
 def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset: PrimExpr) -> Stmt | None:
-    """Prefetch one iteration's share of what iteration ``var + offset`` reads of ``buffer``.
+    """Prefetch one iteration's share of the elements of ``buffer`` that iteration ``var + offset`` reads.
 
     ``loops`` are those around, the outermost first. None where ``var`` has no loop, or what it reads is not known
     to be contiguous.
@@ -122,7 +122,7 @@ def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset:
 
 
 def _later(loop: For, outer: For | None, offset: PrimExpr) -> dict[Var, PrimExpr]:
-    """The variables ``offset`` iterations of ``loop`` later, which may begin again once, within the next of ``outer``.
+    """Map the variables to ``offset`` iterations of ``loop`` later, wrapping at most once into the next of ``outer``.
 
     At the very end it is the last iteration once more.
     """
@@ -171,10 +171,10 @@ class _Inject(StmtMutator):
 
 
 def inject_prefetch(stmt: Stmt) -> Stmt:
-    """Put the prefetches that ``stmt`` asks for."""
+    """Insert the prefetches that ``stmt`` requests."""
     return _Inject().visit_stmt(stmt)
 
 
 def InjectPrefetch() -> Pass:
-    """The pass."""
+    """Insert the prefetches that schedules request."""
     return body_pass("InjectPrefetch", inject_prefetch)

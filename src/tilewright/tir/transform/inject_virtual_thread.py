@@ -1,4 +1,4 @@
-"""InjectVirtualThread: run what a virtual thread changes once for each of its indices.
+"""InjectVirtualThread: repeat the statements that depend on a virtual thread for each of its indices.
 
 Before and after::
 
@@ -61,7 +61,7 @@ _MOST_COPIES = 15
 
 
 def _written_by(expr: PrimExpr) -> set[Var]:
-    """The buffers that an expression takes pointers of, to write through them."""
+    """Return the buffers whose pointers an expression passes on for writing."""
     written: set[Var] = set()
 
     def look(node: object) -> None:
@@ -91,7 +91,7 @@ class _Touched(StmtExprVisitor):
         self.conditional = False
 
     def of(self, body: Stmt) -> _Touched:
-        """Look until nothing new is found."""
+        """Repeat the analysis of ``body`` until it finds nothing new."""
         before = -1
         while before != len(self.found):
             before = len(self.found)
@@ -118,7 +118,7 @@ class _Touched(StmtExprVisitor):
         super().visit_allocate(s)
 
     def visit_let_stmt(self, s: LetStmt) -> None:
-        """Note a value, and what may be written through it."""
+        """Record a value, and the buffers that may be written through it."""
         if self.depends(s.value):
             self.found.add(s.var)
         self.found |= _written_by(s.value) & self.inside
@@ -132,21 +132,21 @@ class _Touched(StmtExprVisitor):
         self._under(differs, lambda: super(_Touched, self).visit_for(s))
 
     def visit_while(self, s: While) -> None:
-        """See ``visit_for``."""
+        """Visit the body as in ``visit_for``."""
         self._under(self.depends(s), lambda: super(_Touched, self).visit_while(s))
 
     def visit_if_then_else(self, s: IfThenElse) -> None:
-        """See ``visit_for``."""
+        """Visit the branches as in ``visit_for``."""
         self._under(self.depends(s.condition), lambda: super(_Touched, self).visit_if_then_else(s))
 
     def visit_store(self, s: Store) -> None:
-        """Note what is written."""
+        """Record the written buffer."""
         if s.buffer_var in self.inside and (self.conditional or self.depends(s.value, s.index, s.predicate)):
             self.found.add(s.buffer_var)
         super().visit_store(s)
 
     def visit_call(self, e: Call) -> None:
-        """A buffer that is handed to a function may be written there, with what its other arguments give."""
+        """Record that a buffer passed to a function may be written there with values of the other arguments."""
         if e.op.name != "tir.tvm_access_ptr":
             buffers = {a for a in e.args if isinstance(a, Var) and a in self.inside}
             self.loose |= buffers
@@ -256,5 +256,5 @@ def inject_virtual_thread(stmt: Stmt) -> Stmt:
 
 
 def InjectVirtualThread() -> Pass:
-    """The pass."""
+    """Repeat the statements that depend on a virtual thread for each of its indices."""
     return body_pass("InjectVirtualThread", inject_virtual_thread)

@@ -1,4 +1,4 @@
-"""InstrumentBoundCheckers: check, while a program runs, that it stays inside its buffers.
+"""InstrumentBoundCheckers: check at run time that accesses stay inside their buffers.
 
 Before and after, for a buffer ``A`` of 10 elements::
 
@@ -133,7 +133,7 @@ class _Instrument(ScopedMutator):
 
 
 def instrument_bound_checkers(func: PrimFunc) -> PrimFunc:
-    """``func`` with its checks."""
+    """Return ``func`` with bound checks."""
     body = _Instrument().visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 

@@ -1,4 +1,4 @@
-"""LiftAttrScope: one attribute around statements that all have it, as far out as that goes.
+"""LiftAttrScope: move an attribute that several statements share as far out as possible.
 
 Before and after::
 
@@ -46,7 +46,7 @@ class _Lift:
         self.key = key
 
     def take(self, s: Stmt) -> _Found:
-        """``s`` without the attribute that all of it has."""
+        """Take the attribute that all of ``s`` has off it."""
         if isinstance(s, AttrStmt) and s.attr_key == self.key:
             return _Found(self.take(s.body).wrapped(self.key), s.node, s.value)
         if isinstance(s, SeqStmt):
@@ -83,10 +83,10 @@ class _Lift:
 
 
 def lift_attr_scope(stmt: Stmt, attr_key: str) -> Stmt:
-    """``stmt`` with its attributes ``attr_key`` as far out as they go."""
+    """Move the attributes ``attr_key`` of ``stmt`` as far out as possible."""
     return _Lift(attr_key).take(stmt).wrapped(attr_key)
 
 
 def LiftAttrScope(attr_key: str) -> Pass:
-    """The pass."""
+    """Move attributes ``attr_key`` that several statements share as far out as possible."""
     return body_pass("LiftAttrScope", lambda s: lift_attr_scope(s, attr_key))

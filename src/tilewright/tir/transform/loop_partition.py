@@ -157,7 +157,7 @@ class _Partition(ScopedMutator):
         return super().visit_for(s)
 
     def _split_blocks(self, s: AttrStmt, block: Var) -> Stmt | None:
-        """Blocks for which the conditions hold test nothing; what the others do stands in the other branch."""
+        """Split off the blocks for which the conditions hold, whose code tests nothing, from the others."""
         if isinstance(s.value, IntImm) and not self.partition_const_loop:
             return None
         found = _LikelyConditions(False)
@@ -224,7 +224,9 @@ class _Partition(ScopedMutator):
         return For(var, ops.const(0, var.dtype), extent, s.kind, body, s.thread_binding, s.annotations)
 
     def _main_part(self, s: For, found: _LikelyConditions) -> tuple[set[PrimExpr], PrimExpr | None, PrimExpr | None]:
-        """Conditions that hold for all of ``first <= loop_var < last``, whatever the loops inside do."""
+        """Return conditions that hold for ``first <= loop_var < last`` whatever the inner loops do, and these
+        bounds.
+        """
         proven: set[PrimExpr] = set()
         first: PrimExpr | None = None
         last: PrimExpr | None = None
@@ -242,7 +244,7 @@ class _Partition(ScopedMutator):
         return proven, first, last
 
     def _relaxed(self, s: For, found: _LikelyConditions) -> dict[Var, IntSet]:
-        """Value sets of the variables of inner loops; their bounds may depend on each other, outer ones first."""
+        """Return value sets of the variables of inner loops, whose bounds may depend on outer ones."""
         sets: dict[Var, IntSet] = dict(self.threads)  # or threads of a block would run loops of different lengths
         for var, domain in found.domains.items():
             if domain is None:
@@ -260,7 +262,7 @@ class _Partition(ScopedMutator):
     def _bound(
         self, condition: PrimExpr, var: Var, evaluator: IntSetEvaluator
     ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-        """(first value, end) of ``var`` between which the condition certainly holds; None when it cannot be told."""
+        """Return (first value, end) of ``var`` between which the condition certainly holds; None if unknown."""
         simple = self.analyzer.simplify(condition)
         if not isinstance(simple, (LT, LE, EQ)) or simple.a.dtype not in INDEX_DTYPES or side_effect(simple) != "pure":
             return None

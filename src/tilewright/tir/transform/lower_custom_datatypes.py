@@ -1,11 +1,11 @@
-"""LowerCustomDatatypes: numbers of types that users bring become unsigned integers of their bits, and calls.
+"""LowerCustomDatatypes: replace numbers of custom types by unsigned integers of their bits, and operations by calls.
 
 Before and after, with lowering functions made by ``tvm.target.datatype.create_lower_func``::
 
     C[i] = cast(custom[posit]32, (float32*)A[i]) + B[i]
     C[i] = call_pure_extern("PositAdd", call_pure_extern("FloatToPosit", (float32*)A[i]), (uint32*)B[i])
 
-A lowering function takes an operation whose operands are lowered already, and gives an expression without such types.
+A lowering function takes an operation with lowered operands, and returns an expression without custom types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SMALLEST: dict[str, Callable[[int], PrimExpr]] = {}
 
 
 def type_name(dtype: str) -> str:
-    """What lowering functions know a type by: the user's name, or ``float``, ``int``, ``uint``."""
+    """Return the name by which lowering functions know a type: the user's name, or ``float``, ``int``, ``uint``."""
     return dt.custom_name(dtype) if dt.is_custom(dtype) else dt.parse(dtype).kind
 
 
@@ -59,7 +59,7 @@ class _Lower(StmtExprMutator):
         self.kind, self.function = kind, function
 
     def _rule(self, op: PrimExpr, operation: str, dtype: str, other: str = "") -> PrimExpr:
-        """What the user's function makes of an operation on lowered operands."""
+        """Apply the user's lowering function to an operation on lowered operands."""
         name = type_name(dtype)
         if dt.lanes(op.dtype) != 1:
             raise TilewrightError(

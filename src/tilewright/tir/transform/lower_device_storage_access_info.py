@@ -33,5 +33,5 @@ def lower_device_storage_access_info(stmt: Stmt) -> Stmt:
 
 
 def LowerDeviceStorageAccessInfo() -> Pass:
-    """The pass."""
+    """Lower access pointers to addresses of elements."""
     return body_pass("LowerDeviceStorageAccessInfo", lower_device_storage_access_info)

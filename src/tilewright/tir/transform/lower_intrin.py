@@ -1,4 +1,4 @@
-"""LowerIntrin: operators that the target has no instruction for, in terms of those that it has.
+"""LowerIntrin: replace operators without an instruction of the target by ones that have one.
 
 Division that rounds down, of operands whose signs are known::
 
@@ -9,8 +9,8 @@ Division that rounds down, of operands whose signs are known::
     pow(x, 2)               ->  x * x
     fma(a, b, c)            ->  a * b + c          where there is no such instruction
 
-Exponentials and the like stay: code generators know how to compute them (``target/intrinsics.py``). Rules that users
-give with ``register_intrin_lowering(op, target_kind, f=rule)`` come before all of that.
+Exponentials and the like stay: code generators know how to compute them (``target/intrinsics.py``). Rules of users,
+registered by ``register_intrin_lowering(op, target_kind, f=rule)``, are tried first.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ _UNKNOWN: Interval = (-_INFINITY, _INFINITY)
 
 
 class Bounds:
-    """Intervals of integer expressions from the ranges of loops: cheap, and enough to know signs."""
+    """Intervals of integer expressions from loop ranges: cheap, and enough to know signs."""
 
     def __init__(self) -> None:
         self._known: dict[PrimExpr, Interval] = {}
 
     def set(self, var: Var, interval: Interval) -> None:
-        """Say what range ``var`` has."""
+        """Set the range of ``var``."""
         self._known[var] = interval
 
     def of(self, e: PrimExpr) -> Interval:
-        """An interval that holds ``e``, infinite where nothing is known."""
+        """Return an interval that contains ``e``, infinite if nothing is known."""
         known = self._known.get(e)
         if known is None:
             known = self._known[e] = self._find(e)
@@ -161,7 +161,7 @@ class _LowerIntrin(StmtExprMutator):
         return super().visit_let(e)
 
     def visit_floor_div(self, e: FloorDiv) -> PrimExpr:
-        """Shift, or C's division where the signs allow it."""
+        """Lower to a shift, or to C's division if the signs allow it."""
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
         if (shift := _power_of_two(b)) is not None:
             return ops.shift_right(a, ops.const(shift, a.dtype))
@@ -175,7 +175,7 @@ class _LowerIntrin(StmtExprMutator):
         return FloorDiv(a, b)
 
     def visit_floor_mod(self, e: FloorMod) -> PrimExpr:
-        """Mask, or C's remainder where the signs allow it."""
+        """Lower to a mask, or to C's remainder if the signs allow it."""
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
         if (shift := _power_of_two(b)) is not None:
             return ops.bitwise_and(a, ops.const((1 << shift) - 1, a.dtype))
@@ -194,7 +194,7 @@ class _LowerIntrin(StmtExprMutator):
         return self.bounds.of(e)[0] > 0
 
     def visit_call(self, e: Call) -> PrimExpr:
-        """Powers with small exponents; multiply-add where it is no instruction."""
+        """Lower powers with small exponents, and multiply-add if the target has no such instruction."""
         made = super().visit_call(e)
         if not isinstance(made, Call):
             return made
@@ -209,7 +209,7 @@ class _LowerIntrin(StmtExprMutator):
         return made
 
     def _by_rule(self, e: Call) -> PrimExpr | None:
-        """What a user's rule gives, lowered; None without one, or where it leaves the call as it is."""
+        """Return the lowered result of a user's rule; None without a rule, or if it leaves the call unchanged."""
         rule = next((r for key in self.rules if (r := e.op.get_attr(key)) is not None), None)
         given = None if rule is None else rule(e)
         if given is None or given is e:
@@ -246,7 +246,7 @@ def _power(e: Call) -> PrimExpr:
 
 
 def lower_intrin(func: PrimFunc, has_fma: bool = True, kind: str = "default") -> PrimFunc:
-    """``func`` with division and powers lowered.
+    """Lower divisions and powers in ``func``.
 
     Args:
         func: the function.

@@ -67,7 +67,7 @@ _SHUFFLE_KINDS = ("cuda", "nvptx", "rocm")
 
 @dataclass
 class _Group:
-    """The threads that reduce together, and what they reduce."""
+    """Threads that reduce together, and their operands."""
 
     reducer: CommReducer
     values: list[PrimExpr]
@@ -210,7 +210,7 @@ class _Reductions(StmtMutator):
     # ---- shared memory ----
 
     def _through_memory(self, group: _Group) -> Stmt:
-        """A tree: in each step the first half of the threads takes the values of the second half."""
+        """Reduce as a tree in memory: in each step the first half of the threads combines the second half's values."""
         size = group.size
         buffers = [self.memory.buffer(k, v.dtype, size * group.count) for k, v in enumerate(group.values)]
 
@@ -254,7 +254,9 @@ class _Reductions(StmtMutator):
         return LetStmt(mask, Call("uint32", "tir.tvm_warp_activemask", ()), steps.nested())
 
     def _across_warps(self, group: _Group, steps: _Steps, values: list[PrimExpr]) -> list[PrimExpr]:
-        """The first lane of each warp leaves its value in shared memory; every warp reduces what lies there."""
+        """Reduce across warps: the first lane of each warp stores its value in shared memory, and every warp reduces
+        these.
+        """
         warps = group.size // self.warp
         width = 1 << (warps - 1).bit_length()
         buffers = [self.memory.buffer(k, v.dtype, warps * group.count) for k, v in enumerate(values)]
@@ -281,7 +283,7 @@ class _Steps:
         self.stmts: list[Stmt | tuple[Var, PrimExpr]] = []
 
     def bind(self, name: str, value: PrimExpr) -> Var:
-        """A name for a value, which is worked out here and once."""
+        """Bind a value to a name, so that it is computed once, here."""
         var = Var(name, value.dtype)
         self.stmts.append((var, value))
         return var
@@ -314,7 +316,7 @@ class _Steps:
 
 
 def _store_flat(buffers: Sequence[Var], values: Sequence[PrimExpr], index: PrimExpr) -> Stmt:
-    """Stores of values that may read one another's targets."""
+    """Store values that may read one another's targets."""
     if len(buffers) == 1:
         return Store(buffers[0], values[0], index)
     names = [Var(f"new{k}", v.dtype) for k, v in enumerate(values)]
@@ -361,5 +363,5 @@ def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
 
 
 def LowerThreadAllreduce() -> Pass:
-    """The pass."""
+    """Lower reductions across threads to warp shuffles and shared memory."""
     return function_pass("LowerThreadAllreduce", lower_thread_allreduce)

@@ -1,7 +1,6 @@
-"""LowerTVMBuiltin: workspaces and packed calls to calls of the runtime.
+"""LowerTVMBuiltin: lower workspaces and packed calls to calls of the runtime.
 
-An allocation that is large, or whose size is not known, or that kernels of another device than the CPU are given,
-becomes a workspace::
+An allocation that is large, of unknown size, or passed to kernels of a device other than the CPU becomes a workspace::
 
     allocate(buf, float32, [n]) body
         ->  let buf = tir.TVMBackendAllocWorkspace(device_type, device_id, n*4, 2, 32)
@@ -77,7 +76,7 @@ class _LowerBuiltin(StmtExprMutator):
         return super().visit_attr(s)
 
     def visit_allocate(self, s: Allocate) -> Stmt:
-        """Keep small ones, the rest is workspace."""
+        """Keep small allocations; others become workspaces."""
         size = dt.nbytes(s.dtype) * dt.lanes(s.dtype)
         total: PrimExpr = ops.const(size, "uint64")
         for extent in s.extents:
@@ -105,7 +104,7 @@ class _LowerBuiltin(StmtExprMutator):
 
     # ---- packed calls: the arguments go on the stack before the statement ----
     def visit_call(self, e: Call) -> PrimExpr:
-        """Lower packed calls and the structs they take."""
+        """Lower packed calls and the structs of their arguments."""
         name = e.op.name if hasattr(e.op, "name") else ""
         if name in _PACKED:
             return self._packed(e, _PACKED[name])
@@ -163,7 +162,7 @@ class _LowerBuiltin(StmtExprMutator):
         return Call(e.dtype, lowered, (name, value_stack, code_stack, *bounds))
 
     def _prepared(self, stmt: Stmt) -> Stmt:
-        """``stmt`` after what it needs done first."""
+        """Return ``stmt`` after the statements and bindings that it needs."""
         if not self._stack:
             return stmt
         result = seq(*self._before, stmt)
@@ -216,7 +215,7 @@ class _LowerBuiltin(StmtExprMutator):
 
 
 def _handed_out(body: Stmt) -> frozenset[Var]:
-    """Memory that packed functions are given, kernels among them: as an address, or in an array."""
+    """Return memory that packed functions, kernels among them, get as an address or in an array."""
     found: set[Var] = set()
 
     def look(node: object) -> None:
@@ -228,7 +227,7 @@ def _handed_out(body: Stmt) -> frozenset[Var]:
 
 
 def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
-    """``func`` with workspaces and packed calls lowered."""
+    """Lower the workspaces and packed calls of ``func``."""
     body = _LowerBuiltin(_handed_out(func.body)).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 

@@ -1,4 +1,4 @@
-"""LowerWarpMemory: memory of a warp becomes registers of its threads, and reads of what others hold become shuffles.
+"""LowerWarpMemory: put a warp's memory into registers of its threads, and read others' elements by shuffles.
 
 Before and after, for warps of 32 threads::
 
@@ -44,7 +44,7 @@ class _Stores(StmtVisitor):
 
 
 class _Layout:
-    """Which thread of a warp holds which element of a buffer, and in which register."""
+    """Layout of a buffer over a warp: which thread holds an element, in which register."""
 
     def __init__(self, var: Var, new: Var, neighbours: int, width: int) -> None:
         self.var = var
@@ -195,5 +195,5 @@ def lower_warp_memory(func: PrimFunc) -> PrimFunc:
 
 
 def LowerWarpMemory() -> Pass:
-    """The pass."""
+    """Put a warp's memory into registers of its threads, and read others' elements by shuffles."""
     return function_pass("LowerWarpMemory", lower_warp_memory)

@@ -58,7 +58,7 @@ _MAX_ALIGNMENT = 64  # what the runtime gives its arrays
 
 
 class _Binder:
-    """Collects what unpacking the arguments takes: the descriptions, the definitions, and further assertions."""
+    """Collects the unpacking of arguments: descriptions, definitions, and further assertions."""
 
     def __init__(self, func: PrimFunc, name: str, device_type: int) -> None:
         self.func, self.name, self.device_type = func, name, device_type
@@ -77,7 +77,7 @@ class _Binder:
                 self.symbols[var] = len(self.symbols)
 
     def define(self, var: Var, value: PrimExpr) -> None:
-        """Give ``var`` its value at the head of the function."""
+        """Define ``var`` at the head of the function."""
         self.definitions.append((var, value))
         self.defined.add(var)
 
@@ -147,12 +147,14 @@ class _Binder:
                 self._expect(buffer, f"shape[{i}]", dim, found)
 
     def finish(self) -> None:
-        """Define what needs the dimensions of all arguments."""
+        """Define the variables that need the dimensions of all arguments."""
         for param, buffer in self.strided:
             self._bind_strides(param, buffer)
 
     def _bind_strides(self, param: Var, buffer: Buffer) -> None:
-        """A tensor without strides is compact; where ``auto_broadcast`` has size 1 the stride is 0."""
+        """Bind strides: a tensor without strides is compact; with ``auto_broadcast``, dimensions of size 1 have stride
+        0.
+        """
         strides = self._pointer(param, buffer, ARRAY_STRIDES, "strides")
         compact: PrimExpr = ops.const(1, "int32")
         for i in reversed(range(len(buffer.strides))):
@@ -192,7 +194,7 @@ class _Binder:
 
 
 class _ReturnValue(StmtExprMutator):
-    """``tir.ret(value)`` to writing the result and returning 0."""
+    """Replaces ``tir.ret(value)`` by writing the result and returning 0."""
 
     def __init__(self, value: Var, code: Var) -> None:
         super().__init__()
@@ -223,7 +225,7 @@ def type_code(value: PrimExpr) -> int:
 
 
 def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
-    """``func`` with the packed C signature; one that has it already stays."""
+    """Give ``func`` the packed C signature; one that has it is unchanged."""
     if CALLING_CONV.get(func) == 1:
         return func
     symbol = GLOBAL_SYMBOL.get(func)

@@ -113,5 +113,5 @@ def merge_dynamic_shared_memory_allocations(stmt: Stmt) -> Stmt:
 
 
 def MergeDynamicSharedMemoryAllocations() -> Pass:
-    """The pass."""
+    """Merge the dynamic shared memory allocations of a kernel into one."""
     return body_pass("MergeDynamicSharedMemoryAllocations", merge_dynamic_shared_memory_allocations)

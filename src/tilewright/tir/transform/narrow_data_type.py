@@ -1,4 +1,4 @@
-"""NarrowDataType: compute indices in 32 bits where their ranges allow it.
+"""NarrowDataType: compute indices in 32 bits if their ranges allow it.
 
 Before and after::
 
@@ -29,7 +29,7 @@ _THREADS = ("thread_extent", "virtual_thread")
 
 
 class _Narrow(ScopedMutator):
-    """With ``kept`` None, finds the variables that stay as they are; else rewrites all others."""
+    """Finds the variables that stay unchanged (``kept`` None), or rewrites all others."""
 
     def __init__(self, bits: int, kept: Container[Var] | None = None) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Narrow(ScopedMutator):
         return dt.is_signed(dtype) and dt.bits(dtype) > dt.bits(self.target)
 
     def narrow(self, e: PrimExpr) -> PrimExpr | None:
-        """``e`` in the narrow dtype, or None when a part of it may not fit."""
+        """Return ``e`` in the narrow dtype, or None when a part of it may not fit."""
         if e not in self.narrow_memo:
             self.narrow_memo[e] = self._narrow(e)
         return self.narrow_memo[e]
@@ -165,7 +165,7 @@ class _Narrow(ScopedMutator):
 
 
 def _kept_variables(stmt: Stmt, bits: int, analyzer: Analyzer | None) -> set[Var]:
-    """The variables of loops that are part of an index that does not fit, or of one that such a variable is part of."""
+    """Return the loop variables in an index that does not fit, and transitively those in an index with one of these."""
     look = _Narrow(bits)
     if analyzer is not None:
         look.analyzer = analyzer
@@ -189,5 +189,5 @@ def narrow_data_type(stmt: Stmt, target_bits: int = 32, analyzer: Analyzer | Non
 
 
 def NarrowDataType(target_bits: int = 32) -> Pass:
-    """The pass."""
+    """Compute indices in ``target_bits`` bits if their ranges allow it."""
     return body_pass("NarrowDataType", lambda s: narrow_data_type(s, target_bits))

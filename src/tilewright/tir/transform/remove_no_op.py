@@ -93,11 +93,11 @@ class _RemoveUnused(StmtMutator):
 
 
 def remove_no_op(stmt: Stmt) -> Stmt:
-    """Drop what has no effect."""
+    """Drop statements without effect."""
     smaller: Stmt = _RemoveNoOp().visit_stmt(stmt)
     return _RemoveUnused(set(stmt_vars(smaller))).visit_stmt(smaller)
 
 
 def RemoveNoOp() -> Pass:
-    """The pass."""
+    """Drop statements without effect."""
     return body_pass("RemoveNoOp", remove_no_op)

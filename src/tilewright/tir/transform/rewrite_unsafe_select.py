@@ -1,4 +1,4 @@
-"""RewriteUnsafeSelect: a Select evaluates both values; where one may fault, only the chosen one may be evaluated.
+"""RewriteUnsafeSelect: replace a Select whose unchosen value may fault by ``if_then_else``, since it evaluates both.
 
 Before and after::
 
@@ -45,7 +45,7 @@ class _Unsafe(ExprVisitor):
 
 
 def is_unsafe(expr: PrimExpr) -> bool:
-    """Return whether evaluating ``expr`` may fault: it reads memory, divides by what may be zero, or has effects."""
+    """Return whether evaluating ``expr`` may fault: it reads memory, divides by a possible zero, or has effects."""
     visitor = _Unsafe()
     visitor.visit_expr(expr)
     return visitor.found
@@ -67,5 +67,5 @@ def rewrite_unsafe_select(stmt: Stmt) -> Stmt:
 
 
 def RewriteUnsafeSelect() -> Pass:
-    """The pass."""
+    """Replace Selects with a value that may fault by ``if_then_else``."""
     return body_pass("RewriteUnsafeSelect", rewrite_unsafe_select)

@@ -82,5 +82,5 @@ def simplify(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
 
 
 def Simplify() -> Pass:
-    """The pass."""
+    """Simplify expressions by the ranges and conditions around them."""
     return body_pass("Simplify", simplify)

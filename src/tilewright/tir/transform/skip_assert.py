@@ -21,7 +21,7 @@ class _Skip(StmtMutator):
 
 
 def skip_assert(stmt: Stmt) -> Stmt:
-    """``stmt`` without its assertions."""
+    """Drop the assertions of ``stmt``."""
     return _Skip().visit_stmt(stmt)
 
 

@@ -1,4 +1,4 @@
-"""SmallTypes: numbers of 8 bits and fewer that no processor computes with become bytes, and conversions arithmetic.
+"""SmallTypes: store numbers of 8 bits and fewer as bytes, and make their conversions arithmetic.
 
 Before and after::
 
@@ -94,7 +94,7 @@ def encode(value: PrimExpr, kind: SmallFloat) -> PrimExpr:
 
 
 def _encode_power(bits: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """The exponent of the nearest power of two, halves up, 2 ** -127 at least; NaN of what has none."""
+    """Return the exponent of the nearest power of two, ties up, at least 2 ** -127; NaN if there is none."""
     code = _shifted(ops.add(size, _word(0x400000, size)), -23)
     # Below 2 ** -126 powers of two are not equally spaced in the bits: 2 ** -127 from half of it on.
     low = _choose(ops.greater(size, _word(0x00600000, size)), _word(1, size), _word(0, size))
@@ -129,7 +129,7 @@ def _encode_number(bits: PrimExpr, size: PrimExpr, kind: SmallFloat) -> PrimExpr
 
 
 def _codes(kind: SmallFloat) -> tuple[int, int, int]:
-    """Codes without a sign: the largest number, what is too large, NaN."""
+    """Return the codes, without sign, of the largest number, of overflow, and of NaN."""
     last = (1 << (kind.exponent + kind.mantissa)) - 1
     if kind.specials == "ieee":
         infinity = last - (1 << kind.mantissa) + 1
@@ -243,10 +243,10 @@ def _uses_small(stmt: Stmt) -> bool:
 
 
 def small_types(stmt: Stmt) -> Stmt:
-    """``stmt`` on bytes; the same object when it has no small types."""
+    """Rewrite small types of ``stmt`` to bytes; the same object when it has none."""
     return _AsBytes().visit_stmt(stmt) if _uses_small(stmt) else stmt
 
 
 def SmallTypes() -> Pass:
-    """The pass."""
+    """Store numbers of 8 bits and fewer as bytes, and make their conversions arithmetic."""
     return body_pass("SmallTypes", small_types)

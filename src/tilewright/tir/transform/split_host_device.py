@@ -1,4 +1,4 @@
-"""SplitHostDevice: what loops over threads becomes a function of the device, which the rest, the host's code, launches.
+"""SplitHostDevice: make loops over threads device functions, which the host's code launches.
 
 Before, ``f`` for a target ``t`` whose host is ``h``::
 
@@ -72,7 +72,7 @@ def has_device_regions(func: PrimFunc) -> bool:
 
 
 class _Launch(StmtVisitor):
-    """What a kernel is launched with: its thread axes, and the size of its dynamic shared memory."""
+    """The launch parameters of a kernel: its thread axes, and the size of its dynamic shared memory."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class _Splitter(StmtMutator):
 
 
 def split_host_device(func: PrimFunc) -> list[PrimFunc]:
-    """The host's part of ``func``, and the kernels that it launches; ``func`` alone when no threads are bound."""
+    """Return the host's part of ``func`` and its kernels; ``func`` alone when no threads are bound."""
     splitter = _Splitter(func)
     body = splitter.visit_stmt(func.body)
     if not splitter.kernels:

@@ -48,7 +48,7 @@ _TRUE = IntImm("bool", 1)
 
 @dataclass(frozen=True)
 class _Storage:
-    """Where a buffer lives: ``data[offset + sum((index - low) * stride)]`` in elements of ``dtype``."""
+    """Memory of a buffer: ``data[offset + sum((index - low) * stride)]`` in elements of ``dtype``."""
 
     data: Var
     dtype: str
@@ -198,7 +198,7 @@ class _Flatten(ScopedMutator):
         return super().visit_attr(s)
 
     def _bind_window(self, s: AttrStmt) -> Stmt:
-        """``[window, target] "buffer_bind_scope" = tvm_tuple(begin0, extent0, ...)``"""
+        """Bind the buffer of ``[window, target] "buffer_bind_scope" = tvm_tuple(begin0, extent0, ...)``."""
         window, target = s.node
         storage = self._find(target)
         region = [self.visit_expr(a) for a in s.value.args]  # type: ignore[attr-defined]
@@ -293,5 +293,5 @@ def storage_flatten(func: PrimFunc, cache_line_size: int = 64) -> PrimFunc:
 
 
 def StorageFlatten(cache_line_size: int = 64, create_bound_attribute: bool = False) -> Pass:
-    """The pass."""
+    """Flatten buffers to pointers, and indices to offsets."""
     return function_pass("StorageFlatten", lambda func: storage_flatten(func, cache_line_size))

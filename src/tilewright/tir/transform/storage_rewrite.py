@@ -61,7 +61,7 @@ class _Buffer:
 
     @property
     def size(self) -> int | PrimExpr:
-        """Elements; an expression where an extent is one."""
+        """Number of elements; an expression if an extent is one."""
         total: PrimExpr = ops.const(1)
         for extent in self.alloc.extents:
             total = ops.mul(total, extent)
@@ -69,7 +69,7 @@ class _Buffer:
 
     @property
     def bits(self) -> int:
-        """Of one element."""
+        """Bits of one element."""
         return dt.bits(self.alloc.dtype) * dt.lanes(self.alloc.dtype)
 
     def touch(self, first: int, last: int) -> None:
@@ -192,7 +192,7 @@ Slot = tuple[_Buffer, list[_Buffer], Var, int | PrimExpr]
 
 
 class _Plan:
-    """Which allocation lives in which memory."""
+    """The assignment of allocations to memory."""
 
     def __init__(self, buffers: list[_Buffer], defined: set[Var]) -> None:
         self.home: dict[Var, Var] = {}
@@ -222,7 +222,7 @@ class _Plan:
             self._merge(scope, parts)
 
     def _merge(self, scope: int, parts: list[Slot]) -> None:
-        """One allocation for all the parts, each at a multiple of its widest element."""
+        """Merge the parts to one allocation, each at a multiple of its widest element."""
         first, _, home, _ = parts[0]
         end = 0
         for owner, members, _, size in parts:
@@ -252,7 +252,7 @@ class _Plan:
 
 
 def _mismatch(owner: _Buffer, size: int | PrimExpr, new: _Buffer) -> int | None:
-    """By how many bits a slot and a buffer differ; None when they differ too much, or it is not known."""
+    """Return the difference of a slot and a buffer in bits; None when they differ too much, or it is unknown."""
     wanted = new.size
     if not (isinstance(size, int) and isinstance(wanted, int)):
         return 0 if size is wanted and owner.bits == new.bits else None
@@ -272,7 +272,7 @@ _KNOWN_TAGS = (".dyn", ".texture", ".workspace", ".vtcm")
 
 
 def _tag(scope: str) -> str:
-    """What follows the kind of memory in a scope that is a chip's own, such as ``.L0A`` in ``local.L0A``."""
+    """Return the tag of a chip-specific scope, such as ``.L0A`` in ``local.L0A``."""
     for kind in ("global", "shared", "warp", "local"):
         if scope.startswith(kind):
             tag = scope.removeprefix(kind)
@@ -317,7 +317,7 @@ class _Rewrite(StmtExprMutator):
             self.memo[var] = home
 
     def at_scope(self, number: int, body: Stmt) -> Stmt:
-        """``body`` below the memory of its scope."""
+        """Wrap ``body`` in the allocations of its scope."""
         for var, alloc, size in reversed(self.plan.memory.get(number, ())):
             dtype = alloc.extents[0].dtype if alloc.extents else "int32"
             extent = IntImm(dtype, size) if isinstance(size, int) else size
@@ -378,5 +378,5 @@ def storage_rewrite(stmt: Stmt) -> Stmt:
 
 
 def StorageRewrite() -> Pass:
-    """The pass."""
+    """Share memory between allocations that do not live at the same time."""
     return body_pass("StorageRewrite", storage_rewrite)

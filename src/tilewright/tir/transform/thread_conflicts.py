@@ -1,8 +1,8 @@
-"""Whether two accesses of memory that threads share may meet: one thread writes what another one reads or writes.
+"""Conflicts between threads: whether one writes an element of shared memory that another reads or writes.
 
-An access is a buffer and the set of elements that each thread touches: the values of an index for all iterations of
-the loops that belong to the access. Where everything but the thread and those loops is the same for both accesses, the
-sets are worked out for all threads of a block, so the answer is exact. What is not understood counts as a conflict.
+An access is a buffer and the set of elements that each thread touches: the values of an index for all iterations of the
+loops that belong to the access. If everything but the thread and those loops is the same for both accesses, the sets
+are computed for all threads of a block, so the answer is exact. Anything else counts as a conflict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Access:
         return any(v is var for part in parts for v in stmt_vars(part))
 
     def under(self, condition: PrimExpr) -> Access:
-        """The access where a condition holds."""
+        """Return the access under a condition."""
         return replace(self, masks=(*self.masks, condition))
 
     def with_values(self, values: Mapping[Var, PrimExpr]) -> Access:
@@ -68,7 +68,7 @@ class Access:
 
 @dataclass
 class _Owners:
-    """By element, from ``low`` on: the first and the last thread that touches it; -1 as the last one for none."""
+    """The first and the last thread that touches each element, from ``low`` on; -1 as the last one for none."""
 
     low: int
     first: np.ndarray
@@ -114,7 +114,7 @@ class Conflicts:
         return self.known[key]
 
     def _residues(self, a: Access, b: Access) -> Iterable[tuple[Access, Access]]:
-        """The pair; where a loop around both counts modulo something, once for each remainder."""
+        """Yield the pair, once for each remainder if a loop around both matters modulo a constant."""
         moduli: dict[Var, int] = {}
 
         def note(e: object) -> None:

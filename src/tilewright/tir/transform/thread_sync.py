@@ -1,4 +1,4 @@
-"""ThreadSync: barriers where a thread of a block touches what another one has stored.
+"""ThreadSync: insert barriers before a thread of a block accesses an element that another one stored.
 
 ``ThreadSync("shared")``, before and after::
 
@@ -72,7 +72,7 @@ from tilewright.tir.visitor import ExprVisitor, StmtVisitor, post_order_visit, s
 
 @dataclass
 class _Summary:
-    """A statement with its barriers, and what it touches before the first and after the last of them."""
+    """A statement with its barriers, and its accesses before the first and after the last of them."""
 
     stmt: Stmt
     head: dict[Access, None] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class _Summary:
     """Whether there is a barrier on every path."""
 
     def map(self, stmt: Stmt, change: Callable[[Access], Access]) -> _Summary:
-        """Around the statement, where accesses read otherwise."""
+        """Return the summary around the statement, where accesses change."""
         head, tail = (dict.fromkeys(change(a) for a in part) for part in (self.head, self.tail))
         return _Summary(stmt, head, tail, self.cleared)
 
@@ -147,7 +147,7 @@ def _reads_memory(e: PrimExpr) -> bool:
 
 
 class _Lets:
-    """What names stand for, so that indices speak of threads, of loops, and of what is the same for all threads."""
+    """Values of names, which express indices by threads, loops, and values that are the same for all threads."""
 
     def __init__(self) -> None:
         self.values: dict[Var, PrimExpr] = {}
@@ -157,7 +157,7 @@ class _Lets:
         """... or, where threads may have read different ones, for anything."""
 
     def bind(self, var: Var, value: PrimExpr, differs: bool = False) -> None:
-        """A name; ``differs``: where its value is loaded, threads may differ in it."""
+        """Bind a name; ``differs``: its value is loaded and may differ between threads."""
         self.values[var] = value
         if _reads_memory(value):
             self.loaded.add(var)
@@ -174,7 +174,7 @@ class _Lets:
         return e
 
     def known(self, e: PrimExpr | None) -> PrimExpr | None:
-        """An expression without names of what is not loaded; None where threads may have any value of it."""
+        """Return an expression without names of loaded values; None if its value may differ between threads."""
         if e is None or _reads_memory(e):
             return None
         e = self.expanded(e, self.loaded)
@@ -309,7 +309,7 @@ class _Planner:
         return barrier(self.scope) if self.scope != "global" else self._grid_barrier()
 
     def _grid_barrier(self) -> Stmt:
-        """A barrier of all blocks: whether this thread speaks for its block, and how many blocks there are."""
+        """Build a barrier of all blocks, with the thread that speaks for its block, and the number of blocks."""
         blocks: PrimExpr = ops.const(1)
         leads: PrimExpr = ops.const(True)
         variables = {tag: var for var, tag in self.axes.tags.items()}
@@ -323,7 +323,7 @@ class _Planner:
     def _before(
         self, s: Stmt, earlier: Iterable[Access], change: Callable[[Access], Access]
     ) -> tuple[Stmt, dict[Access, None]]:
-        """``s`` with a barrier before what first conflicts with ``earlier``, and what is touched ahead of it."""
+        """Return ``s`` with a barrier before the first conflict with ``earlier``, and the accesses ahead of it."""
         if isinstance(s, (AttrStmt, Allocate)) or (isinstance(s, LetStmt) and not self._of(s.value)):
             body, ahead = self._before(s.body, earlier, change)
             return s.replace(body=body), ahead
@@ -470,7 +470,7 @@ def _show(a: Access) -> str:
 
 
 class _Written(StmtVisitor):
-    """The buffers that a kernel writes, or gives away."""
+    """Finds the buffers that a kernel writes, or passes to functions."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the passes for GPUs share: the threads of a kernel, the scope of a buffer, barriers, and numbers by thread.
+"""Helpers of the GPU passes: the threads of a kernel, the scope of a buffer, barriers, and values by thread.
 
 A *kernel* is a statement below an outermost ``thread_extent``. Its axes are told apart by their tags (``threadIdx.x``,
 ``blockIdx.y``, ...): two variables with one tag are the same index.
@@ -51,13 +51,13 @@ THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
 def storage_scope(var: Var) -> str:
-    """The memory that a pointer points to; "global" where it does not say."""
+    """Return the storage scope of a pointer; "global" if it has none."""
     annotation = var.type_annotation
     return (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
 
 
 def barrier(scope: str) -> Stmt:
-    """The threads that share memory of ``scope`` wait for one another, and see what each has stored there."""
+    """Build a barrier among the threads that share memory of ``scope``."""
     return Evaluate(Call("int32", "tir.tvm_storage_sync", (StringImm(scope),)))
 
 
@@ -75,7 +75,7 @@ def is_call(e: PrimExpr, *names: str) -> bool:
 
 
 def is_thread_scope(s: AttrStmt) -> bool:
-    """Return whether the attribute gives a thread axis its extent."""
+    """Return whether the attribute sets the extent of a thread axis."""
     return s.attr_key == "thread_extent" and isinstance(s.node, IterVar)
 
 
@@ -102,7 +102,7 @@ class ThreadAxes(StmtVisitor):
         super().visit_attr(s)
 
     def extent(self, tag: str) -> int | None:
-        """Return how many indices the axis has: 1 where it does not occur, None where it is not a constant."""
+        """Return how many indices the axis has: 1 if it does not occur, None if it is not a constant."""
         found = self.extents.get(tag)
         return 1 if found is None else found.value if isinstance(found, IntImm) else None
 
@@ -124,10 +124,10 @@ class ThreadAxes(StmtVisitor):
 
 
 class KernelMutator(StmtMutator):
-    """Gives each kernel of a function to ``visit_kernel``."""
+    """Passes each kernel of a function to ``visit_kernel``."""
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
-        """A kernel, or what is inside the attribute."""
+        """Visit a kernel, or the inside of the attribute."""
         return self.visit_kernel(s) if is_thread_scope(s) else super().visit_attr(s)
 
     def visit_kernel(self, s: AttrStmt) -> Stmt:
@@ -136,7 +136,7 @@ class KernelMutator(StmtMutator):
 
 
 class NotKnownError(Exception):
-    """An expression has no value at hand."""
+    """Raised when an expression has no known value."""
 
 
 _BINARY: dict[type, Any] = {
@@ -180,7 +180,7 @@ def evaluate(e: PrimExpr, values: Mapping[Var, np.ndarray]) -> Any:
 
 
 def flat_index(axes: ThreadAxes, variables: Mapping[str, Var], tags: list[str]) -> tuple[PrimExpr, int]:
-    """The linear index along some thread axes, the first the fastest, and how many indices there are."""
+    """Return the linear index along thread axes, the first the fastest, and the number of indices."""
     total: PrimExpr = ops.const(0)
     count = 1
     for tag in tags:

@@ -1,4 +1,4 @@
-"""TransposeLoads: where vectors gather columns of a matrix, one after the other, load rows and turn them in registers.
+"""TransposeLoads: when vectors gather neighbouring columns of a matrix, load rows and transpose them in registers.
 
 Before, and after (``c0`` to ``c3`` being four columns, made of 16 rows by shuffles)::
 
@@ -110,7 +110,7 @@ def _is_choice(e: Call) -> bool:
 
 
 class _Unconditional(ExprVisitor):
-    """Finds the loads that happen whatever is chosen."""
+    """Finds the loads that happen whichever branch is taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class _Transpose(StmtMutator):
 
 
 def _in_tiles(loop: For, store: Store, condition: PrimExpr | None, loads: Sequence[Load], width: int) -> Stmt:
-    """``loop`` over ``store`` by tiles of ``width`` iterations, the rest one by one."""
+    """Split ``loop`` over ``store`` into tiles of ``width`` iterations and a scalar tail."""
     assert isinstance(loop.extent, IntImm)
     var = loop.loop_var
     outer = Var(f"{var.name_hint}.outer", var.dtype)
@@ -182,5 +182,5 @@ def transpose_loads(stmt: Stmt) -> Stmt:
 
 
 def TransposeLoads() -> Pass:
-    """See the module."""
+    """Load rows and transpose them in registers where vectors would gather neighbouring columns."""
     return body_pass("TransposeLoads", transpose_loads)

@@ -97,5 +97,5 @@ def unify_thread_binding(func: PrimFunc) -> PrimFunc:
 
 
 def UnifyThreadBinding() -> Pass:
-    """The pass."""
+    """Give all axes of one thread tag the same variable."""
     return function_pass("UnifyThreadBinding", unify_thread_binding)

@@ -1,4 +1,4 @@
-"""UnrollLoop: write out loops marked "unroll", and short inner loops where that is asked for.
+"""UnrollLoop: unroll loops marked "unroll", and short inner loops if the options say so.
 
 Before and after::
 
@@ -28,7 +28,7 @@ from tilewright.tir.visitor import StmtMutator, substitute, with_fresh_vars
 
 @dataclass(frozen=True)
 class UnrollConfig:
-    """What to unroll."""
+    """Options of the pass."""
 
     auto_max_step: int = 0
     auto_max_depth: int = 8
@@ -37,7 +37,7 @@ class UnrollConfig:
 
     @staticmethod
     def of(options: Mapping[str, Any]) -> UnrollConfig:
-        """From the PassContext's dictionary; raises TypeError on a key that is not known."""
+        """Read the PassContext's dictionary; raises TypeError on an unknown key."""
         return UnrollConfig(**{k: v for k, v in options.items() if k != "unroll_local_access"})
 
 
@@ -119,7 +119,7 @@ def unroll(loop: For, extent: int) -> Stmt:
 
 
 def unroll_loop(stmt: Stmt, config: UnrollConfig | None = None) -> Stmt:
-    """Unroll loops of ``stmt`` as the configuration says."""
+    """Unroll loops of ``stmt`` by the configuration."""
     return _Unroll(config or UnrollConfig()).visit_stmt(stmt)
 
 

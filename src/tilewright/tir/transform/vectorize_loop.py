@@ -121,7 +121,7 @@ class _Vectorizer(StmtExprMutator):
         self.memo.update(self.vectors)
 
     def widen(self, e: PrimExpr, lanes: int) -> PrimExpr:
-        """``e`` with ``lanes`` lanes."""
+        """Widen ``e`` to ``lanes`` lanes."""
         count = dt.lanes(e.dtype)
         if count == lanes:
             return e
@@ -130,7 +130,7 @@ class _Vectorizer(StmtExprMutator):
         return Broadcast(e, lanes)
 
     def widen_all(self, items: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """All items with as many lanes as the widest has."""
+        """Widen all items to the lanes of the widest."""
         lanes = max(dt.lanes(i.dtype) for i in items)
         return [self.widen(i, lanes) for i in items]
 
@@ -205,7 +205,7 @@ class _Vectorizer(StmtExprMutator):
         return e
 
     def visit_let(self, e: Let) -> PrimExpr:
-        """The name takes a vector when its value does."""
+        """Make the name a vector when its value is one."""
         value = self.visit_expr(e.value)
         var = self._renamed(e.var, value)
         body = self.visit_expr(e.body)
@@ -235,7 +235,7 @@ class _Vectorizer(StmtExprMutator):
         return self._only_unchanged(e, e.indices)
 
     def visit_call(self, e: Call) -> PrimExpr:
-        """Lane-wise intrinsics take vectors."""
+        """Vectorise lane-wise intrinsics."""
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "tir.if_then_else":
             return self._if_then_else(e)
@@ -270,13 +270,13 @@ class _Vectorizer(StmtExprMutator):
         return Select(*self.widen_all((condition, a, b)))
 
     def scalarize(self, s: Stmt) -> Stmt:
-        """``s`` in a serial loop over the lanes."""
+        """Run ``s`` in a serial loop over the lanes."""
         var = Var(self.var.name + ".s", self.var.dtype)
         body = substitute(s, {self.var: ops.add(self.low, var)})
         return For(var, 0, self.lanes, ForKind.SERIAL, body)
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
-        """The vector form; a serial loop where there is none."""
+        """Return the vector form, or a serial loop if there is none."""
         try:
             return super().visit_stmt(stmt)
         except _NeedsScalars:
@@ -293,7 +293,7 @@ class _Vectorizer(StmtExprMutator):
             return guarded
 
     def _guarded_store(self, s: Store) -> Stmt | None:
-        """Where all lanes take the first value of the choices in ``s`` a vector, elsewhere a serial loop."""
+        """Store a vector if all lanes take the first value of the choices in ``s``, else run a serial loop."""
         choices = _LaneChoices(self)
         choices.visit_expr(s.value)
         whole: PrimExpr = IntImm("bool", 1)
@@ -433,14 +433,14 @@ class _Vectorizer(StmtExprMutator):
         raise _NeedsScalars
 
     def visit_let_stmt(self, s: LetStmt) -> Stmt:
-        """The name takes a vector when its value does."""
+        """Make the name a vector when its value is one."""
         value = self.visit_expr(s.value)
         var = self._renamed(s.var, value)
         body = self.visit_stmt(s.body)
         return s if value is s.value and body is s.body else LetStmt(var, value, body)
 
     def visit_allocate(self, s: Allocate) -> Stmt:
-        """One element for each lane: the lane becomes the innermost dimension."""
+        """Allocate one element for each lane, along a new innermost dimension."""
         if any(self.visit_expr(x) is not x for x in (*s.extents, s.condition)):
             raise _NeedsScalars
         lane = ops.sub(self.var, self.low)
@@ -490,7 +490,7 @@ class _LaneChoices(ExprVisitor):
 
 
 class _TakeFirst(ExprMutator):
-    """Replaces choices by their first value, where the condition is one of those given."""
+    """Replaces choices with one of the given conditions by their first value."""
 
     def __init__(self, conditions: frozenset[PrimExpr]) -> None:
         super().__init__()

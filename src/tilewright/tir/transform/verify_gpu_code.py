@@ -1,4 +1,4 @@
-"""VerifyGPUCode: the kernels of a module stay within the limits of a GPU, or there is an error that names them.
+"""VerifyGPUCode: raise an error unless the kernels of a module stay within the limits of a GPU.
 
 Refused with ``VerifyGPUCode({"max_threads_per_block": 256})``::
 
@@ -19,7 +19,7 @@ from tilewright.tir.verify_gpu_code import gpu_code_problems
 
 
 def VerifyGPUCode(constraints: Mapping[str, Any]) -> Pass:
-    """The pass; it changes nothing. For the constraints see ``tir.analysis.verify_gpu_code``."""
+    """Check the kernels against the constraints (see ``tir.analysis.verify_gpu_code``); changes nothing."""
 
     def check(func: PrimFunc) -> PrimFunc:
         problems = gpu_code_problems(func, constraints)

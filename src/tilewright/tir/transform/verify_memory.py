@@ -1,4 +1,4 @@
-"""VerifyMemory: the host's part of a function for a GPU or FPGA must leave the device's memory alone.
+"""VerifyMemory: refuse host code that touches the device's memory in a function for a GPU or FPGA.
 
 Refused, for a target with the key ``gpu`` or ``hls``, because no thread axis is bound::
 
@@ -16,7 +16,7 @@ from tilewright.tir.transform.common import function_pass
 
 
 def check_memory(func: PrimFunc) -> PrimFunc:
-    """``func``; raises TilewrightError naming the arguments that its host code would touch."""
+    """Return ``func``; raises TilewrightError naming the arguments that its host code would touch."""
     found = host_accesses(func)
     if found:
         loops = sorted({f"{name} (in loops over {', '.join(around)})" for name, around in found.items() if around})
