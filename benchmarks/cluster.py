@@ -65,7 +65,7 @@ def processor_seconds(module: str, mark: str) -> float:
 def measure(trials: int, tuner_name: str) -> Costs:
     """What a trial costs, of a convolution of 1x128x28x28 with 256x128x3x3 on a worker of one thread here."""
     from tilewright import autotvm, relay
-    from tilewright.cluster import ClusterBuilder, ClusterRunner
+    from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
 
     x, w = relay.var("data", shape=(1, 128, 28, 28)), relay.var("weight", shape=(256, 128, 3, 3))
     net = relay.nn.conv2d(x, w, padding=(1, 1), channels=256, kernel_size=(3, 3), strides=(2, 2))
@@ -130,7 +130,7 @@ def sending(client: Any, text: str, folder: str) -> tuple[float, float]:
 
 def choosing(tuner: Any, plan_size: int) -> float:
     """Processor time in which a tuner chooses a trial and learns from it."""
-    from tilewright.autotvm.measure import MeasureInput, MeasureResult
+    from tilewright.tuning.measure import MeasureInput, MeasureResult
 
     task, made, luck = tuner.task, 0, random.Random(0)
     task.flop = task.flop or 1e9
@@ -143,7 +143,12 @@ def choosing(tuner: Any, plan_size: int) -> float:
     return (time.process_time() - before) / made
 
 
-MODULES = ("dask_scheduler", "dask_worker", "tilewright.cluster.build_worker", "tilewright.measure.run_worker")
+MODULES = (
+    "dask_scheduler",
+    "dask_worker",
+    "tilewright.tuning.cluster.build_worker",
+    "tilewright.tuning.processes.run_worker",
+)
 
 
 def start_cluster(folder: str) -> tuple[list[subprocess.Popen[bytes]], str]:

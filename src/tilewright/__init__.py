@@ -7,8 +7,10 @@ importing this costs little.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
+from tilewright.moved import MOVED, SameModule
 from tilewright.version import __version__ as __version__
 
 _SUBMODULES = frozenset(
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from tilewright.runtime.registry import get_global_func, register_func
     from tilewright.target.build import build
     from tilewright.te.lower import lower
+
+
+sys.meta_path.insert(0, SameModule(MOVED))
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,6 @@ one identity under both names: ``tvm.relay is tilewright.relay``.
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.machinery
 import os
 import runpy
 import sys
@@ -19,38 +16,9 @@ from types import ModuleType
 
 import tilewright
 from tilewright.ir.errors import TilewrightError
+from tilewright.moved import SameModule
 
-
-class _SameModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds ``tvm.x.y`` as the module ``tilewright.x.y``."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "tvm" and not fullname.startswith("tvm."):
-            return None
-        own_name = "tilewright" + fullname.removeprefix("tvm")
-        if own_name == __name__:  # tvm.tvm
-            return None
-        try:
-            module = importlib.import_module(own_name)
-        except ModuleNotFoundError as error:
-            if error.name != own_name:
-                raise
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=hasattr(module, "__path__"))
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = sys.modules["tilewright" + spec.name.removeprefix("tvm")]
-        spec.loader_state = (module.__spec__, module.__name__)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """The module ran long ago; importlib has given it another name and origin, which are put back."""
-        assert module.__spec__ is not None
-        spec, name = module.__spec__.loader_state
-        module.__spec__, module.__name__ = spec, name
-        module.__loader__, module.__package__ = spec.loader, spec.parent
+_FINDER = SameModule({"tvm": "tilewright"}, but="tilewright.tvm")
 
 
 def install() -> None:
@@ -61,8 +29,8 @@ def install() -> None:
             f"a package tvm is loaded already, from {loaded.__file__}; "
             "import tilewright.tvm before anything imports tvm"
         )
-    if not any(isinstance(finder, _SameModule) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _SameModule())
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 import tilewright as tvm
 from tilewright import autotvm, relay
-from tilewright.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task, first_configs, untuned_config
-from tilewright.autotvm.tuner.features import TaskFeatures, exact_features, knob_values
-from tilewright.autotvm.tuner.points import knob2point, point2knob
 from tilewright.relay import nn
+from tilewright.tuning.measure import MeasureInput, MeasureResult
+from tilewright.tuning.tuner.features import TaskFeatures, exact_features, knob_values
+from tilewright.tuning.tuner.points import knob2point, point2knob
 
 
 def network(

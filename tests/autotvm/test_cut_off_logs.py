@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.autotvm.whole_records import whole_records
 from tilewright.ir.errors import TilewrightError
-from tilewright.measure.whole_records import whole_records
 
 
 def decode(row: str) -> int:

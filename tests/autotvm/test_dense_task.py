@@ -10,11 +10,11 @@ import pytest
 
 import tilewright as tvm
 from tilewright import autotvm, relay
-from tilewright.autotvm.measure import MeasureInput, MeasureResult
-from tilewright.autotvm.task.relay_integration import network_tasks
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task, first_configs, untuned_config
 from tilewright.relay import nn
+from tilewright.tuning.extraction import network_tasks
+from tilewright.tuning.measure import MeasureInput, MeasureResult
 
 STRASSEN = "nn.contrib_dense_strassen_without_weight_transform"
 Network = tuple[tvm.IRModule, dict[str, np.ndarray], np.ndarray, np.ndarray]

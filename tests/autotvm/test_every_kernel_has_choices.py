@@ -13,8 +13,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.autotvm.task.relay_integration import kernel_tasks
 from tilewright.relay import nn
+from tilewright.tuning.extraction import kernel_tasks
 
 
 def given(name: str, *shape: int) -> relay.Var:

@@ -11,12 +11,12 @@ import pytest
 
 import tilewright as tvm
 from tilewright import autotvm, relay
-from tilewright.autotvm.graph_tuner import BaseGraphTuner, DPTuner, PBQPTuner
-from tilewright.autotvm.graph_tuner.problem import LayoutProblem, solve_by_reduction, solve_exactly
-from tilewright.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.relay.op.strategy.wrappers import conv2d_task
 from tilewright.relay.visitor import post_order
+from tilewright.tuning.graph_tuner import BaseGraphTuner, DPTuner, PBQPTuner
+from tilewright.tuning.graph_tuner.problem import LayoutProblem, solve_by_reduction, solve_exactly
+from tilewright.tuning.measure import MeasureInput, MeasureResult
 
 CONV = relay.op.get("nn.conv2d")
 

@@ -10,11 +10,11 @@ from tests.tiers import every
 
 import tilewright as tvm
 from tilewright import autotvm, relay
-from tilewright.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.task.choices import choose, choosing
-from tilewright.autotvm.task.relay_integration import kernel_tasks
 from tilewright.autotvm.task.task import untuned_config
 from tilewright.relay import nn
+from tilewright.tuning.extraction import kernel_tasks
+from tilewright.tuning.measure import MeasureInput, MeasureResult
 
 
 def data(*shape: int) -> relay.Var:

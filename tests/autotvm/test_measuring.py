@@ -9,9 +9,9 @@ import pytest
 from tests.autotvm.templates import sample_task
 
 from tilewright import autotvm
-from tilewright.autotvm.measure import MeasureErrorNo, MeasureResult
-from tilewright.autotvm.tuner import GridSearchTuner, RandomTuner
-from tilewright.autotvm.tuner.failures import NothingWorks
+from tilewright.tuning.measure import MeasureErrorNo, MeasureResult
+from tilewright.tuning.tuner import GridSearchTuner, RandomTuner
+from tilewright.tuning.tuner.failures import NothingWorks
 
 UNROLLED = {"refuse": 1, "raise": 2, "die": 2, "wrong": 5, "hang": 6}
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tilewright import autotvm, relay
-from tilewright.autotvm.measure import MeasureInput, MeasureResult
-from tilewright.autotvm.task.relay_integration import before_layouts, network_tasks
-from tilewright.autotvm.tuner import RandomTuner
 from tilewright.relay import nn
 from tilewright.target import Target
+from tilewright.tuning.extraction import before_layouts, network_tasks
 from tilewright.tuning.layouts import choose_layouts
+from tilewright.tuning.measure import MeasureInput, MeasureResult
 from tilewright.tuning.network import TaskState
+from tilewright.tuning.tuner import RandomTuner
 
 
 def network() -> tuple[Any, Any]:

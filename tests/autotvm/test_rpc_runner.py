@@ -16,9 +16,9 @@ from tests.driver.command import tilewright
 
 from tilewright import autotvm, rpc
 from tilewright.autotvm.record import load_from_file
-from tilewright.autotvm.tuner import GridSearchTuner
 from tilewright.ir.errors import TilewrightError
 from tilewright.rpc.tracker import Tracker
+from tilewright.tuning.tuner import GridSearchTuner
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 
 from tilewright import autotvm, relay
 from tilewright.autotvm import store
-from tilewright.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.record import save_records
-from tilewright.autotvm.task.relay_integration import kernel_tasks
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.target import Target
+from tilewright.tuning.extraction import kernel_tasks
+from tilewright.tuning.measure import MeasureInput, MeasureResult
 
 TARGET = "llvm -mcpu=haswell -num-cores=3"
 

@@ -13,12 +13,12 @@ import pytest
 from tests.autotvm.templates import sample_task
 
 from tilewright import autotvm
-from tilewright.autotvm.measure import Builder, MeasureInput, MeasureResult, Runner
-from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
-from tilewright.autotvm.tuner.features import TaskFeatures, exact_features
-from tilewright.autotvm.tuner.metric import average_recall, cover_curve, max_curve, recall_curve
-from tilewright.autotvm.tuner.model_based_tuner import submodular_pick
-from tilewright.autotvm.tuner.points import knob2point, knobs_to_points, point2knob, points_to_knobs
+from tilewright.tuning.measure import Builder, MeasureInput, MeasureResult, Runner
+from tilewright.tuning.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
+from tilewright.tuning.tuner.features import TaskFeatures, exact_features
+from tilewright.tuning.tuner.metric import average_recall, cover_curve, max_curve, recall_curve
+from tilewright.tuning.tuner.model_based_tuner import submodular_pick
+from tilewright.tuning.tuner.points import knob2point, knobs_to_points, point2knob, points_to_knobs
 
 BEST = 0.001  # seconds
 

@@ -22,11 +22,11 @@ from tests.cluster.conftest import ROOT, Fleet
 from tests.driver.command import tilewright
 
 from tilewright import autotvm
-from tilewright.autotvm.measure import MeasureInput
 from tilewright.autotvm.record import load_from_file
-from tilewright.autotvm.tuner import GridSearchTuner
-from tilewright.cluster import ClusterBuilder, ClusterRunner
 from tilewright.ir.errors import TilewrightError
+from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
+from tilewright.tuning.measure import MeasureInput
+from tilewright.tuning.tuner import GridSearchTuner
 
 distributed = pytest.importorskip("distributed")
 
@@ -94,7 +94,7 @@ class GoneClient:
 
 
 def test_what_is_sent_while_the_scheduler_is_gone_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.cluster.connection import Connection, Trial
+    from tilewright.tuning.cluster.connection import Connection, Trial
 
     connection = Connection.__new__(Connection)
     fields = {"_client": GoneClient(), "_trials": {}, "_untuned": {}, "_refused": {}, "run_name": "r"}
@@ -111,10 +111,10 @@ CLIENT = """
 import sys
 from tests.autotvm.templates import sample_task
 from tilewright import autotvm
-from tilewright.autotvm.measure.measure_methods import create_measure_batch
-from tilewright.autotvm.measure import MeasureInput
+from tilewright.tuning.measure.measure_methods import create_measure_batch
+from tilewright.tuning.measure import MeasureInput
 from tilewright.autotvm.record import load_from_file
-from tilewright.cluster import ClusterBuilder, ClusterRunner
+from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
 task = sample_task(16, "")
 runner = ClusterRunner(sys.argv[1], timeout=60, number=1, repeat=2, run="mine")
 batch = create_measure_batch(task, autotvm.measure_option(ClusterBuilder(timeout=60), runner))
@@ -209,9 +209,9 @@ def product(path: Path) -> Path:
 
 
 def test_nobody_there_is_said(tmp_path: Path) -> None:
-    from tilewright.cluster.connection import Connection
-    from tilewright.cluster.processor import wanted_for
     from tilewright.target import Target
+    from tilewright.tuning.cluster.connection import Connection
+    from tilewright.tuning.cluster.processor import wanted_for
 
     began = time.monotonic()
     with pytest.raises(TilewrightError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):

@@ -13,8 +13,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
 from tilewright.runtime.registry import get_global_func
+from tilewright.tuning.processes import LocalRuns, Outcome, Pool, RunRequest, fork_worker
 
 SIZE = 37
 
@@ -135,7 +135,7 @@ def test_threads_that_measure_have_a_core_each() -> None:
     """In a process of its own: pinning is for life."""
     program = """
 import os, threading
-from tilewright.measure.pinning import PinnedThreads
+from tilewright.tuning.processes.pinning import PinnedThreads
 before = threading.Event()
 threading.Thread(target=before.wait, daemon=True).start()  # of somebody else
 threads = PinnedThreads()

@@ -21,9 +21,9 @@ from tests.tiers import full
 
 from tilewright import autotvm
 from tilewright.autotvm.record import load_from_file
-from tilewright.autotvm.tuner import GridSearchTuner, RandomTuner
-from tilewright.autotvm.tuner.tuner import Tuner
 from tilewright.tuning.network import NetworkTuner
+from tilewright.tuning.tuner import GridSearchTuner, RandomTuner
+from tilewright.tuning.tuner.tuner import Tuner
 
 
 @pytest.fixture

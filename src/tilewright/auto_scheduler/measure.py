@@ -2,7 +2,7 @@
 
     MeasureInput --builder--> BuildResult --runner--> MeasureResult
 
-Candidates are built in forks of this process and run in processes that hold the runtime only (``tilewright.measure``).
+Candidates are built in forks of this process and run in processes that hold the runtime only (``tuning.processes``).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tilewright.auto_scheduler.measure_pair import (
 from tilewright.auto_scheduler.measure_record import MeasureCallback
 from tilewright.auto_scheduler.task import TaskRecord, input_values
 from tilewright.auto_scheduler.utils import get_const_tuple, make_traceback_info, register_by_name
-from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
-from tilewright.measure.boards import BoardRuns
 from tilewright.target.build import build
 from tilewright.te.operation import PlaceholderOp
+from tilewright.tuning.processes import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+from tilewright.tuning.processes.boards import BoardRuns
 
 _BUILD_THREADS = 2
 

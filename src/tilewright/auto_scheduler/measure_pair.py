@@ -19,9 +19,9 @@ from tilewright.auto_scheduler.loop_nest import StateObject
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.stage_steps import step_from_record
 from tilewright.auto_scheduler.task import TaskRecord, task_from_record
+from tilewright.autotvm.measurement import MeasureErrorNo
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm
-from tilewright.measure import MeasureErrorNo
 
 LOG_VERSION = "v0.6"
 MAX_FLOAT = 1e10  # seconds of a candidate that failed

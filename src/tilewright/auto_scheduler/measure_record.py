@@ -21,7 +21,7 @@ from tilewright.auto_scheduler.measure_pair import (
     serialize_input,
 )
 from tilewright.auto_scheduler.utils import calc_workload_dis_factor, decode_workload_key
-from tilewright.measure.whole_records import whole_records
+from tilewright.autotvm.whole_records import whole_records
 from tilewright.target.target import Target
 
 logger = logging.getLogger("auto_scheduler")

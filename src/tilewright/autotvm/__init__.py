@@ -1,9 +1,11 @@
-"""AutoTVM: schedules that leave choices open, and the search for the best.
+"""AutoTVM's templates: schedules that leave choices open, and the records of what was fastest.
 
-task/      templates, their config spaces, tasks of a network     measure/      building and running candidates
-tuner/     who chooses what is measured next                      graph_tuner/  layouts for a whole network
-lines.py record.py history.py   records, files of them, records in force
-feature.py  what cost models see of a program                     database.py   results by input
+task/           templates, their config spaces, which choice is in force
+measurement.py lines.py record.py history.py store.py   measurements, lines of them, files, records in force
+database.py     results by input
+
+Everything that runs a tuning stands above Relay, in ``tilewright.tuning``; TVM's names of it (``autotvm.tuner``,
+``autotvm.measure``, ``autotvm.LocalRunner``, ...) are looked up there on use.
 """
 
 import importlib
@@ -11,6 +13,7 @@ from typing import Any
 
 from tilewright.autotvm import task
 from tilewright.autotvm.env import GLOBAL_SCOPE
+from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
 from tilewright.autotvm.task.dispatcher import (
     ApplyConfig,
     DispatchContext,
@@ -45,13 +48,8 @@ _MODULES = {"callback": "tuner.callback"} | {
     )
 }
 _HISTORY = ("ApplyGraphBest", "ApplyHistoryBest", "apply_graph_best", "apply_history_best")
-_MEASURE = (
-    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "measure_option",
-    "create_measure_batch",
-)  # fmt: skip
-_NAMES = {
-    **dict.fromkeys(_HISTORY, "history"), **dict.fromkeys(_MEASURE, "measure"), "RPCRunner": "measure.rpc_runner"
-}  # fmt: skip
+_MEASURE = ("LocalBuilder", "LocalRunner", "RPCRunner", "create_measure_batch", "measure_option")
+_NAMES = {**dict.fromkeys(_HISTORY, "history"), **dict.fromkeys(_MEASURE, "measure")}
 
 
 def __getattr__(name: str) -> Any:
@@ -66,7 +64,8 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "GLOBAL_SCOPE", "AnnotateEntity", "ApplyConfig", "ConfigEntity", "ConfigSpace", "DispatchContext",
-    "FallbackConfigEntity", "FallbackContext", "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task",
+    "FallbackConfigEntity", "FallbackContext", "MeasureErrorNo", "MeasureInput", "MeasureResult", "OtherOptionEntity",
+    "ReorderEntity", "SplitEntity", "Task",
     "args_to_workload", "create", "get_config", "register_topi_compute", "register_topi_schedule", "serialize_args",
     "task", "template",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.autotvm.lines import decode, encode, measure_str_key
-from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
+from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 
 
 class Database:

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
+from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.utils import mean
+from tilewright.autotvm.whole_records import whole_records
 from tilewright.ir.errors import TilewrightError
-from tilewright.measure.whole_records import whole_records
 from tilewright.target.target import Target
 
 AUTOTVM_LOG_VERSION = 0.2

@@ -16,7 +16,7 @@ from tilewright.autotvm.lines import (
     measure_str_key,
     write_records,
 )  # fmt: skip
-from tilewright.autotvm.measure.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
 
 Record = tuple[MeasureInput, MeasureResult]
 

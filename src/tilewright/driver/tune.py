@@ -14,12 +14,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner, measure_option
 from tilewright.autotvm.record import save_records
 from tilewright.autotvm.store import processor_key, save_default
-from tilewright.autotvm.task.relay_integration import network_tasks
 from tilewright.autotvm.task.task import Task
-from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 from tilewright.autotvm.utils import mean
 from tilewright.driver.board import Board
 from tilewright.driver.options import check_writable, parse_input_shapes
@@ -29,7 +26,9 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.target.target import Target
 from tilewright.tuning.compare import Comparison, compare_best
+from tilewright.tuning.extraction import network_tasks
 from tilewright.tuning.layouts import choose_layouts
+from tilewright.tuning.measure.measure_methods import LocalBuilder, LocalRunner, measure_option
 from tilewright.tuning.network import (
     NetworkTuner,
     Record,
@@ -42,6 +41,7 @@ from tilewright.tuning.network import (
 from tilewright.tuning.places import Place, place_of
 from tilewright.tuning.report import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
+from tilewright.tuning.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 
 TUNERS = ("auto", "xgb", "ga", "random", "grid")
 
@@ -79,7 +79,7 @@ def make_tuner(name: str) -> Callable[[Task], Tuner]:
         else:
             name = "xgb"
     if name == "xgb":
-        from tilewright.autotvm.tuner.xgboost_tuner import XGBTuner
+        from tilewright.tuning.tuner.xgboost_tuner import XGBTuner
 
         return lambda task: XGBTuner(task, plan_size=32)
     plain: dict[str, Callable[[Task], Tuner]] = {"ga": GATuner, "random": RandomTuner, "grid": GridSearchTuner}
@@ -147,7 +147,7 @@ def _option(options: TuneOptions, log: Path) -> dict[str, Any]:
     if options.dask is not None:
         if options.board is not None:
             raise typer.BadParameter("--dask and boards exclude one another")
-        from tilewright.cluster import ClusterBuilder, ClusterRunner
+        from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
 
         runner: Any = ClusterRunner(
             options.dask, timeout=options.timeout, number=options.number, repeat=options.repeat,
@@ -161,7 +161,7 @@ def _option(options: TuneOptions, log: Path) -> dict[str, Any]:
     else:
         if options.board.tracker is None:
             raise typer.BadParameter("tuning asks for boards one by one: give --tracker HOST:PORT and --rpc-key")
-        from tilewright.autotvm.measure.rpc_runner import RPCRunner
+        from tilewright.tuning.measure.rpc_runner import RPCRunner
 
         host, port = options.board.tracker
         runner = RPCRunner(

@@ -1,11 +1,8 @@
-"""Tuning whole networks: what ``tilewright tune`` does.
+"""Everything that runs a tuning; ``tilewright tune`` puts it together.
 
-network.py   which task is measured next, and the finals    roofline.py   what the machine could do
-compare.py   the tuned network against the untuned          store.py      records that builds take by default
-report.py    the page about it                              places.py    where both are run
+extraction.py   the tasks of a network              tuner/       who chooses what is measured next
+network.py      which task has the next trials      graph_tuner/ layouts for a whole network
+measure/        builders and runners                processes/   candidates in processes of their own
+cluster/        both on the workers of a cluster    compare.py   the tuned network against the untuned
+layouts.py, places.py, roofline.py, report.py       what the comparison and the page about it need
 """
-
-from tilewright.tuning.network import NetworkTuner, TaskState
-from tilewright.tuning.roofline import Machine, measure_machine
-
-__all__ = ["Machine", "NetworkTuner", "TaskState", "measure_machine"]

@@ -11,11 +11,11 @@ import numpy as np
 from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.measure.networks import NetworkRun
 from tilewright.relay.build_module import build
 from tilewright.target.target import Target
 from tilewright.tuning.network import Record
 from tilewright.tuning.places import Place, here
+from tilewright.tuning.processes.networks import NetworkRun
 
 _TOLERANCE = 5e-3  # of the largest value of an output: other orders of sums, other tiles of Winograd's method
 

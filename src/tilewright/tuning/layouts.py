@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.autotvm.graph_tuner import BaseGraphTuner, DPTuner, PBQPTuner
-from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
-from tilewright.autotvm.task.relay_integration import before_layouts
+from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.autotvm.task.task import Task, untuned_config
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -15,6 +13,8 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.backend.conv2d_task import is_plain
 from tilewright.relay.expr import Function
 from tilewright.target.target import Target
+from tilewright.tuning.extraction import before_layouts
+from tilewright.tuning.graph_tuner import BaseGraphTuner, DPTuner, PBQPTuner
 from tilewright.tuning.network import Record, TaskState
 
 _MOST_RECORDS = 6  # of a convolution that take part, each of other layouts

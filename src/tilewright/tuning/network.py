@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.autotvm.lines import encode, load_from_buffer, measure_str_key
-from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
-from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner
+from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.autotvm.store import is_current
 from tilewright.autotvm.task.task import Task, untuned_config
-from tilewright.autotvm.tuner.failures import NothingWorks
-from tilewright.autotvm.tuner.model_based_tuner import ModelBasedTuner
-from tilewright.autotvm.tuner.tuner import Tuner
 from tilewright.autotvm.utils import mean
 from tilewright.ir.errors import TilewrightError
+from tilewright.tuning.measure.measure_methods import LocalBuilder, LocalRunner
 from tilewright.tuning.roofline import Machine
+from tilewright.tuning.tuner.failures import NothingWorks
+from tilewright.tuning.tuner.model_based_tuner import ModelBasedTuner
+from tilewright.tuning.tuner.tuner import Tuner
 
 logger = logging.getLogger("autotvm")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.autotvm.measure.measure import Runner
-from tilewright.autotvm.measure.rpc_runner import RPCRunner
-from tilewright.measure.networks import NetworkRun, networks_in_turns
 from tilewright.runtime.device import cpu
+from tilewright.tuning.measure.measure import Runner
+from tilewright.tuning.measure.rpc_runner import RPCRunner
+from tilewright.tuning.processes.networks import NetworkRun, networks_in_turns
 
 Place = Callable[[Sequence[Any]], list[NetworkRun]]  # of what relay.build gave
 

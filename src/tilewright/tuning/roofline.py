@@ -15,10 +15,10 @@ import numpy as np
 
 from tilewright import te, topi
 from tilewright.ir.errors import TilewrightError
-from tilewright.measure import LocalRuns, RunRequest
 from tilewright.target.build import build
 from tilewright.target.features import features
 from tilewright.target.target import Target
+from tilewright.tuning.processes import LocalRuns, RunRequest
 
 _ROWS, _INNER, _COLUMNS = 384, 512, 512  # of a product whose operands stay in caches
 _PRODUCT_SHARE = 0.95  # of the peak that our product reaches (docs/performance.md: 93 to 97 %)

@@ -1,0 +1,91 @@
+"""Builders and runners of configurations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.autotvm.measurement import MeasureInput, MeasureResult
+from tilewright.target.features import core_count
+
+if TYPE_CHECKING:
+    from tilewright.autotvm.task.task import Task
+
+logger = logging.getLogger("autotvm")
+
+
+class Builder:
+    """Builds configurations.
+
+    Parameters
+    ----------
+    timeout : seconds that one may take
+    n_parallel : how many are built at once; the machine's cores by default
+    build_kwargs : arguments of the build, before the runner's
+    """
+
+    def __init__(
+        self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self.timeout = timeout
+        self.n_parallel = n_parallel or core_count()
+        self.user_build_kwargs = dict(build_kwargs or {})
+        self.build_kwargs: dict[str, Any] = dict(self.user_build_kwargs)
+        self.task: Task | None = None
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Prepare for a task; ``build_kwargs`` is what the runner's device asks for."""
+        self.task = task
+        given = dict(build_kwargs or {})
+        both = [f"{k}: {v!r}, not {given[k]!r}" for k, v in self.user_build_kwargs.items() if k in given]
+        if both:
+            logger.warning("the builder's own arguments hold, not the runner's: %s", "; ".join(both))
+        self.build_kwargs = {**given, **self.user_build_kwargs}
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
+        """A BuildResult for each input, or the MeasureResult of a failure."""
+        raise NotImplementedError
+
+
+class Runner:
+    """Runs and times what a builder built; ``timeout`` is the seconds that one may take.
+
+    ``compares``: whether the untuned choice is measured with it before all others.
+    """
+
+    compares = False
+
+    def __init__(self, timeout: float = 5, n_parallel: int | None = None) -> None:
+        self.timeout = timeout
+        self.n_parallel = n_parallel or core_count()
+        self.task: Task | None = None
+
+    def set_task(self, task: Task) -> Any:
+        """Prepare for a task; return what has to live as long as it is measured, or None."""
+        self.task = task
+        return None
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """What the device asks of builds."""
+        raise NotImplementedError
+
+    def measure_batch(self, task: Task, option: Mapping[str, Any]) -> Any:
+        """What measures configurations of ``task``, where this runner has a way of its own; None for the common way."""
+        return None
+
+    def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
+        """The least seconds of what was built, by turns; infinite of what fails."""
+        times: list[list[float]] = [[] for _ in built]
+        for _ in range(turns):
+            for seconds, result in zip(times, self.run(inputs, built), strict=True):
+                seconds.append(min(result.costs) if result.error_no == 0 else float("inf"))
+        return times
+
+    def measured(self) -> list[tuple[MeasureInput, MeasureResult]]:
+        """What was measured in this run of tuning when nobody was there to ask for it."""
+        return []
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
+        """The result of each input; of those that were not built, what the builder said."""
+        raise NotImplementedError

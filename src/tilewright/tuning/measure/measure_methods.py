@@ -1,0 +1,424 @@
+"""The builder and the runner of this machine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
+from tilewright.autotvm.task.space import InstantiationError
+from tilewright.autotvm.task.task import Task
+from tilewright.ir.errors import TilewrightError
+from tilewright.target.workers import compile_in_this_process
+from tilewright.tuning.measure import build as building
+from tilewright.tuning.measure.measure import Builder, Runner
+from tilewright.tuning.processes import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+
+logger = logging.getLogger("autotvm")
+
+TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1}
+
+
+class BuildResult(NamedTuple):
+    """A library that was built: its path, its arguments as (shape, dtype), the error, and the seconds that it took.
+
+    ``outputs`` tells which arguments are results.
+    """
+
+    filename: str | None
+    arg_info: tuple[tuple[tuple[int, ...], str], ...] | None
+    error: Exception | None
+    time_cost: float
+    outputs: tuple[int, ...] = (-1,)
+
+
+class Untuned(NamedTuple):
+    """The untuned choice of a task: its library, the file of its results, and how long it takes."""
+
+    built: BuildResult
+    results: str
+    result: MeasureResult
+
+
+class CandidateError(RuntimeError):
+    """What became of a configuration in another process; ``traceback`` is of there."""
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+def failure(error: Exception, number: MeasureErrorNo, seconds: float) -> MeasureResult:
+    """The result of a configuration that failed."""
+    return MeasureResult((error,), number, seconds, time.time())
+
+
+def build_failure(outcome: Outcome) -> MeasureResult:
+    """The result of a build that came to nothing."""
+    if outcome.status == "timeout":
+        error: Exception = TimeoutError(f"the build {outcome.error}")
+        return failure(error, MeasureErrorNo.BUILD_TIMEOUT, outcome.seconds)
+    if outcome.kind == InstantiationError.__name__:
+        return failure(InstantiationError(outcome.error), MeasureErrorNo.INSTANTIATION_ERROR, outcome.seconds)
+    message = f"{outcome.kind}: {outcome.error}" if outcome.kind else outcome.error
+    return failure(CandidateError(message, outcome.traceback), MeasureErrorNo.COMPILE_HOST, outcome.seconds)
+
+
+class LocalBuilder(Builder):
+    """Builds on this machine, in processes that know what this one knows.
+
+    Parameters
+    ----------
+    timeout : seconds that one build may take; what takes longer is ended
+    n_parallel : how many at once; the machine's cores by default
+    build_func : "default", or a function of ``export_library``'s ``fcompile``; its ``output_format`` is the suffix
+    """
+
+    def __init__(
+        self,
+        timeout: float = 10,
+        n_parallel: int | None = None,
+        build_kwargs: Mapping[str, Any] | None = None,
+        build_func: str | Callable[..., Any] = "default",
+        do_fork: bool = True,
+    ) -> None:
+        super().__init__(timeout, n_parallel, build_kwargs)
+        if isinstance(build_func, str) and build_func != "default":
+            raise ValueError(f'build_func is "default" or a function that writes a library, found {build_func!r}')
+        self.build_func = None if isinstance(build_func, str) else build_func
+        self._suffix = getattr(self.build_func, "output_format", "so").lstrip(".")
+        self._folder = tempfile.TemporaryDirectory(prefix="tilewright-tune-")
+        self._numbers = itertools.count()
+        self._tasks: list[Task] = []
+        self._pool: Pool | None = None
+        self._runner_kwargs: Mapping[str, Any] | None = None
+
+    @property
+    def tmp_dir(self) -> str:
+        """Where libraries are."""
+        return self._folder.name
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Prepare for a task; processes that know it start with the first build."""
+        if build_kwargs != self._runner_kwargs:
+            self.close()
+        self._runner_kwargs = build_kwargs
+        super().set_task(task, build_kwargs)
+
+    def know(self, tasks: list[Task]) -> None:
+        """New processes, which know these tasks; what is built for another starts new ones again."""
+        self.close()
+        self._tasks = tasks
+        begin = compile_in_this_process if self.n_parallel > 1 else None
+        self._pool = Pool(lambda: fork_worker(self._work, begin), self.n_parallel, self.timeout)
+
+    def _work(self, request: dict[str, Any]) -> Any:
+        """In a process of the pool: build, or tell the program of a configuration."""
+        task = self._tasks[request["task"]]
+        config = building.config_from_json(task, request["config"])
+        if request["path"] is None:
+            return building.lowered_text(task, config)
+        return building.build_candidate(task, config, request["path"], self.build_kwargs, self.build_func)
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
+        """Build all; libraries of earlier batches are removed."""
+        building.remove_libraries(self.tmp_dir)
+        return self.keep([(inp.task, inp.config) for inp in measure_inputs])
+
+    def keep(self, candidates: Sequence[tuple[Task, Any]]) -> list[Any]:
+        """Build (task, configuration) pairs, a configuration of None being the untuned choice; libraries stay."""
+        requests = self._requests(candidates, lambda: os.path.join(self.tmp_dir, self._name()))
+        assert self._pool is not None
+        outcomes = self._pool.map(requests)
+        for (task, _), outcome in zip(candidates, outcomes, strict=True):
+            if outcome.status == "done":
+                task.flop = outcome.value["flop"]
+        return [self._result(r, o) for r, o in zip(requests, outcomes, strict=True)]
+
+    def describe(self, task: Task, config: Any) -> str:
+        """The lowered program of a configuration."""
+        requests = self._requests([(task, config)], lambda: None)
+        assert self._pool is not None
+        (outcome,) = self._pool.map(requests)
+        return outcome.value if outcome.status == "done" else f"(it cannot be lowered: {outcome.error})"
+
+    def _requests(self, candidates: Sequence[tuple[Task, Any]], path: Callable[[], str | None]) -> list[dict[str, Any]]:
+        tasks = list({id(task): task for task, _ in candidates}.values())
+        if self._pool is None or not all(any(t is known for known in self._tasks) for t in tasks):
+            self.know(tasks)
+        numbers = {id(task): i for i, task in enumerate(self._tasks)}
+        return [
+            {"task": numbers[id(t)], "config": None if c is None else c.to_json_dict(), "path": path()}
+            for t, c in candidates
+        ]
+
+    def _name(self) -> str:
+        return f"candidate_{next(self._numbers)}.{self._suffix}"
+
+    def _result(self, request: dict[str, Any], outcome: Outcome) -> Any:
+        if outcome.status == "done":
+            value = outcome.value
+            arguments = tuple((tuple(shape), dtype) for shape, dtype in value["arguments"])
+            return BuildResult(request["path"], arguments, None, outcome.seconds, tuple(value["outputs"]))
+        return build_failure(outcome)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+def tolerance_of(built: BuildResult) -> float:
+    """Return how far results may be from the untuned choice's, relative to the largest."""
+    dtype = built.arg_info[built.outputs[0]][1] if built.arg_info and built.outputs else "float32"
+    return TOLERANCE.get(dtype, 2e-3)
+
+
+class LocalRunner(Runner):
+    """Runs on this machine, one after the other, in a process of its own.
+
+    Parameters
+    ----------
+    timeout : seconds that one configuration may take
+    number, repeat : each cost is the mean of ``number`` calls, there are ``repeat`` of them; one call before does not
+        count
+    min_repeat_ms : ``number`` grows until a repeat takes as long
+    cooldown_interval : seconds to wait after each; TVM's 0.1 would be most of the time that a trial takes here
+    enable_cpu_cache_flush : whether arguments but the first are out of the caches when a repeat begins
+    check : whether results are compared with those of the untuned choice; one that differs is no candidate
+    """
+
+    compares = True
+
+    def __init__(
+        self,
+        timeout: float = 5,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        check: bool = True,
+    ) -> None:
+        super().__init__(timeout, 1)
+        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
+        self.cooldown_interval, self.enable_cpu_cache_flush, self.check = (
+            cooldown_interval,
+            enable_cpu_cache_flush,
+            check,
+        )
+        self.ref_input: Sequence[Any] | None = None
+        self.executor: Any = None
+        self.untuned: Untuned | None = None
+        self._runs = LocalRuns(timeout)
+        self._folder = tempfile.TemporaryDirectory(prefix="tilewright-run-")
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """Nothing: what runs here is built for here."""
+        return {}
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
+        """Time what was built; what was not keeps its result."""
+        if self.executor is not None:
+            return [
+                self.executor.submit(self.run_one, inp, built, ref_input=self.ref_input).result()
+                for inp, built in zip(measure_inputs, build_results, strict=True)
+            ]
+        pairs = list(zip(measure_inputs, build_results, strict=True))
+        results = [b if isinstance(b, MeasureResult) else None for _, b in pairs]
+        requests = [(i, self._request(inp, built)) for i, (inp, built) in enumerate(pairs) if results[i] is None]
+        for (i, _), outcome in zip(requests, self._runs.run([r for _, r in requests]), strict=True):
+            results[i] = measured(outcome, build_results[i].time_cost)
+            time.sleep(self.cooldown_interval)
+        return [r for r in results if r is not None]
+
+    def run_one(self, measure_input: MeasureInput, build_result: Any, ref_input: Any = None) -> MeasureResult:
+        """Time one library; ``ref_input`` are the first arguments' values."""
+        self.ref_input, executor, self.executor = ref_input, self.executor, None
+        try:
+            return self.run([measure_input], [build_result])[0]
+        finally:
+            self.executor = executor
+
+    def run_untuned(self, inp: MeasureInput, built: BuildResult, results: str) -> MeasureResult:
+        """Run the untuned choice; its results go to the file ``results``."""
+        self.untuned = None
+        request = RunRequest(**{**vars(self._request(inp, built)), "save_results": results})
+        return measured(self._runs.run([request])[0], built.time_cost)
+
+    def close(self) -> None:
+        """End the process."""
+        self._runs.close()
+
+    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
+        assert built.filename is not None
+        assert built.arg_info is not None
+        untuned = self.untuned
+        same = untuned is not None and untuned.built.arg_info == built.arg_info
+        return RunRequest(
+            built.filename,
+            built.arg_info,
+            device=device_of(inp.target),
+            number=self.number,
+            repeat=self.repeat,
+            min_repeat_ms=self.min_repeat_ms,
+            flush=self.enable_cpu_cache_flush,
+            inputs=self._inputs(),
+            outputs=built.outputs,
+            compare_to=untuned.results if untuned is not None and same and self.check else "",
+            tolerance=(tolerance_of(built),),
+            reference=str(untuned.built.filename) if untuned is not None else "",
+            reference_arguments=untuned.built.arg_info or () if untuned is not None else (),
+        )
+
+    def _inputs(self) -> str:
+        """The file of the inputs that were given, if any."""
+        if not self.ref_input:
+            return ""
+        import numpy as np
+
+        path = self._path("inputs.npz")
+        np.savez(path, *[np.asarray(a) for a in self.ref_input])
+        return path
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder.name, name)
+
+
+def device_of(target: Any) -> str:
+    """The name of the device that a target's code runs on."""
+    return "cpu" if "cpu" in target.keys else target.kind.name
+
+
+def measured(outcome: Outcome, build_seconds: float) -> MeasureResult:
+    """The result of a run."""
+    seconds = build_seconds + outcome.seconds
+    if outcome.status == "timeout":
+        return failure(TimeoutError(f"the run {outcome.error}"), MeasureErrorNo.RUN_TIMEOUT, seconds)
+    if outcome.status != "done":
+        error = CandidateError(outcome.error, outcome.traceback)
+        return failure(error, MeasureErrorNo.RUNTIME_DEVICE, seconds)
+    if outcome.value.wrong is not None:
+        return failure(CandidateError(outcome.value.wrong), MeasureErrorNo.WRONG_ANSWER, seconds)
+    return MeasureResult(outcome.value.costs, MeasureErrorNo.NO_ERROR, seconds, time.time())
+
+
+def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, Any]:
+    """How to measure: a builder and a runner, or "local" for those of this machine.
+
+    >>> autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(number=10, timeout=5))
+    """
+    if isinstance(builder, str):
+        if builder != "local":
+            raise ValueError(f'a builder is a Builder or "local", found {builder!r}')
+        builder = LocalBuilder()
+    if isinstance(runner, str):
+        if runner != "local":
+            raise ValueError(f'a runner is a Runner or "local", found {runner!r}')
+        runner = LocalRunner()
+    return {"builder": builder, "runner": runner}
+
+
+class MeasureBatch:
+    """Builds and runs batches of one task. ``n_parallel`` is how many at once are worth it.
+
+    Where the builder is this machine's and the runner compares, the untuned choice is built and run before all others:
+    ``untuned``.
+    """
+
+    def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
+        self.builder: Builder = option["builder"]
+        self.runner: Runner = option["runner"]
+        self.task = task
+        self.attach_objects = self.runner.set_task(task)
+        self.builder.set_task(task, self.runner.get_build_kwargs())
+        self.n_parallel = self.builder.n_parallel
+        self.untuned: Untuned | None = None
+        self._folder: Any = None
+        self._submitted: list[MeasureInput] = []
+
+    @property
+    def pending(self) -> int:
+        """Return how many were submitted and not collected."""
+        return len(self._submitted)
+
+    def submit(self, measure_inputs: Sequence[MeasureInput]) -> None:
+        """Have inputs measured; ``collect`` gives what came of them."""
+        self._submitted += measure_inputs
+
+    def collect(self, wait: bool = True) -> list[tuple[MeasureInput, MeasureResult]]:
+        """Some of what was submitted, with results: all of it here; others give what is there, or ``wait`` for it."""
+        batch, self._submitted = self._submitted, []
+        return list(zip(batch, self(batch), strict=True))
+
+    def cancel(self) -> None:
+        """What was submitted and has not begun need not be measured."""
+        self._submitted = []
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to collect, ``seconds`` at most: here there is, always."""
+
+    def in_turns(self, inputs: Sequence[MeasureInput], turns: int) -> list[list[float]]:
+        """Seconds of the untuned choice and of each input by turns; infinite of what fails."""
+        builder: Any = self.builder
+        if self.untuned is None or not isinstance(builder, LocalBuilder):
+            raise TilewrightError("only what LocalBuilder builds is compared with the untuned choice")
+        inp: Any = MeasureInput(self.task.target, self.task, None)  # type: ignore[arg-type]
+        built = [self.untuned.built, *builder.keep([(self.task, i.config) for i in inputs])]
+        if isinstance(self.runner, LocalRunner):
+            self.runner.untuned = self.untuned
+        return self.runner.in_turns([inp, *inputs], built, turns)
+
+    def begin_untuned(self) -> None:
+        """Have the untuned choice measured, where others may be measured meanwhile."""
+
+    def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
+        self.measure_untuned()
+        if isinstance(self.runner, LocalRunner):
+            self.runner.untuned = self.untuned
+        return self.runner.run(measure_inputs, self.builder.build(measure_inputs))
+
+    def measure_untuned(self) -> MeasureResult | None:
+        """The result of the untuned choice, measured once; None where builder or runner do without."""
+        if not isinstance(self.builder, LocalBuilder) or not self.runner.compares:
+            return None
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
+            self.untuned = self._measure_untuned(self.builder)
+        return None if self.untuned is None else self.untuned.result
+
+    def _measure_untuned(self, builder: LocalBuilder) -> Untuned | None:
+        (built,) = builder.keep([(self.task, None)])
+        if isinstance(built, MeasureResult):
+            logger.warning("the untuned choice of %s cannot be built: %s", self.task.name, built.costs[0])
+            return None
+        kept = os.path.join(self._folder.name, os.path.basename(built.filename))
+        shutil.move(built.filename, kept)
+        built = built._replace(filename=kept)
+        results = os.path.join(self._folder.name, "results.npz")
+        inp: Any = MeasureInput(self.task.target, self.task, None)  # type: ignore[arg-type]
+        result: MeasureResult = self.runner.run_untuned(inp, built, results)  # type: ignore[attr-defined]
+        if result.error_no != MeasureErrorNo.NO_ERROR:
+            logger.warning("the untuned choice of %s fails: %s", self.task.name, result.costs[0])
+            return None
+        return Untuned(built, results, result)
+
+    def describe(self, inp: MeasureInput) -> str:
+        """The lowered program of a configuration, where the builder can tell it."""
+        if isinstance(self.builder, LocalBuilder):
+            return self.builder.describe(inp.task, inp.config)
+        return json.dumps(inp.config.to_json_dict())
+
+
+def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
+    """A function that measures batches of configurations of ``task``, as :func:`measure_option` says."""
+    own: MeasureBatch | None = option["runner"].measure_batch(task, option)
+    return MeasureBatch(task, option) if own is None else own

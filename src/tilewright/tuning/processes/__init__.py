@@ -1,0 +1,25 @@
+"""Measuring candidates: programs that may be slow to build, hang, crash or compute nonsense, in processes of their own.
+
+process.py   a worker process, messages to and from it      pool.py         several of them, with time-outs
+local.py     what is asked of a run on this machine         run_worker.py   the process that runs
+boards.py    the same on boards of a tracker                networks.py     whole networks in turns
+pinning.py   threads, each on a core
+
+A candidate never harms the tuner: what is built is built in a fork of the tuner, which knows all that the tuner knows
+(templates, tasks) and may die; what is run is run in a process that holds the runtime only. Messages are JSON.
+"""
+
+from tilewright.tuning.processes.local import LocalRuns, RunAnswer, RunRequest
+from tilewright.tuning.processes.pool import Outcome, Pool
+from tilewright.tuning.processes.process import Worker, fork_worker, start_worker
+
+__all__ = [
+    "LocalRuns",
+    "Outcome",
+    "Pool",
+    "RunAnswer",
+    "RunRequest",
+    "Worker",
+    "fork_worker",
+    "start_worker",
+]

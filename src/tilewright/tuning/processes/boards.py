@@ -1,0 +1,172 @@
+"""Runs on boards that a tracker of remote devices gives: what is asked and answered is as of runs on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.rpc.client import connect_tracker
+from tilewright.runtime.ndarray import array, empty
+from tilewright.tuning.processes.local import RunAnswer, RunRequest
+from tilewright.tuning.processes.pool import Outcome, Pool
+from tilewright.tuning.processes.process import fork_worker
+from tilewright.tuning.processes.run_worker import difference, fill_strange
+
+_FLUSH = "cache_flush_cpu_non_first_arg"
+_FILL = "tvm.contrib.random.random_fill"
+
+
+class BoardRuns:
+    """Libraries run on boards, each on one; a session is had by a process of its own, so that what hangs is ended.
+
+    Parameters
+    ----------
+    key, host, port, priority : of boards, where the tracker is, and of requests
+    timeout : seconds that a session may take
+    boards : how many are used at once
+    waiting : seconds for a board to be free and a library to arrive, beside the session
+    cooldown : seconds to wait after each run
+
+    Of a ``RunRequest`` results are not compared, and no reference is run: ``in_turns`` compares.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        host: str,
+        port: int,
+        priority: int = 1,
+        timeout: float = 10,
+        boards: int = 1,
+        waiting: float = 60.0,
+        cooldown: float = 0.0,
+    ) -> None:
+        self.key, self.host, self.port, self.priority = key, host, port, priority
+        self.timeout, self.cooldown = timeout, cooldown
+        self._pool = Pool(lambda: fork_worker(self._work), boards, timeout + waiting)
+
+    def session(self, timeout: float | None = None) -> Any:
+        """A session with a board, for as many seconds as a run may take, or ``timeout``; 0 sets no limit."""
+        timeout = self.timeout if timeout is None else timeout
+        tracker = connect_tracker(self.host, self.port)
+        try:
+            return tracker.request(self.key, priority=self.priority, session_timeout=timeout)
+        finally:
+            tracker.close()
+
+    def run(self, requests: Sequence[RunRequest]) -> list[Outcome]:
+        """The outcome of each; the value of one that is done is a ``RunAnswer``."""
+        outcomes = self._pool.map([asdict(r) for r in requests])
+        return [_answer(outcome) for outcome in outcomes]
+
+    def in_turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float]]:
+        """The least seconds of each library by turns, all on one board; infinite where a library fails.
+
+        So is one whose results differ from the first one's, where its arguments are the same.
+        """
+        whole, self._pool.timeout = self._pool.timeout, self._pool.timeout + self.timeout * turns * len(requests)
+        try:
+            (outcome,) = self._pool.map([{"turns": turns, "requests": [asdict(r) for r in requests]}])
+        finally:
+            self._pool.timeout = whole
+        if outcome.status != "done":
+            raise TilewrightError(f"a board of the kind {self.key!r} compares nothing: {outcome.error}")
+        return [[float("inf") if t is None else t for t in times] for times in outcome.value]
+
+    def _turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float | None]]:
+        """In a process of the pool: libraries in turns on one board."""
+        remote = self.session(self.timeout * turns * len(requests))
+        timers = _timers(requests, remote)
+        times: list[list[float | None]] = [[] for _ in requests]
+        for _ in range(turns):
+            for taken, timer in zip(times, timers, strict=True):
+                taken.append(None if timer is None else min(timer()))
+        for request in requests:
+            remote.remove(Path(request.library).name)
+        return times
+
+    def _work(self, message: dict[str, Any]) -> Any:
+        """In a process of the pool: one library on one board, or several in turns."""
+        if "turns" in message:
+            return self._turns([RunRequest(**r) for r in message["requests"]], message["turns"])
+        request, remote = RunRequest(**message), self.session()
+        name = Path(request.library).name
+        remote.upload(request.library)
+        try:
+            module, device = remote.load_module(name), remote.device(request.device)
+            evaluate = module.time_evaluator(
+                request.function or module.entry_name, device, request.number, request.repeat, request.min_repeat_ms,
+                _FLUSH if request.flush else "",
+            )  # fmt: skip
+            costs = [float(c) for c in evaluate(*_arguments(request, remote, device)).results]
+        finally:
+            remote.remove(name)
+        time.sleep(self.cooldown)
+        return costs
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+
+def _arguments(request: RunRequest, remote: Any, device: Any) -> list[Any]:
+    """Arrays on the board: the values that are given, then random ones."""
+    given: list[Any] = []
+    if request.inputs:
+        with np.load(request.inputs) as file:
+            given = [file[name] for name in file.files]
+    fill = remote.get_function(_FILL)
+    arrays = [array(v.astype(dtype), device) for v, (_, dtype) in zip(given, request.arguments, strict=False)]
+    for shape, dtype in request.arguments[len(arrays) :]:
+        arrays.append(empty(tuple(shape), dtype, device))
+        fill(arrays[-1])
+    return arrays
+
+
+def _timers(requests: Sequence[RunRequest], remote: Any) -> list[Callable[[], Sequence[float]] | None]:
+    """What times each library; None for one that gives other results than the first."""
+    timers: list[Callable[[], Sequence[float]] | None] = []
+    expected: list[Any] = []
+    first = requests[0]
+    arrays = _arguments(first, remote, remote.device(first.device))
+    for number, request in enumerate(requests):
+        remote.upload(request.library)
+        module, device = remote.load_module(Path(request.library).name), remote.device(request.device)
+        same = number == 0 or (request.arguments, request.outputs) == (first.arguments, first.outputs)
+        mine = arrays if same else _arguments(request, remote, device)
+        results = _results(module[request.function or module.entry_name], mine, request.outputs) if same else []
+        expected = expected or results
+        if same and difference(results, expected, list(request.tolerance)) is not None:
+            timers.append(None)
+            continue
+        evaluate = module.time_evaluator(
+            request.function or module.entry_name, device, request.number, request.repeat, request.min_repeat_ms,
+            _FLUSH if request.flush else "",
+        )  # fmt: skip
+        timers.append(partial(_seconds, evaluate, mine))
+    return timers
+
+
+def _seconds(evaluate: Any, arrays: Sequence[Any]) -> Sequence[float]:
+    return [float(c) for c in evaluate(*arrays).results]
+
+
+def _results(function: Any, arrays: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+    """What a function writes over a strange value."""
+    for i in outputs:
+        fill_strange(arrays[i])
+    function(*arrays)
+    return [arrays[i].numpy() for i in outputs]
+
+
+def _answer(outcome: Outcome) -> Outcome:
+    if outcome.status != "done":
+        return outcome
+    return Outcome("done", RunAnswer(tuple(outcome.value)), seconds=outcome.seconds)
