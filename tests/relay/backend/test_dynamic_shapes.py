@@ -242,3 +242,18 @@ def test_shapes_over_names_are_worked_out_once() -> None:
                 expected = wanted if taken or not count else softmax(np.exp(wanted))
                 found = VirtualMachine(exe, runtime.cpu()).run(*inputs).numpy()
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_are_prepared_when_the_program_is_compiled() -> None:
+    rng = np.random.default_rng(0)
+    x = relay.var("x", relay.TensorType((DimVar("n"), 16, 14, 14), "float32"))
+    weight = relay.const(rng.standard_normal((16, 16, 3, 3), "float32"))
+    func = relay.Function([x], relay.nn.conv2d(x, weight, padding=(1, 1)))
+    with relay.build_config(opt_level=3):
+        exe = relay.vm.compile(IRModule.from_expr(func), "llvm")
+    assert any("winograd" in kernel for kernel in exe.primitive_ops)
+    assert not [kernel for kernel in exe.primitive_ops if kernel.startswith("fused_nn_contrib_conv2d_winograd_weight")]
+    value = rng.standard_normal((3, 16, 14, 14), "float32")
+    got = VirtualMachine(exe, runtime.cpu()).run(value).numpy()
+    expected = relay.create_executor("debug", IRModule.from_expr(relay.Function([x], func.body))).evaluate()(value)
+    np.testing.assert_allclose(got, expected.numpy(), rtol=1e-4, atol=1e-4)

@@ -108,7 +108,8 @@ def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModu
     mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
     mod = transform.WriteOutDynamic()(mod)
     chosen = passes if is_data_flow(mod, named or named_dims(mod)) else control_passes()
-    return Sequential(chosen, name="vm.optimize")(mod)
+    # the machine would prepare weights in every run
+    return Sequential([*chosen, transform.FoldConstant(prepare_weights=True)], name="vm.optimize")(mod)
 
 
 class VMBuild(ExecutorCodegen):

@@ -11,8 +11,8 @@ after::
 
 An operator's numpy meaning (``OpDef.evaluate``) gives the value; an operator without one is compiled for this
 machine and run. Operators with side effects, or that draw random numbers, are left alone. So are operators that make
-weights ready for use and larger (``OpDef.grows``): the executor runs them once, and the library stays small. With the
-option ``relay.graph.run_once`` off they are evaluated too.
+weights ready for use and larger (``OpDef.grows``): the graph executor runs them once, and the library stays small. With
+the option ``relay.graph.run_once`` off, and by ``FoldConstant(prepare_weights=True)``, they are evaluated too.
 """
 
 from __future__ import annotations
@@ -95,6 +95,10 @@ def _unmarked(expr: RelayExpr) -> RelayExpr:
 
 
 class _ConstantFolder(ExprMutator):
+    def __init__(self, prepare_weights: bool = False) -> None:
+        super().__init__()
+        self.prepare_weights = prepare_weights
+
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return (expr.value, _Binding(expr), expr.body) if isinstance(expr, Let) else open_children(expr)
 
@@ -133,7 +137,7 @@ class _ConstantFolder(ExprMutator):
             return post
         if post.op.get_attr("TOpPattern") == OpPattern.OPAQUE and not post.op.has_attr("FEvaluate"):
             return post
-        if grows_at_load(post.op):
+        if grows_at_load(post.op) and not self.prepare_weights:
             return post
         arguments = [constant_value(_unmarked(a)) for a in post.args]
         if any(a is None for a in arguments) or _is_dynamic(expr.checked_type_or_none):
@@ -178,12 +182,11 @@ def fold_constant(expr: RelayExpr) -> RelayExpr:
     return _ConstantFolder().visit(expr)
 
 
-def FoldConstant() -> Pass:
-    """Evaluate constant expressions."""
+def FoldConstant(prepare_weights: bool = False) -> Pass:
+    """Evaluate constant expressions; with ``prepare_weights`` also what the graph executor does when it is loaded."""
 
     def fold(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        folded = fold_constant(func)
-        return folded
+        return _ConstantFolder(prepare_weights).visit(func)
 
     return typed_function_pass(fold, "FoldConstant", 2, required=())
 
