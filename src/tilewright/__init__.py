@@ -38,6 +38,9 @@ _ATTRIBUTES = {
     "Device": "tilewright.runtime.device",
     "lower": "tilewright.te.lower",
     "build": "tilewright.target.build",
+    "compile": "tilewright.model",
+    "load": "tilewright.runtime.model",
+    "Model": "tilewright.runtime.model",
     "register_op_attr": "tilewright.ir.op",
     "container": "tilewright.ir",
 }
@@ -45,8 +48,10 @@ _ATTRIBUTES = {
 if TYPE_CHECKING:
     from tilewright import arith, ir, nd, relay, runtime, target, te, tir, topi, transform
     from tilewright.ir.module import IRModule
+    from tilewright.model import compile
     from tilewright.runtime.device import Device, cpu, device
     from tilewright.runtime.error import TVMError
+    from tilewright.runtime.model import Model, load
     from tilewright.runtime.ndarray import NDArray
     from tilewright.runtime.registry import get_global_func, register_func
     from tilewright.target.build import build
@@ -71,6 +76,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Device", "IRModule", "NDArray", "TVMError", "arith", "build", "cpu", "device", "get_global_func", "ir", "lower",
-    "nd", "register_func", "relay", "runtime", "target", "te", "tir", "topi", "transform",
+    "Device", "IRModule", "Model", "NDArray", "TVMError", "arith", "build", "compile", "cpu", "device",
+    "get_global_func", "ir", "load", "lower", "nd", "register_func", "relay", "runtime", "target", "te", "tir",
+    "topi", "transform",
 ]  # fmt: skip

@@ -72,7 +72,9 @@ def image_layout(info: TensorInfo) -> tuple[int, int, int, bool] | None:
 
     Such an input has the shape (1, C, H, W), (C, H, W), (1, H, W, C), (H, W, C) with 1, 3 or 4 channels, or (H, W).
     """
-    shape = info.shape
+    shape = tuple(d for d in info.shape if isinstance(d, int))
+    if len(shape) < len(info.shape):
+        return None
     if len(shape) == 4 and shape[0] == 1:
         shape = shape[1:]
     if len(shape) == 2:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.driver.dims import fits, open_names
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
 from tilewright.driver.library import Library
 from tilewright.driver.options import check_is_file
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.interface import fits, open_names
 from tilewright.runtime.library_info import TensorInfo
 from tilewright.runtime.ndarray import numpy_dtype
 
@@ -66,11 +66,12 @@ def _filled(name: str, info: TensorInfo, fill: str, rng: np.random.Generator) ->
     dtype = numpy_dtype(info.dtype)
     if open_names(info):
         raise TVMError(f"input {name!r} has dimensions without a number: give --dim {open_names(info)[0]}=N")
+    shape = tuple(d for d in info.shape if isinstance(d, int))
     if fill != "random":
-        return np.full(info.shape, 0 if fill == "zeros" else 1, dtype=dtype)
+        return np.full(shape, 0 if fill == "zeros" else 1, dtype=dtype)
     if info.dtype.startswith(("float", "bfloat")):
-        return rng.random(info.shape, dtype="float32").astype(dtype)
-    return rng.integers(0, 2, info.shape).astype(dtype)
+        return rng.random(shape, dtype="float32").astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def _read(source: str, library: Library, image: ImageOptions) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.driver.board import Board, Here, place_of
-from tilewright.driver.dims import Interface
 from tilewright.driver.options import check_is_file
 from tilewright.runtime.container import ADT
 from tilewright.runtime.device import Device
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
+from tilewright.runtime.interface import Interface
 from tilewright.runtime.library_info import TensorInfo
+from tilewright.runtime.model import device_types, holds_program
 from tilewright.runtime.module import Module
 from tilewright.runtime.vm import Executable, VirtualMachine
 
@@ -92,15 +92,6 @@ def _refuse_model(file: Path) -> None:
         )
 
 
-def _holds_program(module: Module) -> bool:
-    """Return whether a library is one of the virtual machine."""
-    try:
-        module["vm_load_executable"]
-    except AttributeError:
-        return False
-    return True
-
-
 def _machine_library(path: Path, place: Here, module: Module) -> Library:
     executable = Executable(module)
     text = executable.interface
@@ -110,7 +101,7 @@ def _machine_library(path: Path, place: Here, module: Module) -> Library:
         )
     interface = Interface.parse(text)
     machine = Machine(VirtualMachine(executable, place.device), tuple(interface.inputs))
-    return Library(path, place, place.device, machine, interface.inputs, interface.outputs, interface)
+    return Library(path, place, place.device, machine, interface.inputs, tuple(interface.outputs), interface)
 
 
 class Machine:
@@ -149,13 +140,6 @@ def timer(executor: GraphModule | Machine, device: Device, repeat: int, millisec
     return executor.module.time_evaluator("run", device, 1, repeat, milliseconds)
 
 
-def _devices(module: Module, place: Here) -> list[Device]:
-    """A device of each type on which the network has tensors: that of its first tensor, then the others."""
-    attrs = json.loads(module["get_graph_json"]())["attrs"]
-    types = dict.fromkeys(filter(None, attrs.get("device_index", (None, ()))[1]))
-    return [place.on(device_type) for device_type in types] or [place.device]
-
-
 def load_library(path: Path, board: Board | None = None) -> Library:
     """Load a library that ``tilewright compile`` wrote, here or on a board.
 
@@ -165,12 +149,12 @@ def load_library(path: Path, board: Board | None = None) -> Library:
     place = place_of(board)
     module = place.load(path)
     try:
-        make = module["default"] if not _holds_program(module) else None
+        make = module["default"] if not holds_program(module) else None
     except AttributeError:
         raise TVMError(f"{path}: the library has no network named 'default', as `tilewright compile` makes") from None
     if make is None:
         return _machine_library(path, place, module)
-    devices = _devices(module, place)
+    devices = [place.on(kind) for kind in device_types(module)] or [place.device]
     executor = GraphModule(make(*devices), strict=True)
     shapes, dtypes = executor.get_input_info()
     inputs = {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}

@@ -25,18 +25,22 @@ _PADDING = "__padding"  # see native/src/array/params.c
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Shape and data type of an input, output or parameter."""
+    """Shape and data type of an input, output or parameter; a dimension is a number, or the name of one."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: str
 
     def __str__(self) -> str:
-        return f"{self.dtype} of shape {self.shape}"
+        dims = ", ".join(map(str, self.shape))
+        return f"{self.dtype} of shape ({dims}{',' if len(self.shape) == 1 else ''})"
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
-        return math.prod(self.shape) * DataType(self.dtype).itemsize
+        """Size in bytes; TVMError where a dimension has no number."""
+        numbers = [d for d in self.shape if isinstance(d, int)]
+        if len(numbers) < len(self.shape):
+            raise TVMError(f"{self} has no size: its dimensions are known when it is there")
+        return math.prod(numbers) * DataType(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""``tilewright.compile``: from a model file, an ONNX model or a Relay module to a :class:`Model` that is called."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from tilewright.autotvm.history import ApplyHistoryBest
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
+from tilewright.relay import build_module
+from tilewright.relay.backend.executor_choice import AUTO
+from tilewright.relay.backend.symbolic import tensors_of
+from tilewright.relay.backend.vm_build import NAME as VM
+from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
+from tilewright.relay.budget import in_budget
+from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.type_infer import infer_module
+from tilewright.runtime.model import Model as Model
+from tilewright.runtime.model import load as load
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+    from tilewright.target.target import Target
+
+
+def compile(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | IRModule,
+    target: str | Target | Mapping[str, Any] = "llvm",
+    *,
+    params: Mapping[str, Any] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
+    dims: Mapping[str, Any] | None = None,
+    specialize: Sequence[str] = (),
+    opt_level: int = 3,
+    executor: str = AUTO,
+    records: str | Path | None = None,
+    config: Mapping[str, Any] | None = None,
+    device: Device | None = None,
+    threads: int | None = None,
+    max_steps: int | None = None,
+) -> Model:
+    """Compile a model for this process; ``save`` of what is returned writes it to a library.
+
+    Args:
+        model: the path or the bytes of an ONNX file, an ``onnx.ModelProto``, or a Relay module.
+        target: what to compile for, as ``relay.build`` takes it.
+        params: arrays for parameters of a Relay module by name; they become constants.
+        input_shapes: shapes of inputs by name, instead of the model's; a dimension is a number or a name.
+        dims: what is known of named dimensions: a number, ``(least, largest)`` or ``(least, largest, multiple)``.
+        specialize: choices of numbers for named dimensions that get kernels of their own, each such as
+            ``"batch=1,seq=128"``.
+        opt_level: which passes run: those of this level and below, from 0 to 3.
+        executor: ``"graph"``, ``"vm"``, or ``"auto"`` for what the model needs.
+        records: a file of tuning records.
+        config: options of ``PassContext``.
+        device: where the model runs; the CPU, or what it was compiled for.
+        threads: as for :class:`Model`.
+        max_steps: as for :class:`Model`.
+
+    Raises:
+        TilewrightError: the model is not valid, or uses what the target cannot run.
+        BudgetError: compiling takes more than ``relay.budget.*`` of ``config`` allows.
+    """
+    options = dict(config or {})
+    if specialize:
+        options[SPECIALIZE] = ";".join(specialize)
+    tuned = ApplyHistoryBest(str(records)) if records is not None else contextlib.nullcontext()
+    with tuned, PassContext(opt_level=opt_level, config=options), in_budget():
+        mod, weights = _imported(model, input_shapes, dims)
+        built = build_module.build(
+            _with_names(mod),
+            target=target,
+            params={**weights, **(params or {})},
+            executor=VM if specialize and executor == AUTO else executor,
+        )
+    made = Model(built.module, device, threads=threads, max_steps=max_steps)
+    made.build_report = built.build_report
+    return made
+
+
+def _imported(
+    model: Any, input_shapes: Mapping[str, Sequence[int | str]] | None, dims: Mapping[str, Any] | None
+) -> tuple[IRModule, Mapping[str, Any]]:
+    """Return a Relay module, and arrays for its parameters."""
+    if isinstance(model, IRModule):
+        if input_shapes or dims:
+            raise TypeError("a Relay module states its shapes: input_shapes and dims are for models that are imported")
+        return model, {}
+    return from_onnx(onnx.load_model_from_string(model) if isinstance(model, bytes) else model, input_shapes, dims=dims)
+
+
+def _with_names(mod: IRModule) -> IRModule:
+    """Return a module that names its outputs, so that the library describes them."""
+    if "output_names" in mod.attrs:
+        return mod
+    count = len(list(tensors_of(infer_module(mod)["main"].body.checked_type)))
+    return mod.with_attr("output_names", [f"output_{i}" for i in range(count)])

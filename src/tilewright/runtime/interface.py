@@ -1,0 +1,72 @@
+"""What a compiled model takes and returns: names, data types, and shapes whose dimensions are numbers or names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .error import TVMError
+from .library_info import TensorInfo
+
+Limits = tuple[int, int | None, int]
+"""The least number of a dimension, the largest (None: any), and what the number is a multiple of."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Inputs and outputs by name, and the limits of named dimensions.
+
+    A dimension of a shape is a number, a name that stands for the same number wherever it occurs, or ``"?"``.
+    """
+
+    inputs: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    limits: dict[str, Limits]
+
+    @classmethod
+    def parse(cls, text: str) -> Interface:
+        """Read the text that a program of the virtual machine holds (``relay/backend/interface.py`` writes it)."""
+        found = cls({}, {}, {})
+        for line in text.splitlines():
+            kind, *rest = line.split("\t")
+            if kind == "dim":
+                low, high, multiple = map(int, rest[1:4])
+                found.limits[rest[0]] = (low, high if high >= 0 else None, multiple)
+            else:
+                dtype, dims, name = rest
+                shape = tuple(int(d) if d.isdigit() else d for d in dims.split(",") if d)
+                (found.inputs if kind == "input" else found.outputs)[name] = TensorInfo(shape, dtype)
+        return found
+
+    def described(self, name: str) -> str:
+        """Return a dimension and its limits in words."""
+        low, high, multiple = self.limits[name]
+        steps = f", a multiple of {multiple}" if multiple != 1 else ""
+        return f"{name} (from {low}{'' if high is None else f' to {high}'}{steps})"
+
+    def at(self, numbers: Mapping[str, int]) -> dict[str, TensorInfo]:
+        """Return the inputs with numbers for names; other names stay.
+
+        Raises:
+            TVMError: there is no dimension of a name.
+        """
+        unknown = [name for name in numbers if name not in self.limits]
+        if unknown:
+            known = ", ".join(map(self.described, self.limits)) or "none"
+            raise TVMError(f"--dim {unknown[0]}: the library has no dimension of that name; its dimensions are {known}")
+        return {
+            name: TensorInfo(tuple(numbers.get(d, d) if isinstance(d, str) else d for d in info.shape), info.dtype)
+            for name, info in self.inputs.items()
+        }
+
+
+def open_names(info: TensorInfo) -> list[str]:
+    """Return the dimensions of a tensor that have no number."""
+    return [d for d in info.shape if isinstance(d, str)]
+
+
+def fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
+    """Return whether an array's shape is that of a tensor, whose names may be any numbers."""
+    return len(shape) == len(info.shape) and all(
+        isinstance(d, str) or d == n for n, d in zip(shape, info.shape, strict=True)
+    )

@@ -1,0 +1,360 @@
+"""``Model``: a compiled model that is called with arrays, whichever executor runs it.
+
+``tilewright.load(path)`` opens a library that ``tilewright compile`` or ``Model.save`` wrote; ``tilewright.compile``
+makes one of a model file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .container import ADT
+from .device import Device, cpu
+from .error import TVMError
+from .executor.debug import GraphModuleDebug
+from .executor.graph import GraphModule
+from .interface import Interface, Limits, fits
+from .library_info import TensorInfo
+from .module import Module, load_module, set_num_threads
+from .ndarray import NDArray, from_dlpack, numpy_dtype, numpy_view, share_memory
+from .profiler_vm import VirtualMachineProfiler
+from .profiling import Report
+from .vm import Executable, VirtualMachine
+
+Array = np.ndarray[Any, Any]
+
+_ASYNC_RUNS = 4  # calls of run_async that run at the same time
+
+
+class Model:
+    """A compiled model.
+
+    Any number of threads may call one at the same time: each call runs in memory of its own, and all share the weights.
+
+    Args:
+        module: the library's module.
+        device: where it runs; the device that it was compiled for by default.
+        threads: how many threads the loops of this process use from now on; None leaves that as it is, 0 restores
+            ``TVM_NUM_THREADS``, or the cores.
+        max_steps: how many calls and jumps back a run may make before it ends with an error, of models with control
+            flow or dimensions that have names; None for any number.
+
+    Raises:
+        TVMError: the module holds code but no model.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device: Device | None = None,
+        *,
+        threads: int | None = None,
+        max_steps: int | None = None,
+    ) -> None:
+        if threads is not None:
+            set_num_threads(threads)
+        self.module = module
+        self._library = _open(module, device, max_steps)
+        self._lock = threading.Lock()
+        self._background: ThreadPoolExecutor | None = None
+        self.build_report: Any = None  # what compiling did (``relay.backend.progress.BuildReport``), where it was here
+
+    @property
+    def inputs(self) -> dict[str, TensorInfo]:
+        """Data type and shape of each input by name; a dimension is a number, or a name of :attr:`dimensions`."""
+        return dict(self._library.interface.inputs)
+
+    @property
+    def outputs(self) -> dict[str, TensorInfo]:
+        """Data type and shape of each output by name; a dimension that is known after a run alone is ``"?"``."""
+        return dict(self._library.interface.outputs)
+
+    @property
+    def dimensions(self) -> dict[str, Limits]:
+        """Of each named dimension the least number, the largest (None: any), and what it is a multiple of."""
+        return dict(self._library.interface.limits)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model: inputs in order or by name; return the output, or a tuple of several.
+
+        Args:
+            args: numpy arrays, nested lists, torch tensors, or anything with ``__dlpack__``. Elements of numpy arrays
+                and lists are cast to the input's data type; all else must have it.
+            kwargs: further inputs by name.
+
+        Returns:
+            numpy arrays; torch tensors where an input is one.
+
+        Raises:
+            TVMError: an input has no value or two, does not exist, or a shape or data type differs.
+        """
+        results = self._outputs(self._by_name(args, kwargs))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run with inputs by name, whatever they are called; return all outputs by name, as :meth:`__call__` does."""
+        if not isinstance(inputs, Mapping):
+            raise TypeError(f"run takes a mapping of input names to values, not a {type(inputs).__name__}")
+        return dict(zip(self._library.interface.outputs, self._outputs(self._by_name((), inputs)), strict=True))
+
+    def run_async(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run in the background, as :meth:`__call__` would; ``result()`` of what is returned waits for it."""
+        with self._lock:
+            if self._background is None:
+                self._background = ThreadPoolExecutor(_ASYNC_RUNS, "tilewright-model")
+        return self._background.submit(self, *args, **kwargs)
+
+    def profile(self, *args: Any, **kwargs: Any) -> Report:
+        """Run once, after runs that do not count; return the time of each kernel call. Inputs as for a call."""
+        return self._library.profile(self._values(self._by_name(args, kwargs)))
+
+    def save(self, path: str | Path, **kwargs: Any) -> str:
+        """Write the model to one shared library, which :func:`load` reads; options as ``export_library`` takes them.
+
+        Raises:
+            TVMError: the model was loaded from a library, which has the file already.
+        """
+        return self.module.export_library(path, **kwargs)
+
+    def report(self) -> str:
+        """Return inputs, outputs, dimensions and the kind of executor as lines of text."""
+        interface = self._library.interface
+        rows = [("executor", self._library.kind)]
+        rows += [("input", f"{name}: {info}") for name, info in interface.inputs.items()]
+        rows += [("output", f"{name}: {info}") for name, info in interface.outputs.items()]
+        rows += [("dimension", interface.described(name)) for name in interface.limits]
+        return "\n".join(f"{head:10} {text}" for head, text in rows)
+
+    def __repr__(self) -> str:
+        return f"Model({', '.join(self.inputs)} -> {', '.join(self.outputs)})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Model is not pickled: write it with model.save(path) and open that with tilewright.load")
+
+    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value for each input, in the order of the inputs."""
+        inputs = self._library.interface.inputs
+        names = list(inputs)
+        if len(args) > len(names):
+            raise TVMError(f"the model takes {len(names)} inputs ({', '.join(names)}), not {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in inputs:
+                raise TVMError(f"the model has no input {name!r}; its inputs are: {', '.join(names)}")
+            if name in given:
+                raise TVMError(f"the input {name!r} has two values: one by its place and one by its name")
+            given[name] = value
+        missing = [f"{name} ({inputs[name]})" for name in names if given.get(name) is None]
+        if missing:
+            raise TVMError(f"no value is given for the inputs: {', '.join(missing)}")
+        return {name: given[name] for name in names}
+
+    def _values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: _value(name, self._library.interface.inputs[name], value) for name, value in given.items()}
+
+    def _outputs(self, given: Mapping[str, Any]) -> list[Any]:
+        values = self._values(given)
+        with self._runner() as run:
+            results = run(values)
+        return [_as_torch(r) for r in results] if any(map(_is_torch, given.values())) else results
+
+    @contextmanager
+    def _runner(self) -> Iterator[_Run]:
+        """An executor that nobody else uses meanwhile; there are as many as calls ran at the same time."""
+        idle = self._library.idle
+        with self._lock:
+            run = idle.pop() if idle else None
+        run = run or self._library.executor()
+        try:
+            yield run
+        finally:
+            with self._lock:
+                idle.append(run)
+
+
+def load(
+    path: str | Path, device: Device | None = None, *, threads: int | None = None, max_steps: int | None = None
+) -> Model:
+    """Open a library that ``tilewright compile`` or ``Model.save`` wrote. Loading runs code of the file: trust it.
+
+    Args:
+        path: the library.
+        device: as for :class:`Model`.
+        threads: as for :class:`Model`.
+        max_steps: as for :class:`Model`.
+
+    Raises:
+        TVMError: the file is no library, not for this processor, or holds code but no model.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise TVMError(f"{file}: there is no such file")
+    return Model(load_module(str(file)), device, threads=threads, max_steps=max_steps)
+
+
+# ---- what runs a model ----
+
+_Run = Callable[[Mapping[str, Any]], list[Array]]  # from values by name, in the order of the inputs, to the outputs
+
+
+class _Library(ABC):
+    """A model's interface, the executors that are idle, and what makes others."""
+
+    kind: str
+    interface: Interface
+    idle: list[_Run]
+
+    @abstractmethod
+    def executor(self) -> _Run:
+        """Return a new executor, for one run at a time."""
+
+    @abstractmethod
+    def profile(self, values: Mapping[str, Any]) -> Report:
+        """Run with times."""
+
+
+def _open(module: Module, device: Device | None, max_steps: int | None) -> _Library:
+    if holds_program(module):
+        return _Program(module, device, max_steps)
+    try:
+        make = module["default"]
+    except AttributeError:
+        raise TVMError("the library has no network named 'default', as `tilewright compile` makes") from None
+    devices = [device] if device is not None else [Device(kind, 0) for kind in device_types(module)]
+    return _Graph(module, make, devices or [cpu()])
+
+
+def holds_program(module: Module) -> bool:
+    """Return whether a library's module is a program of the virtual machine."""
+    return module.implements_function("vm_load_executable")
+
+
+def device_types(module: Module) -> list[int]:
+    """Return the types of devices on which a graph has tensors, its first tensor's first; empty where there is one."""
+    attrs = json.loads(module["get_graph_json"]())["attrs"]
+    return list(dict.fromkeys(filter(None, attrs.get("device_index", (None, ()))[1])))
+
+
+class _Graph(_Library):
+    """A model for the graph executor."""
+
+    kind = "graph"
+
+    def __init__(self, module: Module, make: Any, devices: list[Device]) -> None:
+        self._module, self._make, self._devices = module, make, devices
+        first = GraphModule(make(*devices), strict=True)
+        self.interface = Interface(_infos(*first.get_input_info()), _infos(*first.get_output_info()), {})
+        self.idle = [self._run_on(first)]
+
+    def executor(self) -> _Run:
+        """Return an executor; all of a library share its weights."""
+        return self._run_on(GraphModule(self._make(*self._devices), strict=True))
+
+    @staticmethod
+    def _run_on(executor: GraphModule) -> _Run:
+        return lambda values: list(executor.infer(values).values())
+
+    def profile(self, values: Mapping[str, Any]) -> Report:
+        """Run with times."""
+        graph = self._module["get_graph_json"]()
+        executor = GraphModuleDebug(self._module["debug_create"]("default", *self._devices), self._devices, graph)
+        executor.set_input(dict(values))
+        return executor.profile()
+
+
+def _infos(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> dict[str, TensorInfo]:
+    return {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}
+
+
+class _Program(_Library):
+    """A model for the virtual machine."""
+
+    kind = "virtual machine"
+
+    def __init__(self, module: Module, device: Device | None, max_steps: int | None) -> None:
+        self._executable = Executable(module)
+        self._device, self._max_steps = device or cpu(), max_steps
+        text = self._executable.interface
+        if not text:
+            raise TVMError("the library holds a program of the virtual machine without a description of its inputs")
+        self.interface = Interface.parse(text)
+        self.idle = []
+
+    def executor(self) -> _Run:
+        """Return a machine; all share the program and its constants."""
+        machine = self._limited(VirtualMachine(self._executable, self._device))
+        return lambda values: [_owned(result) for result in _flat(machine.run(*values.values()))]
+
+    def profile(self, values: Mapping[str, Any]) -> Report:
+        """Run with times."""
+        machine = VirtualMachineProfiler(self._executable, self._device)
+        self._limited(machine)
+        return machine.profile(*values.values())
+
+    def _limited(self, machine: VirtualMachine) -> VirtualMachine:
+        if self._max_steps is not None:
+            machine.set_limits(calls=self._max_steps)
+        return machine
+
+
+# ---- values ----
+
+
+def _flat(value: Any) -> list[NDArray]:
+    """Return the tensors of a machine's result, those of tuples one by one."""
+    if isinstance(value, ADT):
+        return [leaf for i in range(len(value)) for leaf in _flat(value[i])]
+    return [value]
+
+
+def _owned(result: NDArray) -> Array:
+    """Return a result as numpy has it: its own memory where the host can touch it, else a copy."""
+    return numpy_view(result, writable=True) if result.device.is_host and result.writeable else result.numpy()
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _as_torch(result: Array) -> Any:
+    return sys.modules["torch"].from_dlpack(share_memory(result))
+
+
+def _value(name: str, info: TensorInfo, value: Any) -> Any:
+    """Return a value as the executors take it; what numpy can make of it has the input's data type."""
+    made: Any
+    if isinstance(value, NDArray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)):
+        made = value if isinstance(value, NDArray) else from_dlpack(value.detach() if _is_torch(value) else value)
+        shape = made.shape
+        if made.dtype != info.dtype:
+            raise TVMError(f"the input {name!r} takes {info}; a value has the data type {made.dtype}")
+    else:
+        made = _numpy(name, info, value)
+        shape = made.shape
+    if not fits(shape, info):
+        raise TVMError(f"the input {name!r} takes {info}; a value has the shape {shape}")
+    return made
+
+
+def _numpy(name: str, info: TensorInfo, value: Any) -> Array:
+    try:
+        made = np.asarray(value)
+    except ValueError as error:
+        raise TVMError(f"the value of the input {name!r} is no array of numbers: {error}") from None
+    wanted = numpy_dtype(info.dtype)
+    if made.dtype == wanted:
+        return made
+    if made.dtype.kind not in "biufV" or made.dtype.names:
+        raise TVMError(f"the input {name!r} takes {info}; a value of dtype {made.dtype} is no array of real numbers")
+    return made.astype(wanted)
