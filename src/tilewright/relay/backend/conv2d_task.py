@@ -14,12 +14,11 @@ from tilewright import te
 from tilewright.autotvm.task.dispatcher import Workload
 from tilewright.autotvm.task.space import extent_of
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.open_task import given_dtype, register_open
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import PRIMITIVE
-from tilewright.relay.op.nn.conv2d import Conv2DAttrs
+from tilewright.relay.op.nn.conv2d import Conv2D, Conv2DAttrs
 from tilewright.relay.op.nn.winograd import Conv2DWinogradAttrs
 from tilewright.relay.op.strategy.cpu import pack_conv2d
 from tilewright.relay.op.transform.layout import layout_transform
@@ -47,7 +46,7 @@ def plain_kernel(
     types = [p.type_annotation for p in (x, w)]
     with target:
         packed = pack_conv2d(attrs, [x, w], types, constant=True)
-    call = packed or Call(Op.get("nn.conv2d"), [x, w], attrs)
+    call = packed or Call(Conv2D.op, [x, w], attrs)
     params = [Var(f"p{i}", type_) for i, type_ in enumerate(_types([x, w], call))]
     typed = infer_type(Function(params, Call(call.op, params, call.attrs), attrs={PRIMITIVE.key: 1}))
     assert isinstance(typed, Function)

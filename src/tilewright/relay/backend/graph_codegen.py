@@ -26,6 +26,7 @@ from tilewright.relay.analysis import device_types
 from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.function_attributes import HASH, IN_PLACE, LAYOUTS, OFFSETS, RESULT_DEVICE_TYPE, RUN_ONCE, VIEW
+from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import call_of, is_closed
 from tilewright.relay.transform.memory.graph_plan import Lifetime, Placed, plan_arena, plan_storage
@@ -170,7 +171,7 @@ class GraphCodegen(DataFlow):
     def visit_call(self, expr: Call) -> list[Entry]:
         inputs = [entry for arg in expr.args for entry in self.visit(arg)]
         types = tuple(tensor_types(expr.checked_type))
-        if call_of(expr, "device_copy"):
+        if call_of(expr, DeviceCopy.op):
             node = GraphNode("tvm_op", self._unique("__copy"), types, inputs, _op_attrs("__copy", 1, 1))
             return self._append(node, expr)
         if not isinstance(expr.op, GlobalVar) or not _is_lowered(callee := self.mod[expr.op]):

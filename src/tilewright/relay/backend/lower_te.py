@@ -37,6 +37,7 @@ from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, TARGET, VIEW
+from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.memory.views import moves_only
@@ -150,7 +151,7 @@ def _callee(call: Call) -> RelayExpr | None:
     """What a call needs lowered: a closed function, or an operator, which cannot be; None for all else."""
     if is_closed(call.op):
         return call.op
-    if not isinstance(call.op, Op) or call_of(call, "device_copy"):
+    if not isinstance(call.op, Op) or call_of(call, DeviceCopy.op):
         return None
     if not is_machine_op(call.op):
         return call.op

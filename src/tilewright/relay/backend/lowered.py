@@ -47,6 +47,8 @@ from tilewright.relay.function_attributes import (
     TARGET,
     VIEW,
 )
+from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice
+from tilewright.relay.op.vm import InvokeTVMOp
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.transform.devices.device_domains import device_name
 from tilewright.relay.verify import module_attribute_problems
@@ -54,7 +56,6 @@ from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
-MACHINE_OPS = ("memory.", "vm.")
 CALL_MARKS = (RUN_ONCE.key, IN_PLACE.key)
 
 
@@ -65,7 +66,7 @@ def is_external(func: BaseFunc) -> bool:
 
 def is_machine_op(op: RelayExpr) -> bool:
     """Whether an operator is an instruction of the virtual machine, which needs no kernel of its own."""
-    return isinstance(op, Op) and op.name.startswith(MACHINE_OPS)
+    return isinstance(op, Op) and bool(op.get_attr("TMachineOp"))
 
 
 def kernels(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
@@ -87,7 +88,7 @@ def verify_lowered(mod: IRModule) -> None:
             problems += _problems_of_closed(var, func)
         elif isinstance(func, Function):
             for expr in post_order(func.body, open_children):
-                if isinstance(expr, Call) and not call_of(expr, "device_copy"):
+                if isinstance(expr, Call) and not call_of(expr, DeviceCopy.op):
                     problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_call(mod, expr)]
             if RESULT_DEVICE_TYPE.has(func):
                 problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_devices(mod, func)]
@@ -114,7 +115,7 @@ def _problems_of_closed(var: GlobalVar, func: BaseFunc) -> list[str]:
 
 def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
     if is_machine_op(call.op):
-        return _problems_of_invocation(mod, call) if call_of(call, "vm.invoke_tvm_op") else []
+        return _problems_of_invocation(mod, call) if call_of(call, InvokeTVMOp.op) else []
     if isinstance(call.op, Op):
         return [f"the operator {call.op.name} is outside of a kernel; run relay.transform.FuseOps before LowerTE"]
     if is_closed(call.op):
@@ -153,9 +154,9 @@ def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:
     targets: dict[int, Target] = {}
     problems = []
     for expr, device in devices.items():
-        if call_of(expr, "on_device"):
+        if call_of(expr, OnDevice.op):
             problems.append("a mark on_device is left; ForEachDevice removes it")
-        if copy := call_of(expr, "device_copy"):
+        if copy := call_of(expr, DeviceCopy.op):
             to = int(copy.attrs.dst_dev_type)  # type: ignore[union-attr]
             if to != device:
                 problems.append(f"what is copied to {device_name(to)} is used on {device_name(device)}")

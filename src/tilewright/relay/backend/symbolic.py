@@ -35,7 +35,7 @@ from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, LAYOUTS, SCHEDULE, TARGET
-from tilewright.relay.op.dyn import elements, with_dims
+from tilewright.relay.op.dyn import WithDims, elements, with_dims
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.type_infer.dimensions import AtLeast, Condition, Equal, noted
@@ -138,7 +138,7 @@ class _WithoutForeignNames(ExprRewriter):
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         """``post``, with unknown dimensions for those over foreign names."""
-        if post.op is not Op.get("dyn.with_dims"):
+        if post.op is not WithDims.op:
             return post
         assert isinstance(post.attrs, InitOpAttrs) and post.attrs.shape is not None
         shape = tuple(d if self.named.issuperset(variables_of(ops.as_expr(d))) else AnyDim() for d in post.attrs.shape)

@@ -58,6 +58,7 @@ from tilewright.relay.function_attributes import (
 )
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
+from tilewright.relay.op.transform.reshape import Reshape
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.infer_type import InferType
@@ -481,7 +482,7 @@ def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExp
         return {}, func.body
     assert isinstance(func.body, Call)
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
-    return {c.args[0]: c for c in calls if c.op is Op.get("reshape") and c is not func.body}, func.body.args[0]
+    return {c.args[0]: c for c in calls if c.op is Reshape.op and c is not func.body}, func.body.args[0]
 
 
 def _with_argument_types(prim_func: PrimFunc, types: Sequence[Type]) -> PrimFunc:

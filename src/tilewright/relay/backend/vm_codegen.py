@@ -72,6 +72,7 @@ from tilewright.relay.function_attributes import (
     SPECIALIZATIONS,
 )
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
+from tilewright.relay.op.vm import InvokeTVMOp
 from tilewright.relay.transform.common import call_of, open_children
 from tilewright.relay.transform.devices.for_each_device import device_of
 from tilewright.relay.visitor import post_order
@@ -182,7 +183,7 @@ class FunctionCompiler:
             if not isinstance(expr, Call):
                 continue
             args, kernel = list(expr.args), expr.op
-            if call_of(expr, "vm.invoke_tvm_op"):
+            if call_of(expr, InvokeTVMOp.op):
                 kernel, *args = args
             if isinstance(kernel, GlobalVar) and is_kernel(self.program.mod[kernel]):
                 device = self.program.device_of(self.program.mod[kernel])

@@ -23,6 +23,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.expr import Call, Constant, Tuple
 from tilewright.relay.function_attributes import SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES
+from tilewright.relay.op.annotation.devices import DeviceCopy
+from tilewright.relay.op.definition import OpDef
+from tilewright.relay.op.memory import AllocStorage, AllocTensor, Kill
+from tilewright.relay.op.vm import Append, InvokeTVMOp, ReshapeTensor, ShapeFunc, ShapeOf
 from tilewright.relay.transform.common import scalar_constant
 from tilewright.runtime.bytecode import APPEND, Opcode
 from tilewright.runtime.dtype import DataType
@@ -61,6 +65,20 @@ class FunctionCompiler(Protocol):
     def flatten(self, register: int, type_: Type, args: list[int], temporaries: list[int]) -> None: ...
 
 
+_Emitter = Callable[[FunctionCompiler, Call, list[int]], int | None]
+
+EMITTER = "FVMEmit"
+"""The attribute of an operator that emits the instructions of a call, and returns the register of its result."""
+
+
+def _emits(operator: type[OpDef[Any]]) -> Callable[[_Emitter], _Emitter]:
+    def register(emitter: _Emitter) -> _Emitter:
+        operator.op.set_attr(EMITTER, emitter)
+        return emitter
+
+    return register
+
+
 def emit_memory_op(compiler: FunctionCompiler, call: Call, used: bool) -> int | None:
     """The register of an operator's result, None where it has none and is not ``used``.
 
@@ -69,7 +87,7 @@ def emit_memory_op(compiler: FunctionCompiler, call: Call, used: bool) -> int | 
     UnsupportedError : the operator is no instruction.
     """
     assert isinstance(call.op, Op)
-    emit = _EMITTERS.get(call.op.name)
+    emit: _Emitter | None = call.op.get_attr(EMITTER)
     if emit is None:
         raise UnsupportedError(f"the virtual machine cannot run the operator {call.op.name} outside of a kernel")
     temporaries: list[int] = []
@@ -90,6 +108,7 @@ def _number(compiler: FunctionCompiler, expr: RelayExpr, temporaries: list[int])
     return temporaries[-1]
 
 
+@_emits(AllocStorage)
 def _alloc_storage(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     attrs: Any = call.attrs
     alignment = scalar_constant(call.args[1])
@@ -102,6 +121,7 @@ def _alloc_storage(compiler: FunctionCompiler, call: Call, temporaries: list[int
     return result
 
 
+@_emits(AllocTensor)
 def _alloc_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     attrs: Any = call.attrs
     storage, offset, shape = call.args
@@ -119,6 +139,7 @@ def _alloc_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[int]
     return result
 
 
+@_emits(Kill)
 def _kill(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
     return None
 
@@ -139,6 +160,7 @@ def _kernel(call: Call) -> GlobalVar:
     return callee
 
 
+@_emits(InvokeTVMOp)
 def _invoke(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
     inputs = _fields(compiler, call.args[1], temporaries)
     outputs = _fields(compiler, call.args[2], temporaries)
@@ -147,6 +169,7 @@ def _invoke(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> N
     compiler.emit(Opcode.INVOKE_PACKED, index, len(registers), len(outputs), *registers)
 
 
+@_emits(ShapeFunc)
 def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
     """The machine's shape functions give each result's size in bytes beside its shape; these go nowhere."""
     kernel = _kernel(call)
@@ -176,6 +199,7 @@ def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) 
     compiler.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(outputs), *registers)
 
 
+@_emits(ShapeOf)
 def _shape_of(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     if call.attrs.dtype != "int64":  # type: ignore[union-attr]
         raise UnsupportedError(f"vm.shape_of gives int64, not {call.attrs.dtype}")  # type: ignore[union-attr]
@@ -185,6 +209,7 @@ def _shape_of(compiler: FunctionCompiler, call: Call, temporaries: list[int]) ->
     return result
 
 
+@_emits(ReshapeTensor)
 def _reshape_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     data, shape = compiler.operands(call.args, temporaries)
     result = compiler.new()
@@ -192,6 +217,7 @@ def _reshape_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[in
     return result
 
 
+@_emits(Append)
 def _append(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     past, more = compiler.operands(call.args, temporaries)
     temporaries.append(compiler.integer(call.attrs.axis))  # type: ignore[union-attr]
@@ -201,6 +227,7 @@ def _append(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> i
     return result
 
 
+@_emits(DeviceCopy)
 def _device_copy(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     (value,) = compiler.operands(call.args, temporaries)
     return compiler.device_copy(value, call.attrs.src_dev_type, call.attrs.dst_dev_type)  # type: ignore[union-attr]
@@ -210,16 +237,3 @@ def dtype_fields(dtype: str) -> tuple[int, int, int]:
     """A data type as instructions have it."""
     found = DataType(dtype)
     return found.type_code, found.bits, found.lanes
-
-
-_EMITTERS: dict[str, Callable[[FunctionCompiler, Call, list[int]], int | None]] = {
-    "memory.alloc_storage": _alloc_storage,
-    "memory.alloc_tensor": _alloc_tensor,
-    "memory.kill": _kill,
-    "vm.invoke_tvm_op": _invoke,
-    "vm.shape_func": _shape_func,
-    "vm.shape_of": _shape_of,
-    "vm.reshape_tensor": _reshape_tensor,
-    "vm.append": _append,
-    "device_copy": _device_copy,
-}

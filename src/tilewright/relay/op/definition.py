@@ -31,7 +31,9 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     alter_op_layout(attrs, args, arg_types, out_type)      -> Expr | None      under the target
     convert_op_layout(attrs, args, arg_types, layouts)     -> Expr
     infer_correct_layout(attrs, new_in, old_in, old_types) -> InferCorrectLayoutOutput, see ``layout_rules``
+    to_static(call)                                        -> Expr with known values as attributes | None
     check_indices(attrs, args)                             -> args, checked by CheckIndices
+    places(attrs)                                          -> [Place] of each argument and of the result
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
 
 The traits, ``TRAITS``, say in a word what passes need to know; each is declared where it differs from ``OpDef``'s.
@@ -72,6 +74,11 @@ class TypeSolver(Protocol):
         """State that two dimensions are equal; False while undecided, raises TypeInferenceError when they differ."""
 
 
+Place = int | str
+"""A device type, or ``HOST``, or a name for any one device: the same one wherever it stands in a call."""
+
+HOST = "host"
+
 HOOKS: dict[str, str] = {
     "compute": "FTVMCompute",
     "schedule": "FTVMSchedule",
@@ -83,8 +90,10 @@ HOOKS: dict[str, str] = {
     "alter_op_layout": "FTVMAlterOpLayout",
     "convert_op_layout": "FTVMConvertOpLayout",
     "infer_correct_layout": "FInferCorrectLayout",
+    "to_static": "FToStatic",
     "check_indices": "FCheckIndices",
     "value_range": "FValueRange",
+    "places": "FPlaces",
 }
 
 TRAITS: dict[str, str] = {
@@ -95,7 +104,9 @@ TRAITS: dict[str, str] = {
     "takes_injective": "TTakesInjective",
     "reshapes": "TReshapeOp",
     "sequential": "TSequential",
+    "machine": "TMachineOp",
     "moves": "TMovesData",
+    "reads_shape": "TReadsShape",
     "fill": "TFill",
     "fixed_points": "TFixedPoints",
     "neutral": "TNeutral",
@@ -117,6 +128,8 @@ class OpDef(Generic[A]):
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
     reshapes: ClassVar[bool] = False  # gives the elements of its first argument, in their order, in another shape
     sequential: ClassVar[bool] = False  # one step after the other, which a GPU does badly: see PlaceOperators
+    machine: ClassVar[bool] = False  # an instruction of the virtual machine, which needs no kernel
+    reads_shape: ClassVar[bool] = False  # of its argument nothing but the shape
     moves: ClassVar[bool] = False  # every element of the result is one of the first argument, unchanged
     fill: ClassVar[int | None] = None  # what every element of the result is
     fixed_points: ClassVar[tuple[int, ...]] = ()  # numbers that it maps a first argument full of them to

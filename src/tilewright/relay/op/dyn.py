@@ -100,7 +100,7 @@ def _unknown(rank: int) -> list[PrimExpr]:
 
 def declare_dyn(
     name: str, static: str, inputs: tuple[str, ...], values: tuple[int, ...], attrs: Any, **members: Any
-) -> None:
+) -> type[DynDef]:
     """Declare an operator by its parts."""
 
     def evaluate(found: Any, arrays: Sequence[Array]) -> list[Array]:
@@ -131,6 +131,8 @@ def declare_dyn(
     if "shape" in members:
         made.op.set_attr("FShapeFunction", members["shape"])
         made.op.set_attr("ShapeValues", values)
+    found: type[DynDef] = made
+    return found
 
 
 def _i64(value: Any) -> PrimExpr:
@@ -538,7 +540,7 @@ def _topk_type(types: Sequence[TensorType], attrs: Any) -> Type:
     return {"both": TupleType(both), "values": both[0], "indices": both[1]}[attrs.ret_type]
 
 
-declare_dyn(
+DynTopk = declare_dyn(
     "dyn.topk", "topk", ("data", "k"), (1,), TopkAttrs,
     fields=lambda attrs, values: {"k": ints_of(values[0])[0]}, infer=_topk_type,
 )  # fmt: skip

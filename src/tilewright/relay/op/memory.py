@@ -22,7 +22,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import GlobalTypeVar, TensorType, TupleType, Type, TypeCall
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
+from tilewright.relay.op.definition import HOST, OpDef, OpPattern, Place, TypeSolver
 
 STORAGE = TypeCall(GlobalTypeVar("Storage"), ())
 UNIT = TupleType(())
@@ -50,6 +50,7 @@ class MemoryDef(OpDef):
     pattern = OpPattern.OPAQUE
     non_computational = True
     stateful = True
+    machine = True
 
 
 def expect(op: str, what: str, found: Type, wanted: Type) -> None:
@@ -78,6 +79,11 @@ class AllocStorage(MemoryDef):
             expect_number("memory.alloc_storage", what, type_)
         return STORAGE
 
+    @staticmethod
+    def places(attrs: AllocStorageAttrs) -> Sequence[Place]:
+        """Numbers on the host, memory on the device of the attributes."""
+        return HOST, HOST, attrs.device_type
+
 
 class AllocTensor(MemoryDef):
     """A tensor in a piece of memory, from byte ``offset`` on; ``shape`` is a vector of integers."""
@@ -101,6 +107,11 @@ class AllocTensor(MemoryDef):
         if not isinstance(shape.shape[0], IntImm):
             raise TypeInferenceError("memory.alloc_tensor: how many dimensions the shape has must be known")
         return TensorType([AnyDim() for _ in range(shape.shape[0].value)], attrs.dtype)
+
+    @staticmethod
+    def places(attrs: AllocTensorAttrs) -> Sequence[Place]:
+        """The tensor is where its memory is."""
+        return "memory", HOST, HOST, "memory"
 
 
 class Kill(MemoryDef):

@@ -23,7 +23,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import TypeSolver
+from tilewright.relay.op.definition import HOST, Place, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.memory import UNIT, MemoryDef
 from tilewright.relay.op.transform.join import Concatenate, ConcatenateAttrs
@@ -60,6 +60,7 @@ class ShapeOf(MemoryDef):
     inputs = ("tensor",)
     attrs_type = ShapeOfAttrs
     stateful = False
+    reads_shape = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
@@ -72,6 +73,11 @@ class ShapeOf(MemoryDef):
     def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The extents."""
         return [np.array(inputs[0].shape, attrs.dtype)]
+
+    @staticmethod
+    def places(attrs: ShapeOfAttrs) -> Sequence[Place]:
+        """A shape is on the host."""
+        return "tensor", HOST
 
 
 class _Invocation(MemoryDef):
@@ -100,6 +106,11 @@ class ShapeFunc(_Invocation):
     name = "vm.shape_func"
     attrs_type = ShapeFuncAttrs
 
+    @staticmethod
+    def places(attrs: ShapeFuncAttrs) -> Sequence[Place]:
+        """Shapes are on the host."""
+        return "kernel", HOST, HOST, HOST
+
 
 class ReshapeTensor(MemoryDef):
     """A tensor in the same memory that has another shape."""
@@ -119,6 +130,11 @@ class ReshapeTensor(MemoryDef):
     def evaluate(attrs: ReshapeTensorAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The elements in their order."""
         return [inputs[0].reshape(inputs[1])]
+
+    @staticmethod
+    def places(attrs: ReshapeTensorAttrs) -> Sequence[Place]:
+        """The shape is on the host."""
+        return "memory", HOST, "memory"
 
 
 class Append(MemoryDef):

@@ -12,7 +12,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 
 
@@ -32,14 +32,14 @@ def _same(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     return types[0]
 
 
-def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
+def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> type[OpDef[Any]]:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         return [topi.identity(x) for x in inputs]
 
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         return [x.copy() for x in inputs]
 
-    declare(
+    return declare(
         name,
         doc,
         inputs=("data",),
@@ -52,11 +52,11 @@ def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
     )
 
 
-_declare("annotation.stop_fusion", "Nothing fuses across this.", None)
+StopFusion = _declare("annotation.stop_fusion", "Nothing fuses across this.", None)
 _declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs)
-_declare("annotation.checkpoint", "The value is worked out again where gradients need it, not kept.", None)
-_declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs)
-_declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs)
+Checkpoint = _declare("annotation.checkpoint", "The value is worked out again where gradients need it, not kept.", None)
+CompilerBegin = _declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs)
+CompilerEnd = _declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs)
 
 
 def checkpoint(data: RelayExpr | TupleWrapper) -> Call:

@@ -123,6 +123,7 @@ class ShapeOf(OpDef[ShapeOfAttrs]):
     name = "shape_of"
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
+    reads_shape = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
@@ -138,7 +139,7 @@ class ShapeOf(OpDef[ShapeOfAttrs]):
     @staticmethod
     def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.shape"""
-        return [np.asarray(inputs[0].shape, numpy_dtype(attrs.dtype))]
+        return [np.asarray(inputs[0].shape, np.int64).astype(numpy_dtype(attrs.dtype))]
 
 
 class NdarraySize(OpDef[ShapeOfAttrs]):
@@ -147,6 +148,7 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
     name = "ndarray_size"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    reads_shape = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
@@ -161,7 +163,7 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
     @staticmethod
     def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.size"""
-        return [np.asarray(inputs[0].size, numpy_dtype(attrs.dtype))]
+        return [np.asarray(inputs[0].size, np.int64).astype(numpy_dtype(attrs.dtype))]
 
 
 def matrix_set_diag(data: RelayExpr, diagonal: RelayExpr, k: Any = 0, align: str = "RIGHT_LEFT") -> Call:

@@ -12,12 +12,13 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
+from tilewright.relay.op.annotation.marks import Checkpoint
 from tilewright.relay.op.tensor.creation import ones, ones_like, zeros, zeros_like
 from tilewright.relay.transform.hook_passes import SimplifyInference
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 
-CHECKPOINT = "annotation.checkpoint"
+CHECKPOINT = Checkpoint.op.name
 
 
 def has_rule(call: Call) -> bool:

@@ -13,7 +13,7 @@ domains of its argument and of its result. Constants are where they are used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir.errors import TilewrightError
@@ -36,6 +36,8 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
+from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice
+from tilewright.relay.op.definition import HOST, Place
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.device import Device, cpu
@@ -122,7 +124,7 @@ def device_name(device_type: int) -> str:
 
 def describe(expr: RelayExpr) -> str:
     """An expression in a message: the variable, or the operator and the place in the source that it came from."""
-    while (mark := call_of(expr, "on_device")) is not None:
+    while (mark := call_of(expr, OnDevice.op)) is not None:
         expr = mark.args[0]
     match expr:
         case Var():
@@ -154,11 +156,8 @@ def _contradiction(a: Domain, b: Domain, where: RelayExpr) -> TilewrightError:
 
 def _is_movable(expr: RelayExpr) -> bool:
     """Whether an expression may be used on any device, since it is copied there."""
-    mark = call_of(expr, "on_device")
+    mark = call_of(expr, OnDevice.op)
     return mark is not None and not mark.attrs.is_fixed and not isinstance(expr.checked_type, FuncType)  # type: ignore[union-attr]
-
-
-Callee = Callable[[Call], Sequence[Domain]]
 
 
 def _of_on_device(call: Call) -> Sequence[Domain]:
@@ -178,43 +177,21 @@ def _of_device_copy(call: Call) -> Sequence[Domain]:
     return domain_of(type_, source, cause), domain_of(type_, target, cause)
 
 
-def _host(call: Call) -> Domain:
-    """Shapes, sizes and offsets are numbers of the machine itself."""
-    return Domain(cpu().device_type, describe(call))
+_MARKS = {OnDevice.op: _of_on_device, DeviceCopy.op: _of_device_copy}
 
 
-def _of_alloc_storage(call: Call) -> Sequence[Domain]:
-    device: int = call.attrs.device_type  # type: ignore[union-attr]
-    return _host(call), _host(call), Domain(device, f"memory.alloc_storage(..., device_type={device})")
-
-
-def _of_alloc_tensor(call: Call) -> Sequence[Domain]:
-    memory = Domain()
-    return memory, _host(call), _host(call), memory
-
-
-def _of_shape_of(call: Call) -> Sequence[Domain]:
-    return Domain(), _host(call)
-
-
-def _of_shape_func(call: Call) -> Sequence[Domain]:
-    return domain_of(call.args[0].checked_type), _host(call), _host(call), _host(call)
-
-
-def _of_reshape_tensor(call: Call) -> Sequence[Domain]:
-    memory = Domain()
-    return memory, _host(call), memory
-
-
-_CALLEES: dict[str, Callee] = {
-    "on_device": _of_on_device,
-    "device_copy": _of_device_copy,
-    "memory.alloc_storage": _of_alloc_storage,
-    "memory.alloc_tensor": _of_alloc_tensor,
-    "vm.shape_of": _of_shape_of,
-    "vm.shape_func": _of_shape_func,
-    "vm.reshape_tensor": _of_reshape_tensor,
-}
+def _placed(call: Call, places: Sequence[Place]) -> Sequence[Domain]:
+    """The domains of an operator's arguments and result, which says itself where they are (hook ``places``)."""
+    shared: dict[Place, Domain] = {}
+    for place, expr in zip(places, [*call.args, call], strict=True):
+        if place == HOST:  # shapes, sizes and offsets are numbers of the machine itself
+            shared.setdefault(place, Domain(cpu().device_type, describe(call)))
+        elif isinstance(place, int):
+            name = call.op.name  # type: ignore[attr-defined]
+            shared.setdefault(place, Domain(place, f"{name}(..., device_type={place})"))
+        else:
+            shared.setdefault(place, domain_of(expr.checked_type))
+    return [shared[place] for place in places]
 
 
 @dataclass
@@ -254,8 +231,10 @@ class DeviceDomains:
 
     @staticmethod
     def _fresh_callee(call: Call) -> Domain:
-        if isinstance(call.op, Op) and call.op.name in _CALLEES:
-            return Domain(parts=tuple(_CALLEES[call.op.name](call)))
+        if isinstance(call.op, Op) and call.op in _MARKS:
+            return Domain(parts=tuple(_MARKS[call.op](call)))
+        if isinstance(call.op, Op) and call.op.has_attr("FPlaces"):
+            return Domain(parts=tuple(_placed(call, call.op.get_attr("FPlaces")(call.attrs))))
         shared = Domain()
         return Domain(parts=(shared,) * (len(call.args) + 1))
 

@@ -44,7 +44,7 @@ from tilewright.ir.type import TupleType, Type
 from tilewright.relay.analysis import data_operands, device_types
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import DEVICE_TYPE, PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE, TARGET
-from tilewright.relay.op.annotation.devices import DeviceCopyAttrs
+from tilewright.relay.op.annotation.devices import DeviceCopy, DeviceCopyAttrs, OnDevice
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, map_primitives, open_children
 from tilewright.relay.transform.devices.device_domains import device_name
 from tilewright.relay.type_infer import infer_module
@@ -73,9 +73,9 @@ class PlainCopies(TypedMutator):
         return value.fields[expr.index] if isinstance(value, Tuple) else super().visit_tuple_getitem(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        if call_of(expr, "on_device"):
+        if call_of(expr, OnDevice.op):
             return self.visit(expr.args[0])
-        if call_of(expr, "device_copy"):
+        if call_of(expr, DeviceCopy.op):
             return self._copy(self.visit(expr.args[0]), expr)
         return super().visit_call(expr)
 
@@ -84,7 +84,7 @@ class PlainCopies(TypedMutator):
         assert isinstance(attrs, DeviceCopyAttrs)
         if isinstance(type_ := value.checked_type, TupleType):
             return Tuple([self._copy(field_of(value, i), call) for i in range(len(type_.fields))])
-        before = call_of(value, "device_copy")
+        before = call_of(value, DeviceCopy.op)
         if before and before.attrs.src_dev_type == attrs.dst_dev_type:  # type: ignore[union-attr]
             return before.args[0]
         if isinstance(value, Constant) or attrs.src_dev_type == attrs.dst_dev_type:
@@ -163,7 +163,7 @@ def _split(main: Function) -> dict[RelayExpr, _Part]:
     parts: dict[tuple[int, int], _Part] = {}
     found: dict[RelayExpr, _Part] = {}
     for expr in post_order(main.body, data_operands):
-        copy = call_of(expr, "device_copy")
+        copy = call_of(expr, DeviceCopy.op)
         levels[expr] = max((levels[e] for e in data_operands(expr)), default=0) + bool(copy)
         if isinstance(expr, Call) and not copy:
             part = parts.setdefault((levels[expr], devices[expr]), _Part(devices[expr]))
@@ -270,7 +270,7 @@ def names_devices(mod: IRModule) -> bool:
     """Whether a program says where parts of it run."""
     functions = [f for _, f in mod.items() if isinstance(f, Function) and not is_closed(f)]
     return any(RESULT_DEVICE_TYPE.has(f) for f in functions) or any(
-        call_of(expr, "on_device") or call_of(expr, "device_copy")
+        call_of(expr, OnDevice.op) or call_of(expr, DeviceCopy.op)
         for func in functions
         for expr in post_order(func, open_children)
     )

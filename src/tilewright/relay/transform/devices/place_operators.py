@@ -32,7 +32,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
-from tilewright.relay.op.annotation.devices import device_type_of, on_device
+from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice, device_type_of, on_device
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -112,7 +112,7 @@ def _marked_fields(given: RelayExpr, post: RelayExpr) -> RelayExpr:
 
 
 def _is_mark(expr: RelayExpr) -> bool:
-    return call_of(expr, "on_device") is not None or call_of(expr, "device_copy") is not None
+    return call_of(expr, OnDevice.op) is not None or call_of(expr, DeviceCopy.op) is not None
 
 
 def PlaceOperators(device: Any) -> Pass:

@@ -49,7 +49,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
-from tilewright.relay.op.annotation.devices import device_copy, device_type_of, on_device
+from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice, device_copy, device_type_of, on_device
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.transform.devices.device_domains import DeviceDomains, result_of
 from tilewright.relay.type_infer import infer_module
@@ -77,7 +77,7 @@ class _Settler(ExprMutator):
     def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
         post = super().visit_tuple_getitem(expr)
         assert isinstance(post, TupleGetItem)
-        mark = call_of(post.tuple_value, "on_device")
+        mark = call_of(post.tuple_value, OnDevice.op)
         if mark is None or mark.attrs.is_fixed:  # type: ignore[union-attr]
             return post
         return on_device(post.replace(tuple_value=mark.args[0]), mark.attrs.device_type)  # type: ignore[union-attr]
@@ -85,7 +85,7 @@ class _Settler(ExprMutator):
 
 def _fixed(expr: RelayExpr) -> RelayExpr:
     """An ``on_device`` that holds for the place where it stands."""
-    mark = call_of(expr, "on_device")
+    mark = call_of(expr, OnDevice.op)
     if mark is None or mark.attrs.is_fixed:  # type: ignore[union-attr]
         return expr
     return on_device(mark.args[0], mark.attrs.device_type, is_fixed=True)  # type: ignore[union-attr]
@@ -113,7 +113,7 @@ class _Writer(ExprMutator):
     def _device(self, expr: RelayExpr, wanted: int) -> int:
         """Where an operand is; marks are seen through, for they go."""
         marked = wanted
-        while (mark := call_of(expr, "on_device")) is not None:
+        while (mark := call_of(expr, OnDevice.op)) is not None:
             expr, marked = mark.args[0], mark.attrs.device_type  # type: ignore[union-attr]
         return marked if isinstance(expr, Constant) else self.domains.device(expr)
 
@@ -122,9 +122,9 @@ class _Writer(ExprMutator):
         return [self._operand(e, device) for e in exprs]
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        if call_of(expr, "on_device"):
+        if call_of(expr, OnDevice.op):
             return self.visit(expr.args[0])
-        copy = call_of(expr, "device_copy")
+        copy = call_of(expr, DeviceCopy.op)
         if copy and copy.attrs.src_dev_type == copy.attrs.dst_dev_type:  # type: ignore[union-attr]
             return self.visit(expr.args[0])
         device, callee = self.domains.device(expr), self.domains.of_callee(expr)
@@ -174,7 +174,7 @@ class _Writer(ExprMutator):
 
 def _marked(expr: RelayExpr, device: int) -> RelayExpr:
     """``expr`` with the mark of its device, unless that is told elsewhere: where variables are bound, by functions."""
-    if isinstance(expr, Op | Constructor | GlobalVar | Var | Function) or call_of(expr, "on_device"):
+    if isinstance(expr, Op | Constructor | GlobalVar | Var | Function) or call_of(expr, OnDevice.op):
         return expr
     return on_device(expr, device, is_fixed=True)
 

@@ -34,6 +34,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import PRIMITIVE
+from tilewright.relay.op.annotation.marks import StopFusion
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -334,7 +335,7 @@ class _FuseMutator(ExprMutator):
     def visit_call(self, expr: Call) -> RelayExpr:
         if not isinstance(expr.op, Op):
             return super().visit_call(expr)
-        if expr.op.name == "annotation.stop_fusion":
+        if expr.op is StopFusion.op:
             return self.visit(expr.args[0])
         group = self.nodes[expr].root()
         new = Call(expr.op, self._arguments(expr.args, group), expr.attrs, expr.type_args, expr.span)

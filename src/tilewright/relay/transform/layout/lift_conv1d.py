@@ -33,6 +33,7 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.nn.pad import Pad
 from tilewright.relay.op.reduce.reduce import reduce_axes
 from tilewright.relay.transform.common import call_of, concrete_shape, typed_function_pass
 from tilewright.relay.transform.layout.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
@@ -74,7 +75,7 @@ class _Lifter(Lifter):
 
     def image(self, expr: RelayExpr) -> RelayExpr:
         if expr not in self.lifted:
-            pad = call_of(expr, "nn.pad")  # follows, for FoldExplicitPadding to find it
+            pad = call_of(expr, Pad.op)  # follows, for FoldExplicitPadding to find it
             self.lifted[expr] = self._pad(pad) if pad else relay_op.expand_dims(self.visit(expr), axis=_ROW)
         return self.lifted[expr]
 

@@ -37,8 +37,8 @@ from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Function, Let, Tuple
 from tilewright.relay.function_attributes import IS_SPECIALIZATION, RESULT_DEVICE_TYPE, ROOM, TAKES_ROOM
 from tilewright.relay.op.tensor.unary import copy
-from tilewright.relay.op.transform.join import concatenate
-from tilewright.relay.op.vm import append
+from tilewright.relay.op.transform.join import Concatenate, concatenate
+from tilewright.relay.op.vm import Append, append
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
 from tilewright.relay.transform.devices.for_each_device import field_of
 from tilewright.relay.transform.memory.tensor_flow import Atom, TensorFlow
@@ -84,7 +84,7 @@ def _concatenations(func: Function) -> _Joins:
     """The concatenations of a function that may grow."""
     found = {}
     for node in () if is_closed(func) else post_order(func.body, open_children):
-        call = call_of(node, "concatenate")
+        call = call_of(node, Concatenate.op)
         if call is None or not isinstance(parts := call.args[0], Tuple) or len(parts.fields) < 2:
             continue
         type_, past = node.checked_type, parts.fields[0].checked_type
@@ -228,7 +228,7 @@ def MarkRoom() -> Pass:
         joins: _Joins = {}
         for func in mod.functions.values():
             for node in post_order(func, open_children) if isinstance(func, Function) else ():
-                if call := call_of(node, "vm.append"):
+                if call := call_of(node, Append.op):
                     joins[node] = _join_of(call.args[0], int(call.attrs.axis))  # type: ignore[union-attr]
         if not joins:
             return mod

@@ -34,6 +34,8 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, Var, const
+from tilewright.relay.op.memory import AllocStorage, AllocTensor
+from tilewright.relay.op.vm import InvokeTVMOp
 from tilewright.relay.transform.common import call_of, is_closed, open_children, scalar_constant
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -146,14 +148,14 @@ def _pieces(bindings: list[Binding], tail: RelayExpr) -> list[_Piece]:
     pieces: dict[Var, _Piece] = {}
     owners: dict[RelayExpr, _Piece] = {}
     for step, (var, value) in enumerate(bindings):
-        if (alloc := call_of(value, "memory.alloc_storage")) and all(isinstance(a, Constant) for a in alloc.args):
+        if (alloc := call_of(value, AllocStorage.op)) and all(isinstance(a, Constant) for a in alloc.args):
             nbytes, alignment = (int(scalar_constant(arg) or 0) for arg in alloc.args)
             pieces[var] = owners[var] = _Piece(step, nbytes, step, var, alloc, alignment)
             continue
         for used in _uses_by_kernels(value, pieces):
             if used in owners:
                 owners[used].last = step
-        if call_of(value, "memory.alloc_tensor") and (owner := pieces.get(value.args[0])):  # type: ignore[attr-defined]
+        if call_of(value, AllocTensor.op) and (owner := pieces.get(value.args[0])):  # type: ignore[attr-defined]
             owners[var] = owner
             owner.tensors.append(var)
             owner.last = step
@@ -168,7 +170,7 @@ def _pieces(bindings: list[Binding], tail: RelayExpr) -> list[_Piece]:
 
 def _uses_by_kernels(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
     """The tensors that a kernel's call reads and writes."""
-    call = call_of(value, "vm.invoke_tvm_op")
+    call = call_of(value, InvokeTVMOp.op)
     if call is None:
         return []
     return [field for arg in call.args[1:] if isinstance(arg, Tuple) for field in arg.fields]
@@ -176,9 +178,9 @@ def _uses_by_kernels(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayE
 
 def _other_uses(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
     """What a value uses in any other way; memory itself only where a tensor does not simply lie in it."""
-    if call_of(value, "vm.invoke_tvm_op"):
+    if call_of(value, InvokeTVMOp.op):
         parts = [a for a in value.args if not isinstance(a, Tuple)]  # type: ignore[attr-defined]
-    elif call_of(value, "memory.alloc_tensor") and isinstance(value.args[1], Constant):  # type: ignore[attr-defined]
+    elif call_of(value, AllocTensor.op) and isinstance(value.args[1], Constant):  # type: ignore[attr-defined]
         parts = [value.args[2]]  # type: ignore[attr-defined]
     else:
         parts = [value]

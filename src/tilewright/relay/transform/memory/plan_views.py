@@ -47,6 +47,8 @@ from tilewright.relay.function_attributes import (
     TARGET,
     VIEW,
 )
+from tilewright.relay.op.annotation.devices import DeviceCopy
+from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.views import View, is_reshape, tensor_bytes
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, typed_function_pass
 from tilewright.relay.transform.fusion.label_ops import labelled
@@ -91,7 +93,7 @@ class _Steps(DataFlow):
     def visit_call(self, expr: Call) -> list[Entry]:
         inputs = [entry for arg in expr.args for entry in self.visit(arg)]
         step = _Step(tensor_types(expr.checked_type), expr, inputs)
-        if call_of(expr, "device_copy"):
+        if call_of(expr, DeviceCopy.op):
             return self._add(step)
         if not isinstance(expr.op, Function) or not is_closed(expr.op):
             raise refuse_callee(expr.op)
@@ -203,7 +205,7 @@ def _copy(value: RelayExpr, target: dict[str, Any]) -> RelayExpr:
     """A call of a kernel (for the ``target``, where one is named) that copies a tensor into the view that takes it."""
     type_ = value.checked_type
     param = Var("p0", type_).with_checked_type(type_)
-    body = Call(Op.get("copy"), [param]).with_checked_type(type_)
+    body = Call(copy.op, [param]).with_checked_type(type_)
     func = infer_type(labelled(Function([param], body, type_, attrs={PRIMITIVE.key: 1} | target)))
     assert isinstance(func, Function)
     return Call(func.with_attr(IN_PLACE.key, 1), [value]).with_checked_type(type_)

@@ -206,4 +206,4 @@ def _flat(value: Value) -> Iterator[Atom]:
 def _reads_flat(op: Op) -> bool:
     """Whether an operator's kernel may be loops of its own over memory (scans, sorts), which know of no strides."""
     opaque = op.get_attr("TOpPattern", OpPattern.OPAQUE) == OpPattern.OPAQUE
-    return opaque and not op.name.startswith("dyn.") and op.name not in ("shape_of", "ndarray_size")
+    return opaque and not (op.has_attr("FToStatic") or op.get_attr("TReadsShape") or op.get_attr("TReshapeOp"))

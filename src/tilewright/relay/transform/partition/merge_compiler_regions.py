@@ -33,7 +33,7 @@ from tilewright.relay.visitor import ExprMutator
 
 def regions_of(func: RelayExpr, name: str = "default") -> AnnotatedRegionSet:
     """The regions of a marked function."""
-    return AnnotatedRegionSet(func, Op.get(BEGIN), Op.get(END), name)
+    return AnnotatedRegionSet(func, BEGIN, END, name)
 
 
 class _Behind(NamedTuple):

@@ -33,7 +33,8 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.op.transform.slicing import slices_of
+from tilewright.relay.op.transform.indexing import Take
+from tilewright.relay.op.transform.slicing import StridedSlice, slices_of
 from tilewright.relay.transform.common import (
     call_of,
     concrete_shape,
@@ -167,11 +168,11 @@ def _cut_of_slice(call: Call) -> _Cut | None:
     attrs: Any = call.attrs
     if shape is None:
         return None
-    if call_of(call, "strided_slice") is not None:
+    if call_of(call, StridedSlice.op) is not None:
         parts = [part.indices(extent) for part, extent in zip(slices_of(shape, attrs), shape, strict=True)]
         cuts = [_Cut(i, p[0], p[1]) for i, (p, n) in enumerate(zip(parts, shape, strict=True)) if p != (0, n, 1)]
         return cuts[0] if len(cuts) == 1 and parts[cuts[0].axis][2] == 1 and cuts[0].begin < cuts[0].end else None
-    if call_of(call, "take") is not None and attrs.axis is not None and not attrs.batch_dims:
+    if call_of(call, Take.op) is not None and attrs.axis is not None and not attrs.batch_dims:
         index, axis = scalar_constant(call.args[1]), attrs.axis % len(shape)
         if index is not None and concrete_shape(call.args[1]) == () and 0 <= index < shape[axis] != 1:
             return _Cut(axis, int(index), int(index) + 1)

@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Call, Function, If
-from tilewright.relay.op.dyn import DynDef
-from tilewright.relay.transform.common import TypedMutator, is_closed, scalar_constant
+from tilewright.relay.transform.common import TypedMutator, is_closed, scalar_constant, trait_of
 from tilewright.relay.transform.simplify.fold_constant import fold_constant
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator
@@ -31,11 +29,8 @@ class _ToStatic(ExprMutator):
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
-        declared = post.op.get_attr("OpDef") if isinstance(post, Call) and isinstance(post.op, Op) else None
-        if not (isinstance(declared, type) and issubclass(declared, DynDef)):
-            return post
-        assert isinstance(post, Call)
-        return declared.to_static(post) or post
+        to_static = trait_of(post, "FToStatic")
+        return post if to_static is None else to_static(post) or post
 
     def visit_if(self, expr: If) -> RelayExpr:
         cond = scalar_constant(self.visit(expr.cond))

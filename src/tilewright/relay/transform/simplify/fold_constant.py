@@ -32,6 +32,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, If, Let, TempExpr, Tuple, TupleGetItem, const
+from tilewright.relay.op.annotation.devices import OnDevice
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
@@ -43,8 +44,6 @@ from tilewright.runtime.ndarray import numpy_view
 # A transposed weight of that size is a view of the weight: it is copied when it is packed, or becomes a parameter, and
 # three copies of all weights never exist.
 _SHARED_BYTES = 1 << 20
-
-_SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
 
 
 def constant_value(expr: RelayExpr) -> Any:
@@ -90,7 +89,7 @@ class _Binding(TempExpr):
 
 def _unmarked(expr: RelayExpr) -> RelayExpr:
     """What a fixed ``on_device`` marks; anything else as it is."""
-    mark = call_of(expr, "on_device")
+    mark = call_of(expr, OnDevice.op)
     return expr if mark is None or not mark.attrs.is_fixed else mark.args[0]  # type: ignore[union-attr]
 
 
@@ -131,10 +130,10 @@ class _ConstantFolder(ExprMutator):
         post = super().visit_call(expr)
         if not isinstance(post, Call) or not isinstance(post.op, Op):
             return post
-        if post.op.name in _SHAPE_OPS and isinstance(folded := _fold_shape(post, expr), RelayExpr):
-            return folded
         if post.op.get_attr("TOpIsStateful") or post.op.get_attr("TNonComputational"):
             return post
+        if post.op.get_attr("TReadsShape") and isinstance(folded := _fold_shape(post, expr), RelayExpr):
+            return folded
         if post.op.get_attr("TOpPattern") == OpPattern.OPAQUE and not post.op.has_attr("FEvaluate"):
             return post
         if grows_at_load(post.op) and not self.prepare_weights:
@@ -168,13 +167,12 @@ def _name_of(call: Call) -> str:
 
 
 def _fold_shape(call: Call, typed: Call) -> RelayExpr | None:
-    """``shape_of`` and ``ndarray_size`` need only the type of their argument."""
+    """Evaluate an operator that reads nothing of its argument but the shape."""
     data_type = typed.args[0].checked_type_or_none
     if not isinstance(data_type, TensorType) or data_type.is_dynamic:
         return None
-    shape = np.array(data_type.concrete_shape, dtype="int64")
-    value = shape if typed.op.name == "shape_of" else np.prod(shape)  # type: ignore[attr-defined]
-    return as_constant(value, typed.checked_type)
+    unread = np.broadcast_to(np.uint8(0), data_type.concrete_shape)
+    return as_constant(evaluate_call(call, [unread], typed.checked_type)[0], typed.checked_type)
 
 
 def fold_constant(expr: RelayExpr) -> RelayExpr:

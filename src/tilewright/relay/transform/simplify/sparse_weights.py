@@ -25,6 +25,9 @@ from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.transform.axes import Transpose
 from tilewright.relay.transform.common import call_of
 from tilewright.relay.visitor import ExprMutator, post_order
 
@@ -69,14 +72,14 @@ def _pass(name: str, find: Finder, make: Maker, build: Builder) -> Pass:
 
 def dense_weight(expr: RelayExpr) -> Var | None:
     """The variable that is the weight of a dense layer."""
-    call = call_of(expr, "nn.dense")
+    call = call_of(expr, Dense.op)
     return call.args[1] if call is not None and isinstance(call.args[1], Var) else None
 
 
 def transposed_weight(expr: RelayExpr) -> Var | None:
     """The variable whose transpose is the weight of a dense layer."""
-    call = call_of(expr, "nn.dense")
-    turned = None if call is None else call_of(call.args[1], "transpose")
+    call = call_of(expr, Dense.op)
+    turned = None if call is None else call_of(call.args[1], Transpose.op)
     return turned.args[0] if turned is not None and isinstance(turned.args[0], Var) else None
 
 
@@ -84,7 +87,7 @@ def conv2d_weight(layout: str, kernel_size: int) -> Finder:
     """Finds the variable that is the weight of a convolution which ``nn.sparse_conv2d`` can compute."""
 
     def find(expr: RelayExpr) -> Var | None:
-        call = call_of(expr, "nn.conv2d")
+        call = call_of(expr, Conv2D.op)
         if call is None or not isinstance(call.args[1], Var):
             return None
         attrs: Any = call.attrs

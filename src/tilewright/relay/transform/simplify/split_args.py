@@ -22,6 +22,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Function, Tuple
 from tilewright.relay.op.annotation import stop_fusion
+from tilewright.relay.op.transform.join import Concatenate
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 
@@ -35,7 +36,7 @@ class _Splitter(ExprRewriter):
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        if call_of(post, "concatenate") is None or not isinstance(post.args[0], Tuple):
+        if call_of(post, Concatenate.op) is None or not isinstance(post.args[0], Tuple):
             return post
         fields: Sequence[RelayExpr] = post.args[0].fields
         while len(fields) > self.limit:

@@ -21,11 +21,12 @@ import numpy as np
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem, const
-from tilewright.relay.op.dyn import range_of
+from tilewright.relay.op.dyn import DynTopk, range_of
+from tilewright.relay.op.tensor.creation import Arange
+from tilewright.relay.op.transform.sorting import Topk
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
 
@@ -37,9 +38,9 @@ class _Writer(ExprMutator):
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
-        if (found := call_of(post, "dyn.topk")) is not None:
+        if (found := call_of(post, DynTopk.op)) is not None:
             return _topk(found, len(expr.args[0].checked_type.shape))  # type: ignore[attr-defined]
-        if (found := call_of(post, "arange")) is not None:
+        if (found := call_of(post, Arange.op)) is not None:
             attrs: Any = found.attrs
             if None in (attrs.start, attrs.stop, attrs.step):
                 start, stop, step = found.args
@@ -55,7 +56,7 @@ def _topk(call: Call, rank: int) -> RelayExpr:
     extent = relay_op.strided_slice(relay_op.shape_of(data, "int64"), [axis], [axis + 1])
     one, zero = (const(np.array([n]), "int64") for n in (1, 0))
     end = relay_op.where(relay_op.less(wanted, one), extent, wanted)
-    whole = Call(Op.get("topk"), [data], attrs.replace(k=0), span=call.span)
+    whole = Call(Topk.op, [data], attrs.replace(k=0), span=call.span)
     if attrs.ret_type != "both":
         return relay_op.strided_slice(whole, zero, end, one, axes=[axis])
     parts = (TupleGetItem(whole, i) for i in range(2))
