@@ -40,7 +40,6 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.function_attributes import COMPOSITE
-from tilewright.relay.op.annotation import compiler_begin, compiler_end
 from tilewright.relay.op.annotation.marks import CompilerBegin, CompilerEnd, compiler_begin, compiler_end
 from tilewright.relay.op.contrib.register import COMPILERS, Refusal, get_pattern_table, load_compiler
 from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
