@@ -150,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.report:
         print(report(read(options.results)))
         return 0
+    os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no threads of OpenMP, and PyTorch would wait for them
     calls = Calls()
     calls.start()
     command = ["-q", "-m", "not soak", "--timeout=0", "-p", "no:randomly", "-p", "no:cacheprovider", *options.tests]

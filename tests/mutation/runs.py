@@ -26,7 +26,7 @@ from tests.selection.plugin import ordered
 
 HOOK = str(Path(__file__).parent / "hook")
 TEST_SECONDS = {"test": 25, "full": 100}  # of processor time: a case that takes more does not end
-WALL_SECONDS = 1500  # a process that takes more waits for something
+WALL_SECONDS = 600  # a process that takes more waits for something
 MEMORY = 12 << 30
 COLD_FILES = 10
 TIERS = ("test", "full")
