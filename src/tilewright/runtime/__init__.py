@@ -1,4 +1,4 @@
-"""The Python face of the native runtime: what a deployed model needs, and nothing of the compiler.
+"""The Python face of the native runtime: everything a deployed model needs, and nothing of the compiler.
 
 ``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
 ``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing

@@ -269,7 +269,7 @@ def last_error() -> str:
 
 
 def set_last_error(exception: BaseException) -> None:
-    """Hand an exception that must cross C code over as the thread's error text."""
+    """Pass an exception across C code as the thread's error text."""
     text = f"{type(exception).__name__}: {exception}"
     _pending.exception = exception
     _pending.text = text
@@ -277,12 +277,12 @@ def set_last_error(exception: BaseException) -> None:
 
 
 def forget_exception() -> None:
-    """Let go of the exception of :func:`set_last_error`, whose text was told to whom it concerns."""
+    """Drop the exception of :func:`set_last_error` after its text was reported."""
     _pending.exception = None
 
 
 def _error_of(text: str) -> TVMError:
-    """The error for a text of the native library, which may begin with the name of its class."""
+    """Return the error for a text of the native library, which may begin with the name of its class."""
     for cls in (RPCError, RPCSessionTimeoutError):
         if text.startswith(f"{cls.__name__}: "):
             return cls(text.removeprefix(f"{cls.__name__}: "))

@@ -1,4 +1,4 @@
-"""Programs of the virtual machine, in TVM 0.8's form: what they are, their bytes, and their text.
+"""Programs of the virtual machine in TVM 0.8's form: their structure, their bytes, and their text.
 
 A program is functions of instructions on registers, constants, and names of packed functions (kernels). A file is::
 
@@ -31,7 +31,7 @@ _MASK = (1 << 64) - 1
 
 
 class Opcode(IntEnum):
-    """What an instruction does, by TVM 0.8's numbers."""
+    """Instructions, by TVM 0.8's numbers."""
 
     MOVE = 0
     RET = 1
@@ -89,12 +89,12 @@ class Code:
 
 
 def write_head(code: Code) -> bytes:
-    """What comes before the constants."""
+    """Return the bytes before the constants."""
     return struct.pack("<Q", MAGIC) + _string(VERSION) + _strings([f.name for f in code.functions])
 
 
 def write_tail(code: Code) -> bytes:
-    """What comes behind the constants."""
+    """Return the bytes after the constants."""
     parts = [_strings(code.packed), struct.pack("<QQ", 0, len(code.functions))]
     for func in code.functions:
         info = [func.name, str(func.register_file_size), str(len(func.instructions))]
@@ -182,7 +182,7 @@ class _Reader:
 
 
 def code_text(code: Code) -> str:
-    """All functions as TVM prints them: a line for each instruction, its fields and what they mean."""
+    """Return all functions as TVM prints them: a line for each instruction, its fields and its text."""
     lines: list[str] = []
     for index, func in enumerate(code.functions):
         lines += [
@@ -208,7 +208,7 @@ def _registers(values: Sequence[int], separator: str = ",") -> str:
 
 
 def _text(opcode: Opcode, f: Sequence[int]) -> str:
-    """One instruction in words: where its result goes, then what it works on."""
+    """Return the text of an instruction: its result, then its operands."""
     match opcode:
         case Opcode.MOVE:
             return f"move ${f[1]} ${f[0]}"
@@ -237,7 +237,7 @@ def _text(opcode: Opcode, f: Sequence[int]) -> str:
 
 
 def _text_of_value(opcode: Opcode, f: Sequence[int]) -> str:
-    """Of an instruction that makes, or looks into, a value."""
+    """Return the text of an instruction that makes, or reads, a value."""
     match opcode:
         case Opcode.ALLOC_ADT:
             return f"alloc_data ${f[2]} tag({f[0]}) [{_registers(f[3:])}]"

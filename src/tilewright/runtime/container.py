@@ -34,7 +34,7 @@ class ShapeTuple(tuple[int, ...]):
 
 
 class ADT(Object):
-    """A value of a data type, or a tuple (tag 0): what the virtual machine gives and takes.
+    """A value of a data type, or a tuple (tag 0): an argument or a result of the virtual machine.
 
     Args:
         tag: the constructor's.

@@ -1,4 +1,4 @@
-"""Devices: what kind of processor an array lives on or a function runs on.
+"""Devices: the processors on which arrays live and functions run.
 
 The table of devices is in C (``native/include/tilewright_device.h``). Plug-ins add to it: installed packages by an
 entry point of group ``tilewright.devices``, others by :func:`load_device_plugin`.
@@ -82,12 +82,12 @@ class Device(NamedTuple):
 
     @property
     def compute_version(self) -> str | None:
-        """The version of what it computes with, as "major.minor"."""
+        """The version of its compute capability, as "major.minor"."""
         return self._attribute(4)
 
     @property
     def device_name(self) -> str | None:
-        """What its maker calls it."""
+        """Its maker's name for it."""
         return self._attribute(5)
 
     @property
@@ -108,7 +108,7 @@ class Device(NamedTuple):
 
     @property
     def api_version(self) -> int | str | None:
-        """The version of the interface that it is driven through."""
+        """The version of its programming interface."""
         return self._attribute(11)
 
     @property
@@ -117,7 +117,7 @@ class Device(NamedTuple):
         return self._attribute(12)
 
     def sync(self, stream: ctypes.c_void_p | None = None) -> None:
-        """Wait until the device has done what a stream (the default one) was given."""
+        """Wait until the device has finished the work of a stream (by default the default stream)."""
         check_call(LIB.TVMSynchronize(self.device_type, self.device_id, stream))
 
     def create_raw_stream(self) -> ctypes.c_void_p:
@@ -127,7 +127,7 @@ class Device(NamedTuple):
         return stream
 
     def free_raw_stream(self, stream: ctypes.c_void_p) -> None:
-        """Free what :meth:`create_raw_stream` returned."""
+        """Free a stream of :meth:`create_raw_stream`."""
         check_call(LIB.TVMStreamFree(self.device_type, self.device_id, stream))
 
     def set_raw_stream(self, stream: ctypes.c_void_p | None) -> None:
@@ -154,7 +154,7 @@ def _find_type(device_type: int) -> bool:
 
 
 def _find_name(name: str) -> int:
-    """The type of a device or target of a name; 0 when nobody knows it."""
+    """Return the type of a device or target by name; 0 when it is unknown."""
     native = _ALIASES.get(name, name).encode()
     if not LIB.TilewrightDeviceFind(LIB.TilewrightDeviceType(native)):
         load_plugins(GROUP)
@@ -174,7 +174,7 @@ def device_names() -> list[str]:
 
 
 def load_device_plugin(path: str | Path) -> None:
-    """Load a shared library that adds devices; see docs/devices.md. A second time does nothing.
+    """Load a shared library that adds devices, once; see docs/devices.md.
 
     Raises:
         TVMError: the file is no plug-in, or what it adds is not right or is there already.

@@ -60,7 +60,7 @@ def register_custom_type(name: str, code: int) -> None:
 
 
 def custom_type_code(name: str) -> int:
-    """The code of a type that a user has brought; ValueError that says what to do where there is none."""
+    """Return the code of a custom type; raises ValueError with a remedy if it is not registered."""
     if name not in CUSTOM_TYPES:
         raise ValueError(
             f"there is no data type custom[{name}]; register it first: tvm.target.datatype.register({name!r}, code)"
@@ -72,7 +72,7 @@ class DataType:
     """An element type: code, bits of a lane, lanes of a vector.
 
     Instances are cached: ``DataType(t)`` is the same object for equal types. Accepts the text form, a numpy
-    dtype or scalar type, or a DataType. ``str()`` gives TVM's text ("float32", "float32x4", "bool").
+    dtype or scalar type, or a DataType. ``str()`` returns TVM's text ("float32", "float32x4", "bool").
 
     Raises:
         ValueError: the text names no type.

@@ -1,8 +1,8 @@
-"""The environment variables that Tilewright reads: each is declared here, once, with what it takes and what it does.
+"""The environment variables that Tilewright reads, each declared once with its values and its effect.
 
 A value that a variable does not take is an error wherever the variable is read, and the command line checks all of them
 before it does anything. An empty value counts as none. ``TVM_NUM_THREADS`` is read by the native runtime
-(``native/src/core/threadpool.c``), which takes what it cannot read for none; Python warns of that.
+(``native/src/core/threadpool.c``), which ignores values that it cannot read; Python warns of that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Variable(Generic[T]):
-    """One variable: ``parse`` raises ValueError for a text that is not what ``takes`` says."""
+    """One variable: ``parse`` raises ValueError for a text that is not as ``takes`` describes."""
 
     name: str
     parse: Callable[[str], T]

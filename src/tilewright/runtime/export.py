@@ -75,7 +75,7 @@ def _collect(root: Module) -> _Parts:
 
 
 def _in_order(root: Module) -> list[Module]:
-    """A module and all that it imports, each before what it imports."""
+    """Return a module and all that it imports, each before its imports."""
     order: dict[Module, None] = {}
     stack = [root]
     while stack:
@@ -89,7 +89,7 @@ def _in_order(root: Module) -> list[Module]:
 def _number(
     parts: _Parts, stack: list[Module], seen: set[Module], stop_at_code: bool
 ) -> tuple[list[Module], set[Module]]:
-    """Add modules that are no code to the table; returns the code at which it stopped, and what has been seen."""
+    """Add modules without code to the table; return the code at which it stopped, and the modules seen."""
     edge = []
     while stack:
         module = stack.pop()
@@ -177,7 +177,7 @@ def run_compiler(command: list[str]) -> None:
 
 
 def find_compiler(cc: str | None = None, triple: str | None = None) -> list[str]:
-    """Return the command that begins a call of the C compiler.
+    """Return the beginning of a call of the C compiler.
 
     That is ``cc`` or ``$CC`` (a program, or a command line such as "ccache gcc"), or the first of cc, gcc and clang on
     the PATH, or the one in the Python package ziglang. For another machine's ``triple``, such as aarch64-linux-gnu, it
@@ -220,7 +220,7 @@ _ZIG = [sys.executable, "-m", "ziglang"]
 
 
 def _command(text: str) -> list[str] | None:
-    """``text`` as a program on the PATH with options; None when there is no such program."""
+    """Split ``text`` into a program on the PATH and options; return None when there is no such program."""
     for split in (lambda name: [name]), shlex.split:
         try:
             program, *options = split(text)
@@ -320,7 +320,7 @@ def _runtime_archive(triple: str | None) -> list[str]:
 
 
 def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], options: list[str]) -> None:
-    """Make the output file from object files, of which a large one holds weights."""
+    """Link the output file from object files, of which a large one holds weights."""
     if suffix == ".tar":
         with tarfile.open(out, "w") as tar:
             for file in files:
@@ -349,7 +349,7 @@ def _check_destination(target: Path, suffix: str) -> None:
 
 
 def _this_thread() -> str:
-    """A name for this thread, of which another process on this or another machine can tell whether it is gone."""
+    """Return a name for this thread by which other processes, also on other machines, can tell whether it is gone."""
     return f"{platform.node()}-{os.getpid()}-{threading.get_ident()}"
 
 

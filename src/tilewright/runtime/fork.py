@@ -13,7 +13,7 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 def forked_lock(recursive: bool = False) -> Any:
     """Return a lock that is free in a child made by fork.
 
-    A thread of the parent may hold it at that moment, and there is none in the child to give it back.
+    A thread of the parent may hold it during the fork, and no thread of the child could release it.
     """
     lock: Any = threading.RLock() if recursive else threading.Lock()
     _locks.add(lock)

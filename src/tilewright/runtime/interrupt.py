@@ -21,7 +21,7 @@ _AGAIN_AFTER_SECONDS = 0.01
 
 @contextlib.contextmanager
 def heard_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, and where that would be dropped, a moment later.
+    """Let Ctrl-C raise KeyboardInterrupt, a little later where Python would drop it.
 
     Changes nothing outside the main thread, and where the program handles SIGINT itself.
     """

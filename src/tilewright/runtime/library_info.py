@@ -1,6 +1,6 @@
-"""What an exported library tells of itself, read from the file: nothing of it is loaded or run.
+"""Metadata of an exported library, read from the file without loading or running it.
 
-So this works for libraries of other machines too.
+This works for libraries of other machines too.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LibraryInfo:
 
 
 def library_info(path: str | Path) -> LibraryInfo:
-    """Read what an exported shared library holds.
+    """Read the metadata of an exported shared library.
 
     Raises:
         TVMError: the file is no shared library, is damaged, or holds no network.
@@ -142,7 +142,7 @@ class _Tensors:
 
 
 def _read_factory(reader: Reader) -> tuple[dict[str, Any], dict[str, TensorInfo], str]:
-    """Graph, parameters and name of the network in a module table; see native/src/module/blob.c."""
+    """Read graph, parameters and name of the network from a module table; see native/src/module/blob.c."""
     reader.u64()
     for _ in range(reader.u64()):
         key = reader.text()
@@ -201,7 +201,7 @@ class _Elf:
         return sum(s.size for s in self.sections if s.flags & _CODE_FLAG)
 
     def _offset(self, address: int) -> tuple[int, int]:
-        """Where an address is in the file, and the end of what is mapped with it."""
+        """Return the file offset of an address, and the end of its mapping."""
         for i in range(self.num_segments):
             at = self.segments + i * self.segment_size
             if self.wide:
@@ -225,7 +225,7 @@ class _Elf:
         return None
 
     def symbol(self, name: str) -> memoryview:
-        """The file from a symbol's place on, to the end of what is mapped with it."""
+        """Return the file from a symbol on, to the end of its mapping."""
         address = self._address(name)
         if address is None:
             raise ValueError(f"it has no symbol {name}")
@@ -233,7 +233,7 @@ class _Elf:
         return self.view[start:end]
 
     def text(self, name: str) -> str:
-        """The NUL-terminated text at a symbol; "" where there is no such symbol."""
+        """Return the NUL-terminated text at a symbol; "" if there is no such symbol."""
         if self._address(name) is None:
             return ""
         view = self.symbol(name)

@@ -27,7 +27,7 @@ GROUP = "tilewright.modules"
 
 
 def _find_loader(name: str) -> None:
-    """Called when there is no loader of that name: plug-ins of its key or format may register it."""
+    """Load plug-ins of a key or format without a loader; called by the runtime."""
     key = name.removeprefix("runtime.module.loadbinary_").removeprefix("runtime.module.loadfile_")
     load_plugins(GROUP, key)
 

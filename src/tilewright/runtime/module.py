@@ -77,7 +77,7 @@ REMOTE = "rpc"
 
 @runtime_checkable
 class CompiledCode(Protocol):
-    """What a code generator gives to :func:`from_compiled`; see the head of this file."""
+    """A code generator's result for :func:`from_compiled`; see the head of this file."""
 
     def lookup(self, name: str) -> int | None:
         """Return the address of a symbol in this process, or None."""
@@ -115,7 +115,7 @@ class BenchmarkResult:
 class Module:
     """A module: functions by name, and modules that it imports.
 
-    ``module["name"]`` gives a function, ``module(...)`` calls the entry function.
+    ``module["name"]`` returns a function, ``module(...)`` calls the entry function.
     """
 
     __slots__ = ("__weakref__", "_entry", "entry_name", "handle")
@@ -216,7 +216,7 @@ class Module:
         return self.compiled_code is not None
 
     def get_source(self, fmt: str = "") -> str:
-        """Return the text of the module's code ("" for the default; "ll", "asm", "c" where there is one)."""
+        """Return the text of the module's code ("" for the default; "ll", "asm", "c" if available)."""
         value, code = TVMValue(), ctypes.c_int()
         check_call(LIB.TilewrightModGetSource(self.handle, fmt.encode(), value, code))
         return str(unpack_return(value, code.value))
@@ -237,7 +237,7 @@ class Module:
         workspace_dir: str | None = None,
         **kwargs: Any,
     ) -> str:
-        """Write the module and all it imports to one file; see :func:`runtime.export.export_library`."""
+        """Write the module and all its imports to one file; see :func:`runtime.export.export_library`."""
         from .export import export_library
 
         return export_library(self, file_name, fcompile, addons, workspace_dir, **kwargs)
@@ -258,11 +258,11 @@ class Module:
             dev: where it runs.
             number: calls a repeat; the loop is in C.
             repeat: how many times to measure; one more call before them is not counted.
-            min_repeat_ms: a repeat is prolonged until it takes as many milliseconds.
+            min_repeat_ms: the least milliseconds of a repeat, which is prolonged if needed.
             f_preproc: global function to call before each repeat.
 
         Returns:
-            A function of the measured function's arguments that gives a :class:`BenchmarkResult`.
+            A function of the measured function's arguments that returns a :class:`BenchmarkResult`.
         """
         name = "runtime.RPCTimeEvaluator"
         create = need_global_func("rpc.RemoteGlobal")(self, name) if self.type_key == REMOTE else need_global_func(name)
@@ -276,7 +276,7 @@ class Module:
         return evaluator
 
     def _far_type(self, dev: Device) -> int:
-        """The type of a device where the module is: a remote one without its session's number."""
+        """Return the type of a device on the module's machine: a remote one without its session's number."""
         if (dev.device_type >= RPC_SESS_MASK) != (self.type_key == REMOTE):
             raise ValueError(
                 f"a module of type {self.type_key} cannot be timed on {dev}: they are on different machines"
@@ -437,11 +437,11 @@ def create_module(
         type_key: its kind; an exported library is read back by the global function
             ``runtime.module.loadbinary_<type_key>``, which gets the stream as a handle (see
             :class:`ModuleStream`).
-        find: gives the function of a name, or None.
-        save: gives the bytes that the loader reads; without it the module cannot be exported.
-        get_source: gives the text in a format.
-        save_file: ``Module.save``: writes a file, given its path and format; ``load_module`` reads a file of the format
-            F by the global function ``runtime.module.loadfile_<F>``, given its path and F.
+        find: returns the function of a name, or None.
+        save: returns the bytes that the loader reads; without it the module cannot be exported.
+        get_source: returns the text in a format.
+        save_file: ``Module.save``: writes a file of a path and format; ``load_module`` reads a file of the
+            format F by the global function ``runtime.module.loadfile_<F>(path, F)``.
     """
     callbacks = ModuleCallbacks(
         Resolve(),
@@ -458,7 +458,7 @@ class ModuleStream:
     """The bytes that a ``runtime.module.loadbinary_<type_key>`` function reads its module from."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
-        """Wrap the handle that the loader was given; valid during the loader's call."""
+        """Wrap the handle passed to the loader; valid during the loader's call."""
         self._handle = handle
 
     def read(self, size: int) -> bytes:

@@ -54,7 +54,7 @@ class NDArray:
 
     @property
     def _tvm_handle(self) -> int:
-        """Where the ``DLTensor`` is, by TVM's name, for classes of ``register_extension`` that hold an array."""
+        """The address of the ``DLTensor``, by TVM's name, for ``register_extension`` classes that hold an array."""
         return self.handle
 
     @property
@@ -75,7 +75,7 @@ class NDArray:
 
     @property
     def device(self) -> Device:
-        """Where the array lives."""
+        """The array's device."""
         return Device(self._tensor.device.device_type, self._tensor.device.device_id)
 
     ctx = device  # TVM's older name
@@ -160,7 +160,7 @@ class NDArray:
         return self.handle == other.handle
 
     def to_dlpack(self) -> Any:
-        """Return a DLPack capsule that shares this array's memory, or where that is read-only, has a copy."""
+        """Return a DLPack capsule that shares this array's memory, or a copy if it is read-only."""
         source = self if self.writeable else self.copyto(self.device)
         managed = ctypes.c_void_p()
         check_call(LIB.TVMArrayToDLPack(source.handle, ctypes.byref(managed)))
@@ -169,11 +169,11 @@ class NDArray:
     def __dlpack__(self, stream: Any = None, *, copy: bool | None = None, **_: Any) -> Any:
         """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``).
 
-        A device has done what it was given when this returns, so that any stream of the consumer may go on.
+        The device is synchronized when this returns, so that any stream of the consumer may continue.
 
         Raises:
-            BufferError: the array is on a device that DLPack has no number for, so that nobody else knows it; or it is
-                read-only, which takes a copy, and ``copy`` is False.
+            BufferError: the array is on a device without a DLPack number; or it is read-only, which needs a copy, and
+                    ``copy`` is False.
         """
         if copy is False and not self.writeable:
             raise BufferError("the array is read-only, which DLPack cannot say; let it be copied")
@@ -212,7 +212,7 @@ class NDArray:
 
 
 def _dimension(extent: Any) -> int:
-    """A dimension as an int; also one that is given as a float, such as ``channels / 8``."""
+    """Return a dimension as an int, also one passed as a float, such as ``channels / 8``."""
     if isinstance(extent, (float, np.floating)) and extent != int(extent):
         raise TVMError(f"dimensions are whole numbers, got {extent}")
     return int(extent)
@@ -292,7 +292,7 @@ def numpyasarray(np_data: np.ndarray[Any, Any]) -> NDArray:
 
 
 class _Memory:
-    """Memory that numpy is to take over; numpy keeps this, and with it the owner, alive."""
+    """Memory that numpy takes over; numpy keeps this, and with it the owner, alive."""
 
     def __init__(self, owner: object, interface: dict[str, Any], itemsize: int) -> None:
         self.owner = owner
@@ -334,7 +334,7 @@ def share_memory(values: np.ndarray[Any, Any]) -> NDArray:
 
 
 def compact(array: NDArray) -> NDArray:
-    """Return the array, or where its elements do not lie in row-major order, a copy in which they do."""
+    """Return the array, or a row-major copy if it is strided."""
     if array.is_contiguous:
         return array
     copy = empty(array.shape, array.dtype, array.device)

@@ -1,7 +1,7 @@
-"""Where oneDNN is: the package ``onednn`` of PyPI, which ``tilewright[dnnl]`` brings.
+"""Location of oneDNN: the package ``onednn`` of PyPI, installed by ``tilewright[dnnl]``.
 
 The runtime in C (``native/src/dnnl``) asks when the first module of type ``dnnl_json`` runs; the environment variable
-``TILEWRIGHT_DNNL``, the path of a ``libdnnl.so.3``, goes before.
+``TILEWRIGHT_DNNL``, the path of a ``libdnnl.so.3``, takes precedence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def find_library() -> str:
 
 
 def create_json_module(symbol: str, graph_json: str, const_names: Sequence[str] = ()) -> Module:
-    """A module of type ``dnnl_json``: a region's graph, and the names of the constants that it is given."""
+    """Create a module of type ``dnnl_json``: a region's graph, and the names of its constants."""
     module: Module = need_global_func("runtime.dnnl.create")(symbol, graph_json, *const_names)
     return module
 

@@ -93,7 +93,7 @@ def register_extension(cls: type, fcreate: None = None) -> type:
         fcreate: TVM makes objects of a code of one's own by it; such codes are not the runtime's.
 
     Raises:
-        TypeError: ``cls`` has no such code, or ``fcreate`` is given.
+        TypeError: ``cls`` has no such code, or ``fcreate`` is passed.
     """
     code = getattr(cls, "_tvm_tcode", None)
     if code not in (TypeCode.HANDLE, TypeCode.DLTENSOR) or fcreate is not None:
@@ -112,7 +112,7 @@ object_class: Any = ()
 
 
 def pack_args(args: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
-    """Convert arguments; returns the value array, the type codes, and what must live as long as the call."""
+    """Convert arguments; return the value array, the type codes, and objects that must outlive the call."""
     count = len(args)
     values = (TVMValue * count)()
     codes = (ctypes.c_int * count)()

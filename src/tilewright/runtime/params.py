@@ -29,8 +29,8 @@ _HEADER = struct.Struct("<QQiiiBBH")
 def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> bytearray:
     """Return parameters in TVM's format.
 
-    TVM writes them in the order of its hash map, which no reader depends on. Here equal parameters give equal
-    bytes: they are written by descending name, the order of TVM's recorded file.
+    TVM writes them in the order of its hash map, which no reader depends on. Here equal parameters produce equal bytes:
+    they are written by descending name, the order of TVM's recorded file.
 
     Args:
         params: arrays by name.
@@ -62,7 +62,7 @@ def array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:
 
 
 class Reader:
-    """Reads what TVM writes: integers, strings, arrays.
+    """Reads TVM's encoding of integers, strings and arrays.
 
     Args:
         data: the bytes, or a file's memory map.
@@ -129,7 +129,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
 
 
 def load_param_dict_from_file(path: str | Path) -> dict[str, NDArray]:
-    """``load_param_dict`` of a file, which is mapped to memory: each array is copied once, to its place.
+    """Load parameters from a memory-mapped file: each array is copied once.
 
     Raises:
         ValueError: the file is not a parameter file, or is cut short.

@@ -1,12 +1,12 @@
-"""Packages that plug in: each names, under an entry-point group, a function that registers what it has.
+"""Plug-in packages: each names, under an entry-point group, a function that registers its parts.
 
 ::
 
     [project.entry-points."tilewright.executors"]
     mine = "my_package:register"
 
-A group is loaded when a name is asked for that is not registered yet; what is never asked for costs nothing. A plug-in
-that fails is told of in a warning that names its package, and what it would have registered is absent.
+A group is loaded when an unregistered name is requested, so unused groups cost nothing. A plug-in that fails raises a
+warning that names its package; its parts stay unregistered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The virtual machine with times: which kernels a run calls, how often, and how long they take."""
+"""A virtual machine that measures which kernels a run calls, how often, and how long they take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class VirtualMachineProfiler(VirtualMachine):
     """A virtual machine that reports times."""
 
     def get_stat(self, sort_by_time: bool = True) -> NoReturn:
-        """An error that says what to call: :meth:`profile`, as in TVM 0.8."""
+        """Raise an error that names the replacement, :meth:`profile`, as in TVM 0.8."""
         raise TVMError("get_stat is gone since TVM 0.8: profile(...) runs a function and gives a report of it")
 
     def profile(self, *args: Any, func_name: str = "main", collectors: Any = None, **kwargs: Any) -> Report:

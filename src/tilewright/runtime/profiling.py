@@ -1,4 +1,4 @@
-"""What a profiling run found: the calls of a program with their times, as table, CSV or JSON (TVM 0.8's ``Report``)."""
+"""Result of a profiling run: the calls of a program with their times, as table, CSV or JSON (TVM 0.8's ``Report``)."""
 
 from __future__ import annotations
 

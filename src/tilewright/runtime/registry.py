@@ -16,7 +16,7 @@ def register_func(
     """Register a function under a global name; usable as a decorator.
 
     Args:
-        func_name: the name; given the function itself, its own name is used.
+        func_name: the name, or the function itself, to use its own name.
         f: the function; without it a decorator is returned.
         override: whether to replace an earlier function of that name.
 
@@ -75,10 +75,10 @@ def list_global_func_names() -> list[str]:
 
 
 class ObjectGeneric:
-    """Base of what ``convert`` takes for another object: a class of one's own that stands for a node."""
+    """Base of classes that ``convert`` replaces by a node."""
 
     def asobject(self) -> Any:
-        """The object that stands for this one."""
+        """Return the object that represents this one."""
         raise NotImplementedError(f"{type(self).__name__} defines no asobject()")
 
 
@@ -86,13 +86,13 @@ _make_node: Callable[[Any], Any] | None = None
 
 
 def set_node_maker(make_node: Callable[[Any], Any]) -> None:
-    """Say how ``convert`` makes nodes of numbers and containers; the compiler does when it is loaded."""
+    """Set how ``convert`` makes nodes from numbers and containers; the compiler does when it is loaded."""
     global _make_node
     _make_node = make_node
 
 
 def const(value: Any, dtype: str | None = None, span: object = None) -> Any:
-    """A literal of the IR, of its own dtype unless one is given; a Python number in a runtime alone."""
+    """Return a literal of the IR, of its own dtype by default; a Python number in a runtime alone."""
     made = convert(value)
     return made if dtype is None or _make_node is None else made.astype(dtype)
 

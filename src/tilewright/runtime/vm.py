@@ -1,4 +1,4 @@
-"""The virtual machine: programs with control flow, data types, closures and shapes that are known when they run.
+"""The virtual machine: programs with control flow, data types, closures and shapes known at run time.
 
 ``relay.vm.compile(mod, target, params)`` gives an :class:`Executable`; ``VirtualMachine(exe, device).run(x)`` runs it.
 docs/vm.md has the instructions, docs/runtime.md how to run one without Python.
@@ -28,7 +28,7 @@ POOLED_ALLOCATOR = 2
 
 
 def convert(args: Sequence[Any]) -> list[Any]:
-    """Arguments as the machine takes them: arrays, tuples as :class:`ADT`, Python's numbers as int32 or float32."""
+    """Convert arguments for the machine: arrays, tuples as :class:`ADT`, Python numbers as int32 or float32."""
     return [_convert(arg) for arg in args]
 
 
@@ -52,7 +52,7 @@ class Executable:
     """A compiled program: bytecode, constants, and a library of kernels.
 
     ``exe.mod`` is its module: ``exe.mod.export_library("model.so")`` writes all of it into one library, and
-    ``Executable(runtime.load_module("model.so"))`` is what that gives back.
+    ``Executable(runtime.load_module("model.so"))`` loads it.
     """
 
     def __init__(self, mod: Module) -> None:
@@ -70,7 +70,7 @@ class Executable:
 
     @staticmethod
     def load_exec(bytecode: bytes | bytearray, lib: Module | None) -> Executable:
-        """An executable from what ``save`` gave.
+        """Return the executable that ``save`` wrote.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Executable:
 
     @property
     def interface(self) -> str:
-        """What the program says of its inputs and outputs, where their dimensions have names; "" else."""
+        """Return the program's interface if its dimensions have names, else ""."""
         main = next((func for func in self.code.functions if func.name == "main"), None)
         code = main.instructions[:2] if main is not None else []
         if len(code) < 2 or code[0].opcode != Opcode.LOAD_CONST or code[1].opcode != Opcode.INVOKE_PACKED:
@@ -137,7 +137,7 @@ class Executable:
 
     @property
     def stats(self) -> str:
-        """Return how many constants, functions and kernels there are, and which."""
+        """Return the numbers of constants, functions and kernels, and their names."""
         constants = [self.mod["get_constant"](i).shape for i in range(self.mod["get_num_constants"]())]
         shapes = ", ".join(str(list(shape)) if shape else "scalar" for shape in constants)
         names = ", ".join(f'("{name}", {i})' for i, name in enumerate(self.globals))
@@ -239,21 +239,21 @@ class VirtualMachine:
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Run a function whose results ``get_outputs`` then gives; for machines over RPC, which give no tuples."""
+        """Run a function whose results ``get_outputs`` returns; for RPC, where functions return no tuples."""
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
         self.module["invoke_stateful"](func_name)
 
     def get_outputs(self) -> list[NDArray]:
-        """What the last run gave, the fields of a tuple one by one."""
+        """Return the results of the last run, the fields of a tuple one by one."""
         return [self.module["get_output"](i) for i in range(self.module["get_num_outputs"]())]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
-        """The place of a parameter by its name; -1 when the function has none of that name."""
+        """Return the index of a parameter by name, or -1."""
         return int(self.module["get_input_index"](input_name, func_name))
 
     def set_limits(self, registers: int = -1, calls: int = -1, idle_bytes: int = -1) -> None:
-        """Bound a run: what goes beyond ends with an error. -1 leaves a bound as it is.
+        """Set limits of a run, beyond which it ends with an error; -1 leaves a limit unchanged.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class VirtualMachine:
         self.module["set_limits"](registers, calls, idle_bytes)
 
     def memory_usage(self) -> tuple[int, int]:
-        """Bytes that the pools keep for later, and bytes of them in use."""
+        """Return the bytes that the pools keep idle, and the bytes in use."""
         idle, used = map(int, self.module["memory_usage"]().split())
         return idle, used
 
@@ -293,10 +293,10 @@ class VirtualMachine:
 
 
 def with_room(data: Any, axis: int, capacity: int) -> NDArray:
-    """A copy of an array in memory in which it can grow to ``capacity`` along ``axis`` without being copied again.
+    """Copy an array to memory in which it can grow to ``capacity`` along ``axis`` without another copy.
 
-    Of a machine's input, which the program extends and gives back; its results have such memory themselves. The extent
-    along the axis may be 0. The array is a view, with strides, of the larger memory.
+    Use it for a machine's input that the program appends to in place and returns; its results have such memory. The
+    extent along the axis may be 0. The array is a view, with strides, of the larger memory.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def with_room(data: Any, axis: int, capacity: int) -> NDArray:
 
 
 def _type_of(device: Device) -> int:
-    """A device's type, where it is on another machine its type there."""
+    """Return a device's type, for a remote device its type on its machine."""
     return int(device.device_type) % 128
 
 

@@ -1,4 +1,4 @@
-"""``tvm.build``: from schedules or TIR to a runtime module.
+"""``tvm.build``: compilation of schedules or TIR to a runtime module.
 
     inputs -> te.lower -> the code generator of each function's target (code_generator.py) -> runtime.Module
 
@@ -28,10 +28,10 @@ from tilewright.tir.transform.verify_memory import check_memory
 
 
 class ModuleBuilder:
-    """Builds one runtime module from functions that come one after another, for one target or several.
+    """Builds one runtime module from functions added one at a time, for one target or several.
 
-    A function goes to the code generator of its own target (its attribute ``target``; else the builder's), which may
-    start to compile it while the caller goes on lowering the next one::
+    A function goes to the code generator of its attribute ``target``, or else of the builder's target, which may start
+    to compile it while the caller lowers the next one::
 
         builder = ModuleBuilder(target)
         for func in functions:
@@ -40,9 +40,8 @@ class ModuleBuilder:
 
     Parameters
     ----------
-    target : the target of functions that do not name their own. Its ``host``, or else the target itself when it is a
-        CPU's, or else ``llvm``, is the host: what launches functions that loop over threads of a device
-        (``SplitHostDevice``), and what the module that ``finish`` gives is for
+    target : the target of functions that do not name their own. The host, which launches device functions
+        (``SplitHostDevice``), is its ``host``, or else the target itself if it is a CPU's, or else ``llvm``
     target_host : another host for it
 
     Raises
@@ -58,7 +57,7 @@ class ModuleBuilder:
         self._generators: dict[Target, CodeGenerator] = {}
 
     def add(self, func: PrimFunc | IRModule, target: Target | None = None) -> None:
-        """Add a lowered function, or every function of a module; for ``target``, whatever their attributes say."""
+        """Add a lowered function, or every function of a module; a ``target`` overrides their attributes."""
         mod = func
         if isinstance(mod, PrimFunc):
             mod = IRModule()
@@ -104,7 +103,7 @@ class ModuleBuilder:
 
 
 def host_of(target: Target) -> Target:
-    """The target of the code that launches a target's kernels: its own host; itself, where it is a CPU's; else llvm."""
+    """Return the target of the host code: the target's own host, or itself if it is a CPU's, or llvm."""
     return target.host or (target if _is_host(target) else Target("llvm"))
 
 
@@ -128,16 +127,13 @@ def build(
     inputs : a schedule (with ``args``), a PrimFunc, an IRModule of PrimFuncs, a list of these, or {target: IRModule} of
         functions that are lowered already
     args : tensors, buffers and scalar variables, in the order of the function's parameters
-    target : a target or its text, for functions without an attribute ``target``; the current target, or "llvm", when
-        it is not given
+    target : a target or its text, for functions without an attribute ``target``; by default the current one, or "llvm"
     target_host : the target of the code that launches kernels; a target that is a CPU's is its own
     name : name of the function that a schedule becomes
     binds : buffers of tensors
 
-    Returns
-    -------
-    A module of the target's type (``llvm``, ``c``, ...); ``module(...)`` calls the entry function, ``module["name"]``
-    gives one by name. Of several targets' modules it imports all others.
+    Returns ------- A module of the target's type (``llvm``, ``c``, ...); ``module(...)`` calls the entry function,
+    ``module["name"]`` returns one by name. For several targets it imports the modules of the others.
     """
     from tilewright.te.lower import lower
 
@@ -156,7 +152,7 @@ def build(
 
 
 def _build_parts(parts: Mapping[Target, Any], target_host: Any) -> Module:
-    """Lowered functions by target; the host is the one that is given, or else the first target."""
+    """Build lowered functions by target; the host is ``target_host``, or else the first target's."""
     if not parts:
         raise TilewrightError("build was given an empty dictionary of targets")
     builder = ModuleBuilder(next(iter(parts)), target_host)

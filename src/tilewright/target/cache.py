@@ -122,7 +122,7 @@ class KernelCache:
                 return
 
     def size(self) -> tuple[int, int]:
-        """Return how many entries there are, and their bytes in all."""
+        """Return the number of entries and their total bytes."""
         try:
             sizes = [size for _, size, _ in self._entries()]
         except OSError:  # another process clears it

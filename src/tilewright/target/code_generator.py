@@ -1,4 +1,4 @@
-"""Code generators: what one is, and where those of each target kind are registered.
+"""Code generators: their interface, and their registration by target kind.
 
 The code generator of a target kind is the global function ``target.build.KIND``, as in TVM 0.8. It takes an IRModule of
 lowered functions and the target, and returns a runtime module::
@@ -50,10 +50,10 @@ _PREFIX = "target.build."
 
 
 class CodeGenerator(Protocol):
-    """Makes one runtime module of functions that come one after another; see the head of this file."""
+    """Makes one runtime module from functions added one at a time; see the head of this file."""
 
     def add(self, func: PrimFunc) -> None:
-        """Take a lowered function; its code may be made from now on."""
+        """Add a lowered function; its code may be generated from now on."""
 
     def finish(self) -> Module:
         """The module of all functions that were added; the first is its entry."""
@@ -167,7 +167,7 @@ def functions_of(mod: IRModule, target: Target, override: bool = False) -> list[
 
 
 def to_packed_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc]:
-    """``func`` in the form that code like C's is made of: the packed C signature, and calls of the runtime.
+    """Lower ``func`` to the form for C-like code: the packed C signature, and calls of the runtime.
 
     Parameters
     ----------

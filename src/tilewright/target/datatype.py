@@ -1,4 +1,4 @@
-"""``tvm.target.datatype``: element types that users bring, computed by functions of a library of theirs.
+"""``tvm.target.datatype``: custom element types, computed by functions of a user's library.
 
 >>> datatype.register("posit", 131)
 >>> datatype.register_op(datatype.create_lower_func({(32, 32): "FloatToPosit"}), "Cast", "llvm", "float", "posit")
@@ -33,7 +33,7 @@ def register(type_name: str, type_code: int) -> None:
 
 
 def get_type_name(type_code: int) -> str:
-    """The name of the type with a code; ValueError where there is none."""
+    """Return the name of the type with a code; raises ValueError if there is none."""
     for name, code in CUSTOM_TYPES.items():
         if code == type_code:
             return name
@@ -41,7 +41,7 @@ def get_type_name(type_code: int) -> str:
 
 
 def get_type_code(type_name: str) -> int:
-    """The code of a type; ValueError where it is not registered."""
+    """Return the code of a type; raises ValueError if it is not registered."""
     return custom_type_code(type_name)
 
 
@@ -58,7 +58,7 @@ def register_op(
     dest_type_name: str | None = None,
     intrinsic_name: str | None = None,
 ) -> None:
-    """Say how an operation on a type is computed.
+    """Register the lowering of an operation on a custom type.
 
     Args:
         lower_func: from the operation, whose operands are unsigned integers already, to what computes it.
@@ -75,12 +75,12 @@ def register_op(
 
 
 def register_min_func(func: Callable[[int], PrimExpr], type_name: str) -> None:
-    """Say what the smallest value of a type is: a function of the number of bits."""
+    """Register the smallest value of a type, as a function of the number of bits."""
     SMALLEST[type_name] = func
 
 
 def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) -> Callable[[int], PrimExpr]:
-    """For ``register_min_func``: the value that a function of a library gives, by the number of bits."""
+    """Create a function for ``register_min_func`` that calls a library's function, chosen by the number of bits."""
 
     def smallest(num_bits: int) -> PrimExpr:
         if num_bits not in extern_func_map:
@@ -91,7 +91,7 @@ def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) ->
 
 
 def create_lower_func(extern_func_map: Mapping[Any, str]) -> Callable[[Any], PrimExpr]:
-    """For ``register_op``: a call of a library's function.
+    """Create a function for ``register_op`` that calls a library's function.
 
     Args:
         extern_func_map: the function by the number of bits; of a Cast by those before and after.
@@ -118,10 +118,10 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Callable[[Any], Pri
 
 
 def lower_ite(ite_op: Call) -> PrimExpr:
-    """For ``register_op`` of ``tir.if_then_else``: a choice between numbers as bits."""
+    """Lower ``tir.if_then_else`` (for ``register_op``) to a choice between the bits."""
     return Call(as_bits(ite_op.dtype), ite_op.op, ite_op.args)
 
 
 def lower_call_pure_extern(op: Call) -> PrimExpr:
-    """For ``register_op`` of ``tir.call_pure_extern``: a call whose result is bits."""
+    """Lower ``tir.call_pure_extern`` (for ``register_op``) to a call whose result is bits."""
     return Call(as_bits(op.dtype), op.op, op.args)

@@ -1,4 +1,4 @@
-"""What a function goes through on its way to a device: which passes, in which order; what a module says of kernels.
+"""The passes that turn a function into device code, and the table of a module's kernels.
 
     before the split   ThreadSync, InferFragment, LowerThreadAllreduce,
                        MergeDynamicSharedMemoryAllocations                  (``split_device``)
@@ -57,7 +57,7 @@ def split_device(func: PrimFunc, host: Target) -> list[PrimFunc]:
 
 
 class _Resources(StmtVisitor):
-    """What a block of a kernel takes, as far as that is known: threads along each axis, bytes of shared memory."""
+    """The resources of a block of a kernel, if known: threads along each axis, bytes of shared memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Resources(StmtVisitor):
 
 
 def check_limits(kernel: PrimFunc) -> None:
-    """Raise TilewrightError where a block of ``kernel`` takes more than any block of its target's processors can have.
+    """Raise TilewrightError if a block of ``kernel`` exceeds the limits of its target's processors.
 
     What an OpenCL device has is known where the kernel is loaded, which says the same.
     """
@@ -104,7 +104,7 @@ def check_limits(kernel: PrimFunc) -> None:
 
 
 def device_part(kernel: PrimFunc) -> PrimFunc:
-    """A kernel in the form that device code is made of."""
+    """Lower a kernel to the form from which device code is generated."""
     ready = _through([LowerWarpMemory(), Simplify()], kernel)
     return lower_intrin(ready, has_fma=True, kind=TARGET.of(kernel).kind.name)
 
@@ -120,7 +120,7 @@ def _through(steps: Sequence[Pass], func: PrimFunc) -> PrimFunc:
 
 
 def function_table(kernels: Sequence[PrimFunc]) -> dict[str, Any]:
-    """What the runtime launches kernels by: the types of their arguments, and which extents follow them."""
+    """Return the runtime's launch table of the kernels: argument types, and the extents that follow them."""
     table = {}
     for kernel in kernels:
         tags = [axis.thread_tag for axis in DEVICE_THREAD_AXES.get(kernel, ())]

@@ -1,4 +1,4 @@
-"""What the processor of a target can do: vector width, registers, caches, and the features that code will need.
+"""Features of a target's processor: vector width, registers, caches, and those that generated code needs.
 
 ``llvm`` without ``-mcpu`` and ``-mtriple`` means this machine, or the processor that ``TILEWRIGHT_CPU`` names. A
 processor that is named is the same on every machine. LLVM's own tables decide what instructions are used; the tables
@@ -92,7 +92,7 @@ _IMPLIES = {  # a feature switched off takes these with it
 
 @dataclass(frozen=True)
 class CpuFeatures:
-    """A processor as schedules and code generation see it. Sizes are in bytes; ``cores`` will share the work."""
+    """A processor, as schedules and code generation see it. Sizes are in bytes; ``cores`` share the work."""
 
     arch: str  # x86, aarch64, arm, riscv or other
     triple: str
@@ -111,7 +111,7 @@ class CpuFeatures:
 
     @functools.cached_property
     def processor(self) -> Processor:
-        """What was measured on processors of this family."""
+        """The measurements of processors of this family."""
         return processor_of(self.cpu)
 
     def lanes(self, dtype_bits: int = 32) -> int:
@@ -124,7 +124,7 @@ class CpuFeatures:
 
 
 def features(target: Target | str | None = None) -> CpuFeatures:
-    """The processor of ``target``; of the current target, or this machine, when there is none."""
+    """Return the processor of ``target``; of the current target, or this machine, when it is None."""
     if target is None:
         target = Target.current() or Target("llvm")
     return _features(str(target), CPU.read())
@@ -152,7 +152,7 @@ def _host_cpu() -> tuple[str, tuple[str, ...], str]:
 
 
 def _named(cpu: str, enabled: tuple[str, ...]) -> str:
-    """LLVM's name ``cpu`` of this processor; instead of an older one's, the name that its features tell."""
+    """Return LLVM's name ``cpu``, or the name that the features imply if it names an older processor."""
     for feature, name in _TELLTALES.items():
         if feature in enabled and cpu in _X86_CPUS and processor_of(cpu) is not processor_of(name):
             return name
@@ -160,7 +160,7 @@ def _named(cpu: str, enabled: tuple[str, ...]) -> str:
 
 
 def host_features() -> CpuFeatures:
-    """This machine, whatever ``TILEWRIGHT_CPU`` says: what runs here."""
+    """Return this machine's features, whatever ``TILEWRIGHT_CPU`` says."""
     return _features("llvm", None)
 
 
@@ -191,7 +191,7 @@ def _features(text: str, stands_for_host: str | None) -> CpuFeatures:
 
 
 def _checked_stand_in(cpu: str) -> str:
-    """``cpu``, the value of ``TILEWRIGHT_CPU``, once it is known that this machine runs what is compiled for it."""
+    """Return ``cpu``, the value of ``TILEWRIGHT_CPU``, after checking that this machine can run code for it."""
     wanted = _features(f"llvm -mcpu={cpu}", None)
     missing = [name for name in wanted.names if name not in host_features().names]
     if missing:
@@ -235,7 +235,7 @@ def _names(arch: str, cpu: str, enabled: tuple[str, ...], target: Target) -> tup
 
 
 def _vector_unit(arch: str, names: frozenset[str]) -> tuple[int, int, bool]:
-    """Bits of a vector register, how many there are, and whether multiply-add is one instruction."""
+    """Return the bits of a vector register, the number of registers, and whether multiply-add is one instruction."""
     if arch == "x86":
         if "avx512f" in names and "avx512vl" in names:
             return 512, 32, True
@@ -267,7 +267,7 @@ def _typical_caches(arch: str) -> tuple[int, int, int]:
 
 @functools.cache
 def _host_caches() -> tuple[int, int, int]:
-    """Sizes of the data caches that one core sees, from /sys; typical ones where it does not say."""
+    """Return the sizes of the data caches that one core sees, from /sys; typical ones if unknown."""
     sizes = list(_typical_caches(architecture(host_triple())))
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
@@ -291,5 +291,5 @@ def core_count() -> int:
 
 
 def machine_name() -> str:
-    """The architecture's name as the operating system gives it."""
+    """Return the architecture's name from the operating system."""
     return platform.machine()

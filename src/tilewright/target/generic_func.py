@@ -38,7 +38,7 @@ class GenericFunc:
             self.set_default(default)
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> None:
-        """Set what is called when no key of the target has an implementation."""
+        """Set the function that is called when no key of the target has an implementation."""
         if self.fdefault is not None and not allow_override:
             raise TilewrightError(f"{self.name} has a default already; pass allow_override=True to replace it")
         self.fdefault = func
@@ -66,7 +66,7 @@ class GenericFunc:
 
         Raises
         ------
-        TilewrightError : if no key is given, or one has an implementation and is not to be replaced
+        TilewrightError : without a key, or if a key has an implementation that is not to be replaced
         """
         if callable(key):
             key, func = (func if not callable(func) else None), key
@@ -113,7 +113,7 @@ def generic_func(fdefault: Callable[..., Any]) -> GenericFunc:
 
 
 def get_native_generic_func(name: str) -> GenericFunc:
-    """The generic function of that name, made now if there is none."""
+    """Return the generic function of that name, creating it if there is none."""
     if name not in _named:
         _named[name] = GenericFunc(name, replaceable=True)
     return _named[name]

@@ -1,7 +1,7 @@
-"""What graphics processors have for the blocks of a kernel: one record each, with the source of its numbers.
+"""GPU limits per block of a kernel: one record for each processor, with the source of its numbers.
 
 Schedules ask ``gpu_limits()`` for the record of the current target; options of the target (``max_num_threads``,
-``thread_warp_size``, ``shared_memory_per_block``, ...) stand before what the record says.
+``thread_warp_size``, ``shared_memory_per_block``, ...) override the record.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class GpuLimits:
         return self.cores * self.fp32_per_clock * self.clock
 
     def tensor_per_clock(self, dtype: str) -> int:
-        """Multiply-adds of ``dtype`` (float32 as tf32) of a multiprocessor by tensor cores; 0 where there are none."""
+        """Return the multiply-adds per clock of a multiprocessor's tensor cores for ``dtype`` (float32 as tf32); 0:
+        none.
+        """
         return self.tensor_fp16_per_clock * 2 // dt.nbytes(dtype)
 
 
@@ -71,7 +73,7 @@ _GENERIC = GpuLimits("generic", 16, 1e9, threads_per_block=256, threads_per_core
 
 
 def architecture(target: Target) -> int:
-    """The least number in ``-arch=sm_80,sm_90`` (75 where a CUDA target does not say), of other targets 0."""
+    """Return the least number in ``-arch=sm_80,sm_90`` (75 by default for CUDA), and 0 for other targets."""
     if target.kind.name not in ("cuda", "nvptx"):
         return 0
     name = str(target.attrs.get("arch") or target.attrs.get("mcpu") or "sm_75")

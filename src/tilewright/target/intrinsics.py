@@ -1,7 +1,7 @@
-"""Mathematical intrinsics: which there are, and how code generators may compute them.
+"""Mathematical intrinsics, and how code generators may compute them.
 
 For float32, exp, expm1, exp2, log, log1p, tanh, sigmoid, erf, normal_tail, sin and cos are polynomials
-(``codegen/llvm/math.py``), so that a value does not depend on whether the loop around it was vectorised. The rest is
+(``codegen/llvm/math.py``), so that a value does not depend on whether the loop around it was vectorised. The others are
 LLVM's intrinsics, which are single instructions, or the C library's functions lane by lane. float16 and bfloat16 are
 computed in float32 and rounded once.
 """

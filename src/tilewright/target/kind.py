@@ -1,4 +1,4 @@
-"""Kinds of targets: ``llvm``, ``c``, ``cuda``, and what packages add to them.
+"""Target kinds: ``llvm``, ``c``, ``cuda``, and those of installed packages.
 
 A kind has a name, the options that its targets take, the keys by which schedules and strategies for it are registered,
 and the device that its code runs on::
@@ -55,8 +55,8 @@ class TargetKind:
     """A kind of target.
 
     ``options`` are the names of the options that its targets take, with their types (``str``, ``int``, ``float``,
-    ``bool``, ``list`` of strings); ``defaults`` the values of those that are not given; ``default_keys`` what schedules
-    are looked up by; ``device`` the name or DLPack number of the device that runs the code.
+    ``bool``, ``list`` of strings); ``defaults`` the values of those that are not set; ``default_keys`` the keys by
+    which schedules are looked up; ``device`` the name or DLPack number of the device that runs the code.
     """
 
     name: str
@@ -67,14 +67,14 @@ class TargetKind:
 
     @property
     def device_type(self) -> int:
-        """DLPack's number of the device; ValueError when there is no device of that name."""
+        """DLPack's number of the device; raises ValueError when no device has that name."""
         return self.device if isinstance(self.device, int) else device_of(self.device).device_type
 
     def __str__(self) -> str:
         return self.name
 
     def convert(self, name: str, value: Any) -> Any:
-        """``value``, a text or a Python value, as the option ``name`` holds it; TilewrightError if it cannot be."""
+        """Convert ``value``, a text or a Python value, to the type of the option ``name``, or raise TilewrightError."""
         if name not in self.options:
             close = difflib.get_close_matches(name, self.options, 1)
             hint = f" (did you mean -{close[0]}?)" if close else ""
@@ -119,11 +119,10 @@ def register_target_kind(
     Parameters
     ----------
     name : how targets of the kind begin
-    default_keys : keys by which schedules and strategies for it are registered, the most special first; its name if
-        they are not given
+    default_keys : keys by which schedules and strategies are registered, the most special first; by default its name
     options : its options beside those of every target (``keys``, ``libs``, ``device``, ``model``, ``tag``,
         ``num-cores``), and their types: str, int, float, bool, or list (of strings)
-    defaults : values of options that a target's text does not give
+    defaults : values of options that a target's text does not set
     device : the device that runs its code, by name or DLPack number
     override : whether to replace a kind of that name
 
@@ -147,7 +146,7 @@ def register_target_kind(
 
 
 def find_kind(name: str) -> TargetKind:
-    """The kind of that name, also an installed package's; raises TilewrightError naming those that there are."""
+    """Return the kind of that name, also of an installed package; raises TilewrightError naming the known ones."""
     if name not in _kinds:
         load_plugins(GROUP)
     if name not in _kinds:

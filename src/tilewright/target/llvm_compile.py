@@ -1,4 +1,4 @@
-"""IR text to object code, with nothing imported but llvmlite: what worker processes run.
+"""Compilation of IR text to object code, the program of worker processes; imports llvmlite only.
 
 Run as a program it is such a worker: it reads requests from standard input and answers on standard output, each a
 8-byte little-endian length and that many bytes. A request is a line of JSON (triple, cpu, features, level, form),
@@ -56,13 +56,13 @@ def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
 
 
 def _with_vendor(triple: str) -> str:
-    """The triple with all its parts: LLVM does not find the environment, and its ABI, in armv7l-linux-gnueabihf."""
+    """Return the triple with all its parts: LLVM misses the environment, and its ABI, in armv7l-linux-gnueabihf."""
     parts = triple.split("-")
     return "-".join([parts[0], "unknown", *parts[1:]]) if len(parts) == 3 and parts[1] == "linux" else triple
 
 
 def riscv_abi(triple: str, features: str) -> str:
-    """How RISC-V passes floats: in registers when the processor has them; "" for LLVM's choice elsewhere."""
+    """Return RISC-V's ABI for floats: in registers if the processor has them; "" on other architectures."""
     if not triple.startswith("riscv"):
         return ""
     enabled = features.split(",")
@@ -83,7 +83,7 @@ def parsed(*texts: str) -> Iterator[list[Any]]:
 
 @functools.cache
 def _pass_builder(triple: str, cpu: str, features: str, level: int) -> Any:
-    """What makes the passes for a machine and level. It is kept, because LLVM loses 1 KiB for each."""
+    """Return the pass builder of a machine and level; cached, because LLVM leaks 1 KiB for each."""
     # Kernels come vectorised and unrolled by their schedules; what is left scalar LLVM may still vectorise.
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = True
@@ -106,7 +106,7 @@ def _dispose(passes: Any) -> None:
 
 
 def compile_ir(text: str, triple: str, cpu: str, features: str, level: int = 3, form: str = "obj") -> bytes:
-    """Optimise IR and give it as ``obj`` (an object file), ``asm``, ``ll`` (optimised IR) or ``bc``."""
+    """Optimise IR and return it as ``obj`` (an object file), ``asm``, ``ll`` (optimised IR) or ``bc``."""
     machine = target_machine(triple, cpu, features, level)
     with parsed(text) as (module,):
         module.triple = machine.triple
@@ -149,12 +149,12 @@ def link_texts(texts: list[str], private: bool = False) -> tuple[str, list[str]]
 
 
 def _body(function: llvm.ValueRef) -> str:
-    """The text of a function without the numbers of its attributes and metadata, which depend on what is around it."""
+    """Return the text of a function without the numbers of its attributes and metadata, which depend on the module."""
     return re.sub(r"[#!]\d+|^;.*$", "", str(function), flags=re.MULTILINE)
 
 
 def read_message(stream: BinaryIO) -> bytes | None:
-    """One length-prefixed message; None at the end of the stream."""
+    """Read one length-prefixed message; return None at the end of the stream."""
     head = stream.read(8)
     if len(head) < 8:
         return None

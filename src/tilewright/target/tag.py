@@ -1,4 +1,4 @@
-"""Tags: names that stand for a whole target, such as ``nvidia/tesla-t4``."""
+"""Tags: names of whole targets, such as ``nvidia/tesla-t4``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def list_tags() -> dict[str, Target]:
 
 
 def register_tag(name: str, config: Mapping[str, Any], override: bool = False) -> Target:
-    """Let ``name`` stand for the target of ``config``, a dictionary with ``kind`` and options; return the target.
+    """Register ``name`` for the target of ``config``, a dictionary with ``kind`` and options; return the target.
 
     Raises
     ------

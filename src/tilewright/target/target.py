@@ -1,4 +1,4 @@
-"""``Target``: what to generate code for, written as TVM 0.8 writes it (``llvm -mcpu=core-avx2``)."""
+"""``Target``: a kind of code and its options, in TVM 0.8's text form (``llvm -mcpu=core-avx2``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAGS: dict[str, dict[str, Any]] = {}
 
 
 class Target:
-    """What code is generated for: a kind and its options. Equal targets print the same and hash the same.
+    """A compilation target: a kind and its options. Equal targets print the same and hash the same.
 
     ``Target("llvm -mcpu=core-avx2")``, ``Target({"kind": "llvm", "mcpu": "core-avx2"})``, the same as JSON text, or a
     tag that stands for one (``tag.py``);
@@ -54,7 +54,7 @@ class Target:
 
     @property
     def features(self) -> CpuFeatures:
-        """What the target's processor can do."""
+        """The features of the target's processor."""
         return Target.features_of(self)
 
     # ---- options by name ----
@@ -80,7 +80,7 @@ class Target:
 
     @property
     def model(self) -> str:
-        """Name of the device model, as tuning records know it."""
+        """The name of the device model, as tuning records have it."""
         return str(self.attrs.get("model", "unknown"))
 
     @property
@@ -272,7 +272,7 @@ def _with_options(base: str, options: str | Sequence[str] | None) -> Target:
 
 
 def cuda(model: str = "unknown", options: str | Sequence[str] | None = None, arch: str | None = None) -> Target:
-    """A CUDA target of the given GPU model and architecture (``sm_80``)."""
+    """Create a CUDA target for a GPU model and an architecture (``sm_80``)."""
     return _with_options(f"cuda -model={model}" + (f" -arch={arch}" if arch else ""), options)
 
 

@@ -35,7 +35,7 @@ _FEW_KERNELS = 6  # worth starting processes for
 
 @dataclass(frozen=True)
 class CompileJob:
-    """IR to compile: the kernel's name, its text, for what, and to which form of ``llvm_compile.compile_ir``."""
+    """IR to compile: the kernel's name, its text, its machine, and the form of ``llvm_compile.compile_ir``."""
 
     name: str
     text: str
@@ -44,7 +44,7 @@ class CompileJob:
     form: str = "obj"
 
     def options(self) -> dict[str, Any]:
-        """The arguments of ``llvm_compile.compile_ir`` beside the text."""
+        """The arguments of ``llvm_compile.compile_ir`` besides the text."""
         f = self.features
         options = {"triple": f.triple, "cpu": f.cpu, "features": f.feature_string, "level": self.level}
         return options if self.form == "obj" else {**options, "form": self.form}
@@ -90,7 +90,7 @@ class _Worker:
         return answer[1:]
 
     def _fate(self) -> str:
-        """How the process ended, in words, with the last lines it wrote."""
+        """Describe how the process ended, with the last lines that it wrote."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         code = self.process.poll()
@@ -122,7 +122,7 @@ class _Worker:
 
 
 class CompilePool:
-    """Worker processes that compile IR. ``submit`` gives a future; :class:`Batch` chooses where to compile."""
+    """Worker processes that compile IR. ``submit`` returns a future; :class:`Batch` chooses where to compile."""
 
     def __init__(self, size: int | None = None) -> None:
         self.size = size or core_count()
@@ -161,7 +161,7 @@ class CompilePool:
                 thread.start()
 
     def _run(self) -> None:
-        """What the thread that owns one worker does."""
+        """Run the thread that owns one worker."""
         worker: _Worker | None = None
         while (item := self._jobs.get()) is not None:
             job, future = item
@@ -182,7 +182,7 @@ class CompilePool:
             self._replace(worker, spawn=False)
 
     def _replace(self, old: _Worker | None, spawn: bool = True) -> _Worker | None:
-        """A new worker for ``old``; None when there is to be none, or the system starts no process."""
+        """Return a new worker for ``old``; None when there is to be none, or the system starts no process."""
         if old is not None:
             self._workers.discard(old)
             old.close()
@@ -226,7 +226,7 @@ class Batch:
         self._in_workers = compile_pool.started and compile_pool.size > 1
 
     def add(self, job: CompileJob) -> None:
-        """Add a kernel; takes it from the cache if it is there."""
+        """Add a kernel; take it from the cache if it is there."""
         cached = _from_cache(job)
         self._results.append(cached)
         if cached is not None:
@@ -294,7 +294,7 @@ def pool() -> CompilePool:
 
 
 def compile_in_this_process() -> None:
-    """From now on this process starts no workers: for processes of which there are as many as cores."""
+    """Start no workers from this process any more, for callers that run one process per core."""
     pool().close()
     pool().size = 1
 

@@ -1,6 +1,6 @@
-"""Executors: ``graph.py`` runs a compiled graph, ``factory.py`` is what ``relay.build`` returns.
+"""Executors: ``graph.py`` runs a compiled graph, ``factory.py`` has the result of ``relay.build``.
 
-``debug.py`` runs a graph operator by operator, ``debug_result.py`` is what that finds.
+``debug.py`` runs a graph operator by operator, ``debug_result.py`` has its results.
 """
 
 from .factory import GraphExecutorFactoryModule

@@ -1,6 +1,6 @@
-"""How the values of an executor are reached, in this process or on another machine.
+"""Access to the values of an executor, in this process or on another machine.
 
-Functions of a module on another machine take no arrays of this one, and write to none: there, values go by way of the
+Functions of a module on another machine take no arrays of this one, and write to none: there, values go through the
 executor's own arrays. An executor of TVM's, which a server may have, also describes less.
 """
 
@@ -53,7 +53,7 @@ class Access:
         self.get_output(index, out)
 
     def unset_inputs(self) -> str:
-        """Names of inputs without a value, as far as the executor tells."""
+        """Return the names of inputs without a value, as far as the executor tells."""
         return str(self.module["unset_inputs"]())
 
     def infer(self, given: Mapping[str, Any], outputs: Sequence[Output]) -> list[np.ndarray[Any, Any]]:
@@ -88,7 +88,7 @@ class RemoteAccess(Access):
         self.get_output(index).copyto(out)
 
     def unset_inputs(self) -> str:
-        """Names of inputs without a value, as far as the executor tells."""
+        """Return the names of inputs without a value, as far as the executor tells."""
         return super().unset_inputs() if self.module.implements_function("unset_inputs") else ""
 
     def infer(self, given: Mapping[str, Any], outputs: Sequence[Output]) -> list[np.ndarray[Any, Any]]:

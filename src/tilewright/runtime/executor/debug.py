@@ -27,10 +27,10 @@ _WARM_UP = 3
 def create(
     graph_json_str: str, libmod: Module, device: Device | Sequence[Device], dump_root: str | None = None
 ) -> GraphModuleDebug:
-    """Return an executor that can be looked into.
+    """Return an executor whose operators can be inspected and timed.
 
     Args:
-        graph_json_str: the graph, as ``relay.build`` gives it (text, or an object with ``get_graph_json()``).
+        graph_json_str: the graph of ``relay.build`` (text, or an object with ``get_graph_json()``).
         libmod: the compiled functions.
         device: where to run.
         dump_root: the folder for files; a new temporary one by default.
@@ -46,7 +46,7 @@ def create(
 
 
 class GraphModuleDebug(GraphModule):
-    """A graph executor that tells the time of each operator and every tensor.
+    """A graph executor that reports the time of each operator, and every tensor.
 
     ``GraphModuleDebug(lib["debug_create"]("default", dev), [dev], lib.get_graph_json(), None)`` wraps the executor that
     a library makes.
@@ -114,7 +114,7 @@ class GraphModuleDebug(GraphModule):
         return [float(spent) for spent in text.split(",") if spent]
 
     def execute_node(self, node: int | str) -> None:
-        """Run up to a node (by index or name), from where the last call ended if that was before it."""
+        """Run up to a node (by index or name), continuing after the last call if that ended before it."""
         self.module["execute_node"](node)
 
     def get_node_output(self, node: int | str, output: int = 0) -> NDArray:
@@ -126,7 +126,7 @@ class GraphModuleDebug(GraphModule):
         return self.module["get_node_output"](node, output)
 
     def debug_get_output(self, node: int | str, out: NDArray | None = None) -> NDArray:
-        """Run up to a node (by index or name) and return its first output, copied to ``out`` if given."""
+        """Run up to a node (by index or name) and return its first output, copied to ``out`` if passed."""
         if out is not None:
             return super().debug_get_output(node, out)
         self.execute_node(node)
@@ -153,7 +153,7 @@ class GraphModuleDebug(GraphModule):
         return Report(calls, {name: {"Duration (us)": total * 1e6, "Percent": 100.0}})
 
     def _call(self, index: int, spent: float, total: float) -> dict[str, Value]:
-        """What a report tells of a node."""
+        """Return a report's entry of a node."""
         node = self._graph["nodes"][index]
         attrs: dict[str, str] = node["attrs"]
         first = self._graph["node_row_ptr"]

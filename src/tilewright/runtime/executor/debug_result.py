@@ -1,4 +1,4 @@
-"""What running a graph with ``GraphModuleDebug`` found: its files and its table, in TVM 0.8's names and formats."""
+"""Results of ``GraphModuleDebug``: files and table in TVM 0.8's names and formats."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DebugResult:
         (self._dump_path / GRAPH_DUMP_FILE_NAME).write_text(json.dumps(graph, indent=4))
 
     def _describe_nodes(self, first_entries: Sequence[int]) -> None:
-        """Give each node its inputs' names, its function as ``op``, its first output's type and shape."""
+        """Set each node's inputs, its function as ``op``, and its first output's type and shape."""
         names = [node["name"] for node in self._nodes_list]
         for node, entry in zip(self._nodes_list, first_entries, strict=False):
             node["inputs"] = [names[source[0]] for source in node["inputs"]]
@@ -73,11 +73,11 @@ class DebugResult:
         return 1 if node["op"] == "param" else int(node["attrs"]["num_outputs"])
 
     def set_times(self, seconds: Sequence[float]) -> None:
-        """Take the time of each node's call."""
+        """Record the time of each node's call."""
         self._time_list = [[float(spent)] for spent in seconds]
 
     def update_output_tensors(self, tensors: Sequence[NDArray]) -> None:
-        """Take the outputs of all nodes, in order; they replace those of the run before."""
+        """Record the outputs of all nodes, in order, replacing those of the previous run."""
         self._output_tensor_list = list(tensors)
 
     def _outputs(self) -> Iterator[tuple[dict[str, Any], int, NDArray]]:

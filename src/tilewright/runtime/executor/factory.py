@@ -1,4 +1,4 @@
-"""What ``relay.build`` returns for the graph executor: graph, code and parameters together."""
+"""The result of ``relay.build`` for the graph executor: graph, code and parameters together."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class GraphExecutorFactoryModule:
 
     Args:
         ir_mod: the module that was compiled.
-        target: what it was compiled for.
+        target: the target of the compilation.
         executor: the executor's name, "graph".
         graph_json_str: the graph.
         libmod: the compiled functions.
-        libmod_name: the network's name; "default" unless ``relay.build`` was given another.
+        libmod_name: the network's name; "default" unless ``relay.build`` got another.
         params: the parameters by name.
-        function_metadata: what the compiler knows about each function.
+        function_metadata: the compiler's metadata of each function.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class GraphExecutorFactoryModule:
         return self.module.export_library(file_name, fcompile, addons, **kwargs)
 
     def __getitem__(self, item: str) -> PackedFunc:
-        """Return a function of the module; the network's name gives the one that makes executors."""
+        """Return a function of the module; the network's name returns the one that makes executors."""
         return self.module[item]
 
     def __iter__(self) -> Iterator[Any]:
-        """Give graph, library and parameters, for the three-value form."""
+        """Yield graph, library and parameters, for the three-value form."""
         return iter((self.graph_json, self.lib, self.params))
 
     def operator_count(self) -> int:

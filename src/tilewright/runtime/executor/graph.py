@@ -22,7 +22,7 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
     """Return an executor for a graph whose operators are functions of a module.
 
     Args:
-        graph_json_str: the graph, as ``relay.build`` gives it (text, or an object with ``get_graph_json()``).
+        graph_json_str: the graph of ``relay.build`` (text, or an object with ``get_graph_json()``).
         libmod: the compiled functions.
         device: where to run; several for a graph whose tensors live on several, one of each type.
 
@@ -36,7 +36,7 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
 
 
 def creator(name: str, devices: Sequence[Device]) -> Callable[..., Any]:
-    """The global function of that name where the devices are: here, or on the machine of their RPC session."""
+    """Return the global function of that name on the devices' machine: this one, or that of their RPC session."""
     session = getattr(devices[0], "session", None) if devices else None
     found: Callable[..., Any] = need_global_func(name) if session is None else session.get_function(name)
     return found
@@ -56,7 +56,7 @@ def _kind(value: Any) -> str:
 
 
 def _shared(value: Any) -> Any:
-    """A value's memory, as packed functions take it."""
+    """Return a value's memory for a packed function."""
     return numpyasarray(value) if isinstance(value, np.ndarray) else value
 
 
@@ -132,7 +132,7 @@ class GraphModule:
             self._access.set_input(name, self._tensor(name, item))
 
     def _known(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those of ``params`` that are inputs; the names of others are warned of: TVM passes over them."""
+        """Return those of ``params`` that are inputs; warn of other names, which TVM ignores."""
         unknown = [name for name in params if self._get_input_index(name) < 0]
         if unknown:
             names = ", ".join(self.get_input_names())
@@ -141,7 +141,7 @@ class GraphModule:
         return {name: value for name, value in params.items() if name not in unknown}
 
     def _tensor(self, key: str | int, value: Any) -> Any:
-        """Return a value as packed functions take it: what numpy can make of it has the input's dtype."""
+        """Convert a value for a packed function: a numpy-compatible one gets the input's dtype."""
         if isinstance(value, NDArray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)):
             return value
         wanted = self._input_dtypes.get(key)
@@ -253,7 +253,7 @@ class GraphModule:
         return [self.get_output(index).copyto(where) for index in range(self.get_num_outputs())]
 
     def _look_for_unset(self) -> None:
-        """Name inputs that nobody has set: once in a warning, or in an error where the module is strict."""
+        """Report inputs that nobody has set: once in a warning, or in an error if the module is strict."""
         unset = self._access.unset_inputs()
         if unset and self.strict:
             raise TVMError(f"nobody has set the inputs: {unset}")
@@ -277,8 +277,8 @@ class GraphModule:
     def get_input(self, index: int | str, out: NDArray | None = None) -> NDArray:
         """Return an input's array by index or name, or copy it to ``out``.
 
-        The array is the executor's memory: writing to it sets the input. Of a parameter whose memory other executors
-        read too it is a read-only view; :meth:`set_input` gives this executor its own.
+        The array is the executor's memory: writing to it sets the input. For a parameter shared with other executors it
+        is a read-only view; :meth:`set_input` gives this executor its own.
         """
         array = self._get_input(index)
         return array.copyto(out) if out is not None else array
@@ -319,7 +319,7 @@ class GraphModule:
         return out
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
-        """Set parameters from what ``save_param_dict`` returned."""
+        """Set parameters from the bytes of ``save_param_dict``."""
         self._load_params(bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def build_module(mod: Any, target: Any) -> Module:
-    """Code for a lowered module by the generator of ``target``: what :func:`tilewright.build` does."""
+    """Generate code for a lowered module by the generator of ``target``, as :func:`tilewright.build` does."""
     from tilewright.target.build import build
 
     return build(mod, target=target)
 
 
 def llvm_version_major(allow_none: bool = False) -> int | None:
-    """The major version of the LLVM that generates code; ``allow_none`` is for TVM's callers: there always is one."""
+    """Return the major version of the LLVM that generates code; ``allow_none`` exists for TVM's callers."""
     from llvmlite import binding
 
     return int(binding.llvm_version_info[0])

@@ -1,4 +1,4 @@
-"""Options of CPU targets that name what this compiler does not do: said when code is made, never passed over."""
+"""Checks of CPU target options that this compiler does not support: refused when code is generated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _check_system(cpu: CpuFeatures) -> None:
 
 
 def _check_riscv(target: Target, cpu: CpuFeatures) -> None:
-    """Refuse a RISC-V target of Linux without a word of its features, and an ABI that its features do not give."""
+    """Refuse a RISC-V Linux target without features, and an ABI that its features do not support."""
     given = target.attrs.get("mabi")
     if cpu.arch != "riscv":
         if given is not None:

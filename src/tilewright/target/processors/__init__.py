@@ -1,6 +1,6 @@
-"""Records of processors: what was measured on each family, for schedules to choose by.
+"""Records of processors: measurements of each family, by which schedules choose.
 
-``record`` says what a record holds, each value with its unit and where it was measured; ``families`` has the records
+``record`` defines the fields, each with its unit and where it was measured; ``families`` has the records
 and the processors, by LLVM's names, that they are for. ``CpuFeatures.processor`` is the record of a target.
 """
 

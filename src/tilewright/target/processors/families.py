@@ -50,5 +50,5 @@ _BY_NAME = {cpu: processor for processor, names in _MEMBERS.items() for cpu in n
 
 
 def processor_of(cpu: str) -> Processor:
-    """The record for ``cpu``, LLVM's name of a processor; ``DEFAULT`` where its family has none."""
+    """Return the record for ``cpu``, LLVM's name of a processor; ``DEFAULT`` if its family has none."""
     return _BY_NAME.get(cpu, DEFAULT)

@@ -1,7 +1,7 @@
-"""What a record of a processor holds: each value with its unit, measured on Zen 5 unless it says another processor.
+"""Fields of a processor's record: each value with its unit, measured on Zen 5 unless another processor is named.
 
-Each class is one kind of work. The defaults are what every family gets that does not say otherwise in ``families``.
-How they were found, and what they are worth, is told in ``docs/decisions`` by the names of the operators.
+Each class is one kind of work. The defaults hold for every family that does not override them in ``families``. How they
+were found, and what they gain, is in ``docs/decisions``, by operator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Caches:
 
 @dataclass(frozen=True)
 class Memory:
-    """How data comes from memory."""
+    """Latency and bandwidth of memory, and prefetching."""
 
     streams_past_caches: bool = False
     """Whether weights that do not stay in the last-level cache are fetched by hints that leave them out of it.
@@ -309,7 +309,7 @@ class Movement:
 
 @dataclass(frozen=True)
 class Processor:
-    """What was measured on one family of processors."""
+    """Measurements of one family of processors."""
 
     name: str
     """What the family is called."""

@@ -22,7 +22,7 @@ class _CheckPrinter(FunctionPrinter):
     """Prints functions of the check, which read rows of the functions' tables."""
 
     def signature(self, func: PrimFunc) -> str:
-        """Pointers go without their types; what a kernel calls has them."""
+        """Print a signature with untyped pointers."""
         name = exported_name(func)
         types = _TYPES.get(name) or [self.type_name(p.dtype) for p in func.params]
         params = [f"{kind} {self.names.of(p)}" for kind, p in zip(types, func.params, strict=True)]
@@ -33,7 +33,7 @@ class _CheckPrinter(FunctionPrinter):
         self.source.functions.append("\n".join([f"{head} {{", *self.lines, "}"]))
 
     def declare_extern(self, name: str, result: str, args: list[str]) -> None:
-        """Nothing: the functions stand one after the other."""
+        """Declare nothing: the functions follow one another."""
 
     def visit_cast(self, e: Cast) -> str:
         """A conversion; of a pointer, to a number of its size first."""

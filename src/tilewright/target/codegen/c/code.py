@@ -1,4 +1,4 @@
-"""C source as the runtime takes it: compiled by the system's C compiler when a function of it is first asked for."""
+"""C source as a runtime module: the system's C compiler compiles it when a function is first requested."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[st
 
 
 def _registration(symbols: Sequence[str]) -> str:
-    """What tells the runtime's system library of the symbols when the program that they are linked into starts."""
+    """Return code that registers the symbols with the runtime's system library at program start."""
     calls = [
         f"  TVMBackendRegisterSystemLibSymbol({string_literal(name)}, "
         f"(void*){name if name == '__tvm_main__' else f'&{name}'});"
@@ -67,7 +67,7 @@ def _registration(symbols: Sequence[str]) -> str:
 class CCode:
     """The C or C++ source of one module, and the names of the packed functions in it.
 
-    ``const_vars`` are names of constants of the library that ``__init_NAME`` is given, NAME the first function;
+    ``const_vars`` are names of constants of the library that are passed to ``__init_NAME``, NAME the first function;
     ``source_suffix`` is ``"c"``, or ``"cc"`` for C++.
     """
 

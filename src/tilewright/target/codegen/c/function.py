@@ -1,4 +1,4 @@
-"""Functions of the host in C: they call the runtime, and check what it gives."""
+"""Host functions in C: calls of the runtime, and checks of their results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _member(dtype: str) -> str:
 
 
 class Source:
-    """The C functions of one source, and what they need declared before them."""
+    """The C functions of one source, and the declarations they need."""
 
     def __init__(self) -> None:
         self.declarations: dict[str, str] = {}
@@ -101,11 +101,11 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         super().let(var, value)
 
     def qualifier(self, var: Var) -> str:
-        """That nothing else points where a buffer's pointer does."""
+        """Return the restrict qualifier of a buffer's pointer, if it has one."""
         return " TW_RESTRICT" if self.restrict and var in self.alignments else ""
 
     def converted(self, var: Var, value: str) -> str:
-        """A pointer is told its alignment."""
+        """Return a pointer annotated with its alignment."""
         aligned = self.alignments.get(var)
         if var.dtype == "handle" and aligned is not None and aligned > 1:
             value = f"TW_ALIGNED({value}, {aligned})"
@@ -138,12 +138,12 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         self._fail_block()
 
     def report_index(self, what: str, index: PrimExpr, low: PrimExpr, high: PrimExpr) -> None:
-        """By the function at the head of the source."""
+        """Report by the function at the head of the source."""
         numbers = ", ".join(self.value(e) for e in (index, low, high))
         self.put(f"tw_report_index({string_literal(what)}, {numbers});")
 
     def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
-        """By the function at the head of the source, from a table."""
+        """Check by the function at the head of the source, from a table."""
         rows = []
         for i, argument in enumerate(wanted):
             sizes = "NULL"
@@ -265,7 +265,7 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
 
     # ---- tasks ----
     def launch(self, s: For) -> None:
-        """The iterations as the tasks of a parallel launch; what the body uses goes through a struct."""
+        """Run the iterations as the tasks of a parallel launch; the variables of the body go through a struct."""
         captured = free_vars(s)
         name = f"{self.name}_parallel_{self.source.launches}"
         self.source.launches += 1

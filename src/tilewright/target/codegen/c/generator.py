@@ -44,7 +44,7 @@ def source_module(code: CCode) -> Module:
 def create_source_module(
     source: str, fmt: str = "c", func_names: Sequence[str] | None = (), const_vars: Sequence[str] | None = ()
 ) -> Module:
-    """A module of C or C++ source that some code generator made; an exported library has the source compiled into it.
+    """Create a module of C or C++ source; an exported library compiles the source into it.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def create_source_module(
     fmt : ``"c"``, or ``"cc"`` or ``"cpp"`` for C++, whose packed functions are ``extern "C"``
     func_names : its packed functions, of the form ``int f(TVMValue* args, int* type_codes, int num_args, TVMValue*
         out_value, int* out_type_code)``
-    const_vars : the names of constants that ``__init_F`` of the same form, F the first function, is given once, as
-        tensors that stay where they are
+    const_vars : names of the constants passed once, as tensors that stay in place, to ``__init_F`` of the same form,
+        F the first function
 
     Raises
     ------

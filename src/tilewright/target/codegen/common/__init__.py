@@ -1,3 +1,1 @@
-"""What all code generators share: the walk over a function's statements (``emitter.py``), and what host code adds, such
-as calls by name, checked arguments and parallel launches (``host.py``).
-"""
+"""Common parts of the code generators: the walk over statements (``emitter.py``) and host code (``host.py``)."""

@@ -1,8 +1,8 @@
-"""What functions of the host check and report: their arguments, and indices; in TIR, for all languages of the host.
+"""Checks and reports of host functions (arguments, indices), in TIR for all host languages.
 
 A kernel only describes its arguments, by a table of ``host.Argument``; the functions here read the table. A back end
-emits them once for a module, or once for a source. They take pointers, ``int32`` and ``int64``; the check gives 0, or
--1 with the runtime's last error set. What it refuses it does not touch.
+emits them once for a module, or once for a source. They take pointers, ``int32`` and ``int64``; the check returns 0, or
+-1 with the runtime's last error set. It does not touch an argument that it refuses.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Writer:
         self.ib.emit(_call("tw_sizes", *self.where, sizes, count, symbols))
 
     def choose(self, value: PrimExpr, cases: Mapping[int, Callable[[], None]], otherwise: Callable[[], None]) -> None:
-        """What ``cases`` say for the number ``value``."""
+        """Run the branch of ``cases`` for the number ``value``."""
         if not cases:
             otherwise()
             return
@@ -102,12 +102,12 @@ class _Writer:
             self.choose(value, dict(rest), otherwise)
 
     def choose_text(self, value: PrimExpr, names: Mapping[int, str], otherwise: Callable[[], None]) -> None:
-        """One of ``names``, by the number ``value``."""
+        """Append one of ``names``, by the number ``value``."""
         self.choose(value, {k: lambda v=v: self.put(v) for k, v in names.items()}, otherwise)  # type: ignore[misc]
 
 
 def _put() -> PrimFunc:
-    """Append the string ``s``, as far as there is room."""
+    """Append the string ``s`` until the buffer is full."""
     ib = IRBuilder()
     text, length, s = ib.pointer("int8", "text"), ib.pointer("int32", "length"), ib.pointer("int8", "s")
     i = ib.allocate("int32", 1, "i")
@@ -121,7 +121,7 @@ def _put() -> PrimFunc:
 
 
 def _number() -> PrimFunc:
-    """Append a number in decimal: its digits are found from the last to the first."""
+    """Append a number in decimal, computing its digits from the last to the first."""
     ib = IRBuilder()
     text, length, value = Var("text", "handle"), Var("length", "handle"), Var("value", "int64")
     digits, at = ib.allocate("int8", 24, "digits"), ib.allocate("int32", 1, "at")
@@ -186,7 +186,7 @@ def _sizes() -> PrimFunc:
 
 
 def _report() -> PrimFunc:
-    """Set the message that row ``i`` of the table does not fit: what was expected, and found."""
+    """Set the message that an argument does not fit row ``i`` of the table: expected, and found."""
     ib = IRBuilder()
     problem, function, table = Var("problem", "int32"), Var("function", "handle"), Var("table", "handle")
     i, code, t, symbols = Var("row", "int32"), Var("code", "int32"), Var("t", "handle"), Var("symbols", "handle")
@@ -257,7 +257,7 @@ def _report() -> PrimFunc:
 
 
 def _message(ib: IRBuilder) -> tuple[_Writer, PrimExpr]:
-    """Begin a message: what writes it, and where its text is."""
+    """Begin a message; return its writer, and its buffer."""
     text, length = ib.allocate("int8", _TEXT, "text"), ib.allocate("int32", 1, "length")
     out = _Writer(ib, text.asobject(), length.asobject())
     length[0] = 0
@@ -279,7 +279,7 @@ def _report_count() -> PrimFunc:
 
 
 def _report_index() -> PrimFunc:
-    """Set the message that ``index``, which ``what`` names, is not within ``low`` to ``high``."""
+    """Set the message that ``index``, named ``what``, is not within ``low`` to ``high``."""
     ib = IRBuilder()
     what = Var("what", "handle")
     index, low, high = (Var(name, "int64") for name in ("index", "low", "high"))
@@ -299,7 +299,7 @@ def _report_index() -> PrimFunc:
 
 
 def _is_compact() -> PrimFunc:
-    """Return whether strides are those of a compact row-major tensor (1 or 0); a dimension of size 1 may have any."""
+    """Build the test whether strides are compact row-major (1 or 0); a dimension of size 1 may have any stride."""
     ib = IRBuilder()
     shape, strides, ndim = ib.pointer("int64", "shape"), ib.pointer("int64", "strides"), Var("ndim", "int32")
     step, result = ib.allocate("int64", 1, "step"), ib.allocate("int32", 1, "result")

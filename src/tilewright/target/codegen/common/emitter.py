@@ -1,15 +1,15 @@
 """The walk over a function that all code generators share.
 
-An emitter takes a function that the passes of code generation have been through, and visits its statements; a back end
-says what an expression, a loop or a store look like. As in the visitors of ``tir.functor``, methods are found by name:
+An emitter takes a function after the passes of code generation, and visits its statements; a back end defines the text
+of expressions, loops and stores. As in the visitors of ``tir.functor``, methods are found by name:
 
     visit_for, visit_store, visit_add, ...   a statement or an expression, by its class
     _call_popcount, ...                      an intrinsic as a value
     _effect_ret, ...                         an intrinsic that stands alone as a statement, where that is another text
     _attr_thread_extent, ...                 an attribute that the generated code depends on
 
-The method of a statement emits it, or a first part, and gives back the statement to go on with; so nests of lets,
-attributes and allocations need no recursion. The method of an expression gives the text of its value.
+The method of a statement emits it, or a first part, and returns the statement to continue with; so nests of lets,
+attributes and allocations need no recursion. The method of an expression returns the text of its value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tilewright.tir.stmt import (
 
 
 class Emitter(StmtFunctor[str], ABC):
-    """Emits the statements of one function. A back end defines the abstract methods, and what of the rest it has."""
+    """Emits the statements of one function. A back end defines the abstract methods, and overrides others."""
 
     language: ClassVar[str]
     """What is generated, for messages."""
@@ -66,7 +66,7 @@ class Emitter(StmtFunctor[str], ABC):
     # ---- what a back end says ----
     @abstractmethod
     def signature(self, func: PrimFunc) -> str:
-        """Name the parameters of ``func``; give the head of its definition."""
+        """Name the parameters of ``func``; return the head of its definition."""
 
     @abstractmethod
     def finish(self, head: str) -> None:
@@ -78,15 +78,15 @@ class Emitter(StmtFunctor[str], ABC):
 
     @abstractmethod
     def begin_statement(self, *expressions: PrimExpr) -> None:
-        """A statement with these expressions begins: memory may have changed since the last."""
+        """Begin a statement with these expressions: memory may have changed since the last one."""
 
     @abstractmethod
     def enter_scope(self) -> Any:
-        """Begin code whose values are not known behind it; give what ``leave_scope`` takes."""
+        """Begin code whose values are unknown after it; return the mark for ``leave_scope``."""
 
     @abstractmethod
     def leave_scope(self, mark: Any) -> None:
-        """End what ``enter_scope`` began."""
+        """End the scope that ``enter_scope`` began."""
 
     @abstractmethod
     def let(self, var: Var, value: PrimExpr) -> None:
@@ -114,15 +114,15 @@ class Emitter(StmtFunctor[str], ABC):
 
     @abstractmethod
     def effect(self, call: Call) -> None:
-        """Evaluate ``call`` for what it does."""
+        """Evaluate ``call`` for its effect."""
 
     def parallel(self, s: For) -> None:
-        """A loop whose iterations may run at once; in order, where a back end knows nothing better."""
+        """Emit a loop whose iterations are independent; serial unless a back end overrides this."""
         self.begin_statement(s.min, s.extent)
         self.loop(s)
 
     def thread_axis(self, var: Var, tag: str, extent: PrimExpr) -> None:
-        """Have ``var`` stand for the number of this thread along ``tag``, such as ``threadIdx.x``."""
+        """Bind ``var`` to the index of this thread along ``tag``, such as ``threadIdx.x``."""
         raise UnsupportedError(
             f"{self.name}: {self.language} code has no threads along {tag}; use parallel() instead of bind()"
         )
@@ -169,14 +169,14 @@ class Emitter(StmtFunctor[str], ABC):
         return self._by_name[name]
 
     def nested(self, stmt: Stmt) -> None:
-        """Emit a statement that does not dominate what follows."""
+        """Emit a statement that does not dominate the following code."""
         mark = self.enter_scope()
         self.visit_stmt(stmt)
         self.leave_scope(mark)
 
     # ---- statements ----
     def visit_seq(self, s: SeqStmt) -> Stmt | None:
-        """One after the other."""
+        """Emit the statements in order."""
         for item in s.seq[:-1]:
             self.visit_stmt(item)
         return s.seq[-1] if s.seq else None
@@ -200,7 +200,7 @@ class Emitter(StmtFunctor[str], ABC):
         return s.body
 
     def space(self, buffer: Var) -> str:
-        """How the memory of ``buffer`` is marked; raises UnsupportedError for a scope that the device does not have."""
+        """Return the address space of ``buffer``; raises UnsupportedError for a scope that the device lacks."""
         if self.spaces is None:
             return ""
         annotation = buffer.type_annotation
@@ -226,7 +226,7 @@ class Emitter(StmtFunctor[str], ABC):
         return None
 
     def visit_attr(self, s: AttrStmt) -> Stmt | None:
-        """What the attribute means to the back end; most mean nothing, and the body follows."""
+        """Emit an attribute by the back end's method for it; without one the body follows."""
         method = self._find(f"_attr_{s.attr_key}")
         return s.body if method is None else method(self, s)
 

@@ -1,8 +1,7 @@
-"""What code that runs on the host has beyond kernels of a device: it fails with a message, calls functions by name,
-checks its arguments, owns workspaces of the runtime, and launches tasks.
+"""Host code beyond device kernels: errors, calls by name, argument checks, workspaces, and task launches.
 
-A function of the host gives 0, or -1 after it has set the runtime's last error. A workspace is freed where the function
-leaves, whichever way it does.
+A host function returns 0, or -1 after it has set the runtime's last error. A workspace is freed on every exit of the
+function.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _DTYPE_CODES = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat
 
 @dataclass(frozen=True)
 class Argument:
-    """What ``tir.tvm_check_arguments`` says about one argument of a packed function.
+    """Description of one argument of a packed function, from ``tir.tvm_check_arguments``.
 
     ``flags``: 1 a tensor, 2 any strides, 4 any byte offset. ``dims``: a size, -1 for any, or -2-k for symbol k, which
-    is the same wherever it stands.
+    has one value throughout.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class PackedCall:
-    """A call with arguments on stacks of values and of type codes: ``count`` of them from ``begin`` on."""
+    """A call with stacks of argument values and type codes: ``count`` of them from ``begin`` on."""
 
     name: str
     values: PrimExpr
@@ -70,7 +69,7 @@ class PackedCall:
 
     @staticmethod
     def of(e: Call) -> PackedCall:
-        """What the intrinsic ``e`` calls."""
+        """Read the call of the intrinsic ``e``."""
         name, values, codes, begin, end = e.args
         return PackedCall(_text(name), values, codes, _number(begin), _number(end) - _number(begin), e.dtype)
 

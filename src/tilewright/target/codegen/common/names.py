@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 
 class UniqueNames:
-    """Gives names: the wanted one the first time, numbered after ``separator`` where it repeats."""
+    """Makes names unique: the wanted one the first time, numbered after ``separator`` when it repeats."""
 
     def __init__(self, separator: str = "_", taken: Collection[str] = ()) -> None:
         self._separator = separator

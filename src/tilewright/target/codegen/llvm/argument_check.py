@@ -22,7 +22,7 @@ class _CheckEmitter(FunctionEmitter):
     """Emits functions of the check, which read rows of the kernels' tables."""
 
     def signature(self, func: PrimFunc) -> str:
-        """All are internal but what kernels call, which is the same in every module that is linked."""
+        """Make functions internal, except those that kernels call, which are the same in every linked module."""
         name = exported_name(func)
         params = []
         for i, param in enumerate(func.params):
@@ -58,7 +58,7 @@ def _half() -> str:
 
 @cache
 def check_ir(features: CpuFeatures) -> str:
-    """IR of what all modules for a processor share: the argument check, and float16 where it is emulated."""
+    """Return the IR that all modules for a processor share: the argument check, and float16 where it is emulated."""
     unit = Unit(features, checks.CHECK)
     functions = checks.functions()
     for func in functions:

@@ -1,4 +1,4 @@
-"""The text of one LLVM function as it grows, and the module-level things it asks for."""
+"""The text of one LLVM function as it grows, and the module-level definitions that it needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNLIKELY = ', !prof !{!"branch_weights", i32 1, i32 2000}'
 
 @dataclass
 class Unit:
-    """What the functions of one compilation unit share: globals, declarations, helper definitions."""
+    """State shared by the functions of one compilation unit: globals, declarations, helper definitions."""
 
     features: CpuFeatures
     name: str
@@ -53,7 +53,7 @@ class Unit:
             self.declarations[name] = f"declare {result} @{name}({params}){' ' + attributes if attributes else ''}"
 
     def loop_metadata(self, hints: Sequence[str]) -> str:
-        """Metadata for a loop's back edge, made of hints such as ``!"llvm.loop.unroll.full"``."""
+        """Return the metadata of a loop's back edge, from hints such as ``!"llvm.loop.unroll.full"``."""
         number = len(self._metadata)
         nodes = "".join(f", !{{{hint}}}" for hint in hints)
         self._metadata.append(f"!{number} = distinct !{{!{number}{nodes}}}")
@@ -88,7 +88,7 @@ class Builder(Emitter):
         self._blocks = 0
 
     def emit(self, text: str) -> str:
-        """Append ``%n = text`` and give ``%n``."""
+        """Append ``%n = text`` and return ``%n``."""
         self._values += 1
         name = f"%v{self._values}"
         self.lines.append(f"  {name} = {text}")

@@ -161,7 +161,7 @@ class CallEmitter(MemoryEmitter):
         return str(high << 32 | low)
 
     def _call_q_multiply_shift(self, e: Call) -> str:
-        """(x * y + rounding) >> (q - s), in 64 bits."""
+        """Emit (x * y + rounding) >> (q - s), in 64 bits."""
         x, y, q, s = e.args
         wide = dt.with_lanes("int64", dt.lanes(e.dtype))
         reg = ty.register(wide)
@@ -259,7 +259,7 @@ class CallEmitter(MemoryEmitter):
         return self.emit(call)
 
     def _call_call_llvm_intrin(self, e: Call) -> str:
-        """``call_llvm_intrin(name, [signature count,] args...)``."""
+        """Emit ``call_llvm_intrin(name, [signature count,] args...)``."""
         name = e.args[0]
         if not isinstance(name, StringImm):
             raise TilewrightError(f"{self.name}: call_llvm_intrin takes the intrinsic's name, such as 'llvm.sqrt'")
@@ -275,7 +275,7 @@ class CallEmitter(MemoryEmitter):
     _call_call_llvm_pure_intrin = _call_call_llvm_intrin
 
     def _call_atomic_add(self, e: Call) -> str:
-        """``atomic_add(address, value)``: what was there before."""
+        """Emit ``atomic_add(address, value)``; return the previous value."""
         address, value = self.value(e.args[0]), self.value(e.args[1])
         self._reads += 1
         what = "fadd" if dt.is_float(e.dtype) else "add"

@@ -1,4 +1,4 @@
-"""Compiled LLVM code as the runtime takes it (``runtime.module.CompiledCode``)."""
+"""Compiled LLVM code as a runtime module (``runtime.module.CompiledCode``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _argument_checks(cpu: CpuFeatures) -> bytes:
 
 
 class LLVMCode:
-    """The kernels of one module, compiled: an object file each, one for what they share, and one for their names."""
+    """The compiled kernels of a module: an object file each, one of shared code, and one of their names."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LLVMCode:
         return names_ir(self.cpu, self.units[0].name if self.units else "", self.context, linked)
 
     def _registered(self) -> list[str]:
-        """What a system library knows by name."""
+        """Return the names in the system library."""
         return [*self.function_names(), *(c for c in self.context if c == "__tvm_module_ctx"), "__tvm_main__"]
 
     def _object(self, text: str) -> bytes:
@@ -77,7 +77,7 @@ class LLVMCode:
         return [] if self.cpu.is_host else [f for f in self.cpu.names if f not in host.names]
 
     def load(self) -> LoadedObjects:
-        """Bring the code into this process, once; functions that cannot run here say why when they are called."""
+        """Load the code into this process, once; functions that cannot run here raise the reason when called."""
         if self._loaded is None:
             exports = [*self.function_names(), *self._variables()]
             why_not = self._missing_externals() if self.runs_here() else self._other_machine()
@@ -107,7 +107,7 @@ class LLVMCode:
         return f"cannot run here: {'; '.join(lacking)}. Export the library, linked with what has that, and load it"
 
     def _other_machine(self) -> str:
-        """What the code lacks here, as a message."""
+        """Return the message why the code cannot run on this machine."""
         host = host_features()
         if architecture(self.cpu.triple) == host.arch:
             lacks = ", ".join(self.missing_features()) or self.cpu.triple
@@ -132,7 +132,7 @@ class LLVMCode:
         return [u.name for u in self.units]
 
     def objects(self) -> list[bytes]:
-        """Object files: the kernels, then what they share; with ``-system-lib``, code that registers them."""
+        """Return object files: the kernels, then shared code; with ``-system-lib``, code that registers them."""
         if not self._system_lib:
             return [*self._kernels, *self._shared]
         names, registration = self._names(linked=True), registering_ir(self.cpu, self._registered())

@@ -54,7 +54,7 @@ _COMPARE: dict[type, tuple[str, str]] = {
 
 
 class ExpressionEmitter(Builder):
-    """Emits expressions; ``value(e)`` gives the text of the value."""
+    """Emits expressions; ``value(e)`` returns the text of the value."""
 
     def __init__(self, unit: Unit) -> None:
         super().__init__(unit)
@@ -69,18 +69,18 @@ class ExpressionEmitter(Builder):
 
     # ---- scopes ----
     def enter_scope(self) -> tuple[int, dict[PrimExpr, str]]:
-        """Begin code that does not dominate what follows; give what ``leave_scope`` takes."""
+        """Begin code that does not dominate the code after it; return the mark for ``leave_scope``."""
         return len(self._pure_log), dict(self._impure)
 
     def leave_scope(self, mark: tuple[int, dict[PrimExpr, str]]) -> None:
-        """Forget the values that were made since ``enter_scope``."""
+        """Forget the values made since ``enter_scope``."""
         log = self._pure_log
         while len(log) > mark[0]:
             self._pure.pop(log.pop(), None)
         self._impure = mark[1]
 
     def begin_statement(self, *expressions: PrimExpr) -> None:
-        """Memory may have changed: forget what was read."""
+        """Forget values that were read: memory may have changed."""
         if self._impure:
             self._impure = {}
 
@@ -130,7 +130,7 @@ class ExpressionEmitter(Builder):
         raise TilewrightError(f"{self.name}: the variable {var.name} is used where it is not defined")
 
     def visit_var(self, e: Var) -> str:
-        """What the variable stands for."""
+        """Return the value of the variable."""
         if e in self.data_variables:
             self._reads += 1
         found = self.variables.get(e)
@@ -150,7 +150,7 @@ class ExpressionEmitter(Builder):
 
     # ---- arithmetic ----
     def visit_arith(self, e: BinaryExpr) -> str:
-        """``a + b``, ``a - b``, ``a * b``."""
+        """Emit ``a + b``, ``a - b`` or ``a * b``."""
         before = self._reads
         a, b = self.value(e.a), self.value(e.b)
         dtype = e.dtype
@@ -180,7 +180,7 @@ class ExpressionEmitter(Builder):
     visit_mod = visit_div
 
     def _divisor(self, e: BinaryExpr) -> str:
-        """The divisor, 1 where it is 0: a division without a result must not end the process."""
+        """Return the divisor, or 1 if it is 0: a division by 0 must not end the process."""
         b, literal = self.value(e.b), e.b.value if isinstance(e.b, Broadcast) else e.b
         if isinstance(literal, IntImm):
             return b
@@ -211,14 +211,14 @@ class ExpressionEmitter(Builder):
     visit_floor_mod = visit_floor_div
 
     def visit_min(self, e: BinaryExpr) -> str:
-        """``min(a, b)``, ``max(a, b)``."""
+        """Emit ``min(a, b)`` or ``max(a, b)``."""
         a, b = self.value(e.a), self.value(e.b)
         return self.min_max(e.dtype, isinstance(e, Max), a, b)
 
     visit_max = visit_min
 
     def min_max(self, dtype: str, is_max: bool, a: str, b: str) -> str:
-        """The larger or smaller value; NaN where one of them is. The sign of a zero is that of either.
+        """Emit the larger or smaller value; NaN if either is NaN; the sign of a zero is unspecified.
 
         With a literal that is one instruction on x86, else three: a comparison and a blend for a NaN in ``b``, or
         before AVX-512, where a blend is several, an OR of all bits: that is a NaN, too.
@@ -240,7 +240,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"call nsz {reg} @{name}({reg} {b}, {reg} {a})")
 
     def _min_max_or_nan(self, dtype: str, test: str, a: str, b: str) -> str:
-        """x86's own maximum, which gives its second operand where one is no number, and NaN where ``b`` is none."""
+        """Emit x86's own maximum, which returns its second operand if either is NaN, corrected to NaN if ``b`` is."""
         reg, lanes = ty.register(dtype), dt.lanes(dtype)
         flags, integers = (ty.register(dt.make(k, n, lanes)) for k, n in (("bool", 1), ("int", dt.bits(dtype))))
         better = self.emit(f"fcmp {test} {reg} {b}, {a}")
@@ -251,7 +251,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"bitcast {integers} {either} to {reg}")
 
     def visit_compare(self, e: BinaryExpr) -> str:
-        """``a == b``, ``a < b``, ..."""
+        """Emit ``a == b``, ``a < b``, ..."""
         a, b = self.value(e.a), self.value(e.b)
         dtype, (ordered, floating) = e.a.dtype, _COMPARE[type(e)]
         if ty.is_bfloat(dtype):
@@ -275,7 +275,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"{'and' if is_and else 'or'} {ty.register(e.dtype)} {a}, {b}")
 
     def guarded(self, condition: str, inner: PrimExpr, otherwise: str, type_text: str) -> str:
-        """``inner`` evaluated only where ``condition`` holds, else the value ``otherwise``."""
+        """Evaluate ``inner`` only if ``condition`` holds, else return ``otherwise``."""
         inside, done, origin = self.new_label("guard"), self.new_label("join"), self.block
         self.branch(condition, inside, done)
         self.start(inside)
@@ -288,7 +288,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"phi {type_text} [ {value}, %{end} ], [ {otherwise}, %{origin} ]")
 
     def visit_not(self, e: Not) -> str:
-        """``not a``."""
+        """Emit ``not a``."""
         return self.emit(f"xor {ty.register(e.dtype)} {self.value(e.a)}, {self.literal(e.dtype, 1)}")
 
     def visit_select(self, e: Select) -> str:
@@ -298,7 +298,7 @@ class ExpressionEmitter(Builder):
 
     # ---- vectors ----
     def visit_ramp(self, e: Ramp) -> str:
-        """``base, base + stride, ...``"""
+        """Emit ``base, base + stride, ...``."""
         reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
         base = self.value(e.base)
         if isinstance(e.stride, IntImm):
@@ -313,7 +313,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"add {reg} {self.splat(e.dtype, base)}, {offsets}")
 
     def visit_broadcast(self, e: Broadcast) -> str:
-        """One value in all lanes."""
+        """Emit one value in all lanes."""
         return self.splat(e.dtype, self.value(e.value))
 
     def visit_shuffle(self, e: Shuffle) -> str:
@@ -361,7 +361,7 @@ class ExpressionEmitter(Builder):
         return self.cast(self.value(e.value), e.value.dtype, e.dtype)
 
     def cast(self, value: str, source: str, dest: str) -> str:
-        """``value`` of dtype ``source`` as ``dest``, which has as many lanes."""
+        """Convert ``value`` from dtype ``source`` to ``dest``, with the same number of lanes."""
         if source == dest:
             return value
         if ty.is_bfloat(source) or ty.is_bfloat(dest):
@@ -414,7 +414,7 @@ class ExpressionEmitter(Builder):
         return self.value(e.body)
 
     def bind(self, var: Var, value: PrimExpr) -> None:
-        """Give ``var`` the value of an expression."""
+        """Bind ``var`` to the value of an expression."""
         before = self._reads
         self.define(var, self.value(value))
         if self._reads != before:
@@ -424,7 +424,7 @@ class ExpressionEmitter(Builder):
             self.divisors.define(var, value)
 
     def define(self, var: Var, text: str) -> None:
-        """Give ``var`` a value. A variable of an unrolled loop's body is defined again in every copy."""
+        """Bind ``var`` to a value; the body of an unrolled loop binds it again in every copy."""
         if self.variables.get(var, text) != text:
             self._pure.clear()
             self.divisors.forget(var)
@@ -436,7 +436,7 @@ def _f32(dtype: str) -> str:
 
 
 def overload(dtype: str) -> str:
-    """How the name of an LLVM intrinsic spells a type: ``v8f32``."""
+    """Return a type as it is spelled in names of LLVM intrinsics: ``v8f32``."""
     info = dt.parse(dtype)
     prefix = "f" if info.kind == "float" else "i"
     element = f"{prefix}{info.bits}"

@@ -1,7 +1,7 @@
-"""Functions of the host in LLVM IR: they call the runtime, and check what it gives.
+"""Host functions in LLVM IR: calls of the runtime, and checks of their results.
 
-The bodies of parallel loops, and the part of a packed function behind its argument checks, become functions of their
-own whose pointer parameters are ``noalias``: that tells LLVM which buffers differ.
+The bodies of parallel loops, and the part of a packed function after its argument checks, become functions of their own
+whose pointer parameters are ``noalias``: that tells LLVM which buffers differ.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         self.start(passed)
 
     def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
-        """By the function that all kernels share."""
+        """Check arguments by the function that all kernels share."""
         values, codes, count = given
         check = argument_check(self.unit, function, wanted)
         args = f"ptr {self.value(values)}, ptr {self.value(codes)}, i32 {self.value(count)}"
         self.check_zero(self.emit(f"{check}, {args})"))
 
     def report_index(self, what: str, index: PrimExpr, low: PrimExpr, high: PrimExpr) -> None:
-        """By the function that all kernels share."""
+        """Report an index by the function that all kernels share."""
         numbers = ", ".join(self.typed(e) for e in (index, low, high))
         self.do(f"call i32 @{index_report(self.unit)}(ptr {self.unit.string(what)}, {numbers})")
 
@@ -235,7 +235,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         return self.runtime_call("TVMBackendFreeWorkspace", "i32", f"i32 {device_type}, i32 {device_id}, ptr {data}")
 
     def _stacks(self, call: PackedCall) -> tuple[str, str, str]:
-        """Arguments for the runtime: values, codes and their number; then where the result goes."""
+        """Return the arguments for the runtime (values, codes, count), and the place of the result."""
         where = self.emit(f"getelementptr inbounds i64, ptr {self.value(call.values)}, i64 {call.begin}")
         code = self.emit(f"getelementptr inbounds i32, ptr {self.value(call.codes)}, i64 {call.begin}")
         result, result_code = self.stack("i64", 8), self.stack("i32", 4)
@@ -290,7 +290,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
 
     # ---- functions inside ----
     def _attr_coproc_uop_scope(self, s: AttrStmt) -> None:
-        """The body as a function that the named one, such as TVMBackendRunOnce, calls when it sees fit."""
+        """Emit the body as a function that the named one, such as TVMBackendRunOnce, calls."""
         if not isinstance(s.value, StringImm):
             raise TilewrightError(f"{self.name}: coproc_uop_scope is the name of a function, not {s.value}")
         name = self.unit.unique(f"{self.name}.once")
@@ -332,7 +332,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
             )
 
     def parallel(self, s: For) -> None:
-        """The tasks of a launch; inside one, this task's part where the schedule says so, else all iterations."""
+        """Emit the tasks of a launch; inside one, this task's part if the schedule says so, else all iterations."""
         if self.spread_loop is not None and self.task is not None:
             self.begin_statement()
             self.shared_out(s)
@@ -364,7 +364,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         )
 
     def _closure(self, name: str, child: FunctionEmitter, *given: str) -> tuple[str, str]:
-        """What ``child`` uses of the variables here, in a struct on the stack: the struct's type and its address.
+        """Store the variables that ``child`` uses in a struct on the stack; return the struct's type and its address.
 
         The function ``name.lambda``, which takes the parameters ``given`` and that address, calls ``name``.
         """
@@ -414,7 +414,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
 
 
 def _value_dtype(dtype: str) -> str:
-    """How a TVMValue holds a value of ``dtype``."""
+    """Return the dtype in which a TVMValue holds a value of ``dtype``."""
     info = dt.parse(dtype)
     return {"int": "int64", "uint": "int64", "bool": "int64", "float": "float64", "bfloat": "float64"}.get(
         info.kind, "handle"

@@ -110,7 +110,7 @@ class _Body:
         return self.emit(f"select {ty.register(self.flags)} {flag}, {reg} {self.number(a)}, {reg} {self.number(b)}")
 
     def less_multiple(self, x: str, n: str, parts: Sequence[float], wide: Sequence[float]) -> str:
-        """``x - n * sum(parts)``; without fused multiply-adds the parts ``wide`` are taken off in float64 instead."""
+        """Emit ``x - n * sum(parts)``; without fused multiply-adds, subtract the parts ``wide`` in float64."""
         if self.unit.features.has_fma:
             for part in parts:
                 x = self._intrinsic("fma", n, self.number(-part), x)
@@ -151,11 +151,11 @@ class _Body:
         return has("avx512f") and has("avx512dq") and dt.lanes(self.dtype) % _WIDE_LANES == 0
 
     def scale(self, y: str, n: str) -> str:
-        """``y * 2**n``, rounded once, for any whole ``n``; where `can_scale`."""
+        """Emit ``y * 2**n``, rounded once, for any integer ``n``; requires `can_scale`."""
         return self._wide("scalef", (y, n))
 
     def fraction(self, x: str) -> str:
-        """``x`` less the nearest whole number, 0 of infinity; where `can_scale`."""
+        """Emit ``x`` minus the nearest integer, 0 for infinity; requires `can_scale`."""
         return self._wide("reduce", (x,), "i32 8")
 
     def _wide(self, name: str, values: Sequence[str], *control: str) -> str:
@@ -170,7 +170,7 @@ class _Body:
         return self._in_parts(_WIDE_LANES, [(self.dtype, value) for value in values], operate)
 
     def _in_parts(self, lanes: int, values: Sequence[tuple[str, str]], operate: Callable[..., str]) -> str:
-        """``operate`` on each ``lanes`` lanes of ``values`` (their dtypes, and they), and the results as one vector."""
+        """Apply ``operate`` to each ``lanes`` lanes of ``values`` ((dtype, value) pairs), and join the results."""
         whole, part = ty.register(self.dtype), ty.register(dt.with_lanes(self.dtype, lanes))
         insert = f"llvm.vector.insert.{overload(self.dtype)}.{overload(dt.with_lanes(self.dtype, lanes))}"
         self.unit.declare(insert, whole, f"{whole}, {part}, i64 immarg")
@@ -188,7 +188,7 @@ class _Body:
         return self.emit(f"call {part} @{extract}({whole} {value}, i64 {start})")
 
     def lookup(self, table: Sequence[float], index: str) -> str:
-        """Of a table of `_PIECES` numbers those that the lowest bits of the lanes of ``index`` choose."""
+        """Look up the entries of a table of `_PIECES` numbers by the lowest bits of the lanes of ``index``."""
         has, lanes = self.unit.features.has, dt.lanes(self.dtype)
         numbers = ", ".join("float " + ty.float_literal("float32", value) for value in table)
         symbol = self.unit.constant(f"[{_PIECES} x float] [{numbers}]", 4 * _PIECES)
@@ -208,7 +208,7 @@ class _Body:
         return self._in_parts(16, [(self.integers, index)], look_up)
 
     def _lookup_8(self, table: str, index: str) -> str:
-        """Both halves of the table, of which the fourth bit of the index chooses."""
+        """Look up both halves of the table, and select by the fourth bit of the index."""
         name, low = "llvm.x86.avx2.permps", self.emit(f"load <8 x float>, ptr {table}, align 32")
         address = self.emit(f"getelementptr float, ptr {table}, i64 8")
         high = self.emit(f"load <8 x float>, ptr {address}, align 32")
@@ -242,7 +242,7 @@ class _Body:
         return self._intrinsic("copysign", x, sign)
 
     def rarely(self, flags: str, helper: str, x: str, usual: str) -> str:
-        """``usual``, but ``helper`` of ``x`` in the lanes of ``flags``; a branch, taken where there are any."""
+        """Return ``usual``, with ``helper`` of ``x`` in the lanes of ``flags``; branches when there are any."""
         reg, lanes, some = ty.register(self.dtype), dt.lanes(self.dtype), flags
         if lanes > 1:
             name = f"llvm.vector.reduce.or.v{lanes}i1"
@@ -272,17 +272,17 @@ def libm(b: Builder | _Body, name: str, dtype: str, args: Sequence[str]) -> str:
 
 
 def _no_less(b: _Body, x: str, low: float) -> str:
-    """``x``, but no less than ``low``; what is no number stays."""
+    """Return ``x`` clamped to at least ``low``; NaN stays."""
     return b.select(b.compare("olt", x, low), low, x)
 
 
 def _no_more(b: _Body, x: str, high: float) -> str:
-    """``x``, but no more than ``high``; what is no number stays."""
+    """Return ``x`` clamped to at most ``high``; NaN stays."""
     return b.select(b.compare("ogt", x, high), high, x)
 
 
 def _times_power_of_two(b: _Body, y: str, shifted: str, n: str) -> str:
-    """``y * 2**n`` with ``n = shifted - _ROUND``; in two steps, so that tiny results are rounded and not lost."""
+    """Emit ``y * 2**n`` with ``n = shifted - _ROUND``, in two steps, so that tiny results are rounded and not lost."""
     if b.can_scale():
         return b.scale(y, n)
     whole = b.int_op("sub", b.bits(shifted), _ROUND_BITS)
@@ -347,7 +347,7 @@ def _log(b: _Body, x: str) -> str:
 
 
 def _log1p(b: _Body, x: str) -> str:
-    """e * log(2) + log(1 + f) with 1 + x = 2**e * (1 + f): f is x where e is 0, and is rounded once elsewhere."""
+    """Emit e * log(2) + log(1 + f) with 1 + x = 2**e * (1 + f): f is x if e is 0, else rounded once."""
     offset = b.int_op("sub", b.bits(b.add(x, 1.0)), _SQRT_HALF_BITS)
     whole = b.int_op("and", offset, -(1 << 23))
     e = b.to_float(b.int_op("ashr", offset, 23))
@@ -378,7 +378,7 @@ def _sigmoid(b: _Body, x: str) -> str:
 
 @cache
 def _pieces(function: Callable[[float], float], edges: tuple[float, ...], terms: int) -> Sequence[Sequence[float]]:
-    """Polynomials of ``function`` between ``edges``: where their origins lie, and their coefficients from c0 up.
+    """Return polynomials of ``function`` between ``edges``: their origins, and their coefficients from c0 up.
 
     Each meets the function in Chebyshev nodes. Its origin lies where c0, which weighs most, is nearly a float32 itself.
     """
@@ -401,7 +401,7 @@ def _piecewise(b: _Body, t: str, piece: str, pieces: Sequence[Sequence[float]]) 
 
 
 def _middle_edges(width: float, end: float) -> tuple[float, ...]:
-    """Edges of pieces of which number i is around ``i * width``."""
+    """Return edges of pieces, number i being around ``i * width``."""
     return (0.0, *((i - 0.5) * width for i in range(1, _PIECES)), end)
 
 
@@ -433,7 +433,7 @@ def _erf_quotient(t: float) -> float:
 
 
 def _normal_tail(b: _Body, x: str) -> str:
-    """A polynomial of x around multiples of a width; beyond the last piece but one, where it is below 1e-9, 0."""
+    """Evaluate a polynomial around multiples of a width; beyond the last piece but one, below 1e-9, return 0."""
     t = _no_more(b, x, _TAIL_WIDTH * (_PIECES - 1))
     nearest = b.bits(b.mul_add(t, 1 / _TAIL_WIDTH, _ROUND))
     pieces = _pieces(_tail, _middle_edges(_TAIL_WIDTH, _TAIL_WIDTH * _PIECES), _TAIL_TERMS)
@@ -445,7 +445,7 @@ def _tail(t: float) -> float:
 
 
 def _sine(b: _Body, x: str, cosine: bool) -> str:
-    """With |x| = n * pi / 2 + r the sine of r where n is even, its cosine where it is odd, negated by n's second bit.
+    """Emit the sine of r (cosine for odd n), |x| = n * pi / 2 + r, negated by n's second bit.
 
     The cosine of x is the sine a quarter turn on.
     """

@@ -1,4 +1,4 @@
-"""Loads and stores: contiguous vectors, strided ones and lanes of one vector by shuffles, the rest lane by lane."""
+"""Loads and stores: contiguous vectors, strided ones and lanes of one vector by shuffles, others lane by lane."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MemoryEmitter(ExpressionEmitter):
         return self.emit(f"getelementptr inbounds {element}, ptr {buffer}, {ty.scalar(index_dtype)} {index}")
 
     def alignment(self, buffer: Var, base: PrimExpr, dtype: str) -> int:
-        """Bytes to which element ``base`` of the buffer is known to be aligned; a power of two."""
+        """Return the known alignment in bytes of element ``base`` of the buffer; a power of two."""
         size = dt.nbytes(dtype)
         known = self.alignments.get(buffer, size)
         common = math.gcd(known, self.divisors.of(base) * size)
@@ -82,7 +82,7 @@ class MemoryEmitter(ExpressionEmitter):
         return self._gather(e, buffer)
 
     def _picked(self, e: Load, buffer: str, scalar: PrimExpr, offsets: list[int]) -> str:
-        """The elements at ``scalar`` plus ``offsets``, by one load and a shuffle where they lie that close.
+        """Load the elements at ``scalar`` plus ``offsets``, by one load and a shuffle if they are close enough.
 
         Few repeated ones, such as a pair, by a load of these: the processor broadcasts it. Else by one of a whole
         vector, which may serve other offsets, too, or of what lies between the first and the last.
@@ -125,7 +125,7 @@ class MemoryEmitter(ExpressionEmitter):
         return self._from_memory(element, loaded)
 
     def _from_memory(self, dtype: str, loaded: str) -> str:
-        """A value as it stands in memory, as a register holds it."""
+        """Convert a value from its memory form to its register form."""
         if not dt.is_bool(dtype):
             return loaded
         return self.emit(f"icmp ne {ty.memory(dtype)} {loaded}, {'0' if dt.lanes(dtype) == 1 else 'zeroinitializer'}")
@@ -167,7 +167,7 @@ class MemoryEmitter(ExpressionEmitter):
         return result
 
     def _covering(self, e: Load, base: PrimExpr, stride: int) -> tuple[list[int], int, int]:
-        """Where vectors start that cover the elements, how many elements lie before ``base``, and their alignment.
+        """Return the starts of vectors that cover the elements, the elements before ``base``, and their alignment.
 
         Aligned vectors where they can be: none lies in a page without a wanted element, and what was stored so stays
         in registers. Else from the first element to the last, and no more.

@@ -1,4 +1,4 @@
-"""One TIR function to the LLVM IR of a compilation unit."""
+"""Conversion of one TIR function to the LLVM IR of a compilation unit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
 
 
 def _linked(text: str, imports: list[str], name: str) -> tuple[str, dict[str, str]]:
-    """The unit with the IR of ``pragma_import_llvm`` linked in, as text or the name of a file; what it still calls."""
+    """Link the IR of ``pragma_import_llvm`` (text or a file name) into the unit; also return its open calls."""
     from tilewright.target.llvm_compile import link_texts
 
     sources = [i if "\n" in i else Path(i).read_text("utf-8") for i in imports]

@@ -24,7 +24,7 @@ class _Divided(StmtExprVisitor):
 
     LLVM's loop vectorizer can mistake ``i % 4`` for ``i``: it assumes that the 2-bit count does not wrap, and the test
     of that which it makes passes (LLVM 22; ``tests/target/test_codegen_memory.py`` has the case). Loops over such
-    variables are not for it.
+    variables must not be vectorized by it.
     """
 
     _OPERATORS = frozenset(f"tir.{name}" for name in ("shift_right", "shift_left", "bitwise_and"))
@@ -54,7 +54,7 @@ class _Divided(StmtExprVisitor):
 
 
 def divided_variables(stmt: Stmt) -> frozenset[Var]:
-    """The variables of ``stmt`` that LLVM's loop vectorizer must not see change."""
+    """Return the variables of ``stmt`` over which LLVM must not vectorize loops."""
     visitor = _Divided()
     visitor.visit_stmt(stmt)
     return frozenset(visitor.found)
@@ -91,7 +91,7 @@ class StatementEmitter(CallEmitter):
         self.divided: frozenset[Var] = frozenset()  # variables in what divisions, remainders and narrow casts take
 
     def effect(self, call: Call) -> None:
-        """Evaluate ``call``, as often as it stands there."""
+        """Emit ``call`` for its effect, once for each occurrence."""
         self.visit_call(call)
 
     def let(self, var: Var, value: PrimExpr) -> None:
@@ -195,7 +195,7 @@ class StatementEmitter(CallEmitter):
     def range(
         self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, hints: Sequence[str] = ()
     ) -> None:
-        """``for (var = low; var < high; var += step) body``, tested at the bottom."""
+        """Emit ``for (var = low; var < high; var += step) body``, tested at the bottom."""
         reg = ty.register(var.dtype)
         head, done, origin = self.new_label("for"), self.new_label("end"), self.block
         if may_be_empty:

@@ -1,4 +1,4 @@
-"""What the kernels of a module share: argument checks, the runtime's pointers, the entry name, the needed features.
+"""Code shared by the kernels of a module: argument checks, runtime pointers, the entry name, needed features.
 
 Each kernel is its own object file and only describes its arguments, as constants; the code that checks them against
 the description and words the message (``argument_check.py``) is in one more object. So checks cost a kernel next to no
@@ -23,7 +23,7 @@ ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
 
 
 def argument_check(unit: Unit, function: str, wanted: Sequence[Argument]) -> str:
-    """The call, up to the given arguments, that checks these; their description is a constant of the unit."""
+    """Return the call, up to its arguments, that checks them; their description is a constant of the unit."""
     rows = []
     for i, argument in enumerate(wanted):
         sizes = "null"

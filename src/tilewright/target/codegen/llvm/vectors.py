@@ -97,7 +97,7 @@ def widest_element(value: PrimExpr) -> int:
 
 
 def split_store(s: Store, vector_bits: int) -> list[Store]:
-    """``s`` in parts that fit registers of ``vector_bits``; ``s`` itself when it fits or cannot be split."""
+    """Split ``s`` into parts that fit registers of ``vector_bits``; return ``s`` if it fits or cannot be split."""
     lanes = dt.lanes(s.index.dtype)
     most = max(1, vector_bits // widest_element(s.value))
     if lanes <= most and lanes & (lanes - 1) == 0:

@@ -20,7 +20,7 @@ _VECTOR_BITS, _REGISTERS = 128, 255  # the widest load; registers of a thread
 
 
 def architectures(target: Target) -> list[str]:
-    """What ``target`` is compiled for: its ``-arch=sm_80,sm_90``, or ``-mcpu``; else ``DEFAULT``.
+    """Return the architectures of ``target``: its ``-arch=sm_80,sm_90``, or ``-mcpu``; else ``DEFAULT``.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def number(architecture: str) -> int:
 
 
 def device_features(architecture: str) -> CpuFeatures:
-    """An NVIDIA processor as the emitter of LLVM IR sees it."""
+    """Return the features of an NVIDIA processor, for the emitter of LLVM IR."""
     version = "+ptx65" if number(architecture) <= 75 else ""  # the first with mma.m16n8k8; LLVM's choice is 6.3
     return CpuFeatures(
         arch="nvptx", triple=TRIPLE, cpu=architecture, feature_string=version, names=(), vector_bits=_VECTOR_BITS,

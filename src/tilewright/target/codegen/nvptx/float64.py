@@ -91,7 +91,7 @@ def _copysign(x: PrimExpr, sign: PrimExpr) -> PrimExpr:
 
 
 def _no_less(x: PrimExpr, low: float) -> PrimExpr:
-    """What is no number stays."""
+    """Clamp to at least ``low``; NaN stays."""
     return Select(x < _c(low), _c(low), x)
 
 
@@ -147,7 +147,7 @@ def exp10(x: PrimExpr) -> PrimExpr:
 
 
 def expm1(x: PrimExpr) -> PrimExpr:
-    """2 * (h * (exp(r) - 1) + (h - 1 / 2)) with h = 2**(n - 1); where n is 0, exp(r) - 1."""
+    """Return 2 * (h * (exp(r) - 1) + (h - 1 / 2)) with h = 2**(n - 1); for n = 0, exp(r) - 1."""
     n, r = _exponent(_no_more(_no_less(x, -40.0), 710.0))
     h, grown = _power_of_2(Cast("int64", n) - _i(1)), _grown(r)
     y = _fma(h, grown, h - _c(0.5))
@@ -177,7 +177,7 @@ def _log_of_mantissa(f: PrimExpr, scale: PrimExpr) -> PrimExpr:
 
 
 def _at_the_ends(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """What a logarithm is of 0, infinity, and negative numbers."""
+    """Return the logarithm ``y`` of ``x`` corrected for 0, infinity, and negative numbers."""
     y = Select(ops.equal(x, _c(_INFINITY)), x, y)
     y = Select(ops.equal(x, _c(0.0)), _c(-_INFINITY), y)
     return Select(x >= _c(0.0), y, _c(_NAN))
@@ -203,7 +203,7 @@ def log10(x: PrimExpr) -> PrimExpr:
 
 
 def log1p(x: PrimExpr) -> PrimExpr:
-    """log(u) and what the rounding of u = 1 + x has lost, over u."""
+    """Return log(u) plus the rounding error of u = 1 + x, divided by u."""
     u = x + _c(1.0)
     of_sum = Select(x > _c(1.0), _c(1.0) - (u - x), x - (u - _c(1.0)))
     lost = Select(ops.logical_and(u > _c(0.0), u < _c(1e300)), of_sum / u, _c(0.0))
@@ -274,7 +274,7 @@ _PI, _HALF_PI, _HALF_PI_REST = math.pi, math.pi / 2, 6.123233995736766e-17
 
 
 def atan(x: PrimExpr) -> PrimExpr:
-    """pi / 2 - atan(1 / |x|) where |x| is over 1."""
+    """Return pi / 2 - atan(1 / |x|) for |x| > 1."""
     t = _absolute(x)
     large = t > _c(1.0)
     y = _arc(Select(large, _c(1.0) / t, t))
@@ -306,7 +306,7 @@ def acos(x: PrimExpr) -> PrimExpr:
 
 
 def sinh(x: PrimExpr) -> PrimExpr:
-    """(g + g / (g + 1)) / 2 with g = exp(|x|) - 1; from 700 on by the exponential of half of |x|."""
+    """Return (g + g / (g + 1)) / 2 with g = exp(|x|) - 1; from 700 on by the exponential of |x| / 2."""
     t = _absolute(x)
     g, e = expm1(_no_more(t, 700.0)), exp(t * _c(0.5))
     y = (g + g / (g + _c(1.0))) * _c(0.5)
@@ -314,7 +314,7 @@ def sinh(x: PrimExpr) -> PrimExpr:
 
 
 def cosh(x: PrimExpr) -> PrimExpr:
-    """(e + 1 / e) / 2 with e = exp(|x|)."""
+    """Return (e + 1 / e) / 2 with e = exp(|x|)."""
     t = _absolute(x)
     e, root = exp(_no_more(t, 700.0)), exp(t * _c(0.5))
     return Select(t > _c(700.0), root * _c(0.5) * root, _fma(e, 0.5, _c(0.5) / e))
@@ -395,7 +395,7 @@ def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def fmod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """|x| less the multiple of |y|, corrected where the quotient was rounded to the next whole number.
+    """Return |x| minus the multiple of |y|, corrected if the quotient was rounded up.
 
     Exact while the quotient is below 2**53.
     """
@@ -427,7 +427,7 @@ def _log_in_two_parts(x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 
 def pow(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """exp(y * log(|x|)), the logarithm and the product in two parts each; negative where x is and y is odd."""
+    """Return exp(y * log(|x|)), logarithm and product in two parts each; negative if x is and y is odd."""
     size = _absolute(x)
     high, low = _log_in_two_parts(size)
     product = y * high

@@ -22,7 +22,7 @@ _HEAD = re.compile(r"\A.*?\.address_size \d+\n", re.DOTALL)
 
 
 def joined(texts: Sequence[str]) -> str:
-    """PTX of several compilations for one architecture as one: the head of the first, and the rest of all."""
+    """Join the PTX of several compilations for one architecture: the head of the first, and the bodies of all."""
     return "".join([*texts[:1], *(_HEAD.sub("", text, count=1) for text in texts[1:])])
 
 

@@ -83,7 +83,7 @@ class KernelEmitter(MatrixEmitter, MathEmitter, StatementEmitter):
         self.alignments[s.buffer_var] = 16
 
     def visit_allocate(self, s: Allocate) -> Stmt | None:
-        """Dynamic shared memory has the size that the launch says."""
+        """Allocate; dynamic shared memory has the size from the launch."""
         if getattr(s.buffer_var.type_annotation, "storage_scope", "") != "shared.dyn":
             return super().visit_allocate(s)
         cell = f"@{_identifier(self.name)}_dynamic_shared"
@@ -100,7 +100,7 @@ class KernelEmitter(MatrixEmitter, MathEmitter, StatementEmitter):
         return f"call {result} @llvm.nvvm.{name}({', '.join(arguments)})"
 
     def thread_axis(self, var: Var, tag: str, extent: PrimExpr) -> None:
-        """A special register, whose range LLVM is told."""
+        """Read a special register, whose range is declared to LLVM."""
         which, _, axis = tag.partition(".")
         if which not in _AXES or axis not in ("x", "y", "z"):
             super().thread_axis(var, tag, extent)
@@ -149,7 +149,7 @@ class KernelEmitter(MatrixEmitter, MathEmitter, StatementEmitter):
         return self._by_words(self.value(value), value.dtype, move)
 
     def _by_words(self, value: str, dtype: str, move: Callable[[str], str]) -> str:
-        """``move`` done to each 32 bits of a value."""
+        """Apply ``move`` to each 32 bits of a value."""
         reg, bits = ty.register(dtype), (8 if dt.is_bool(dtype) else dt.bits(dtype)) * dt.lanes(dtype)
         if dt.is_bool(dtype) and dt.lanes(dtype) == 1:
             return self.emit(f"trunc i32 {move(self.emit(f'zext i1 {value} to i32'))} to i1")
@@ -185,7 +185,7 @@ class KernelEmitter(MatrixEmitter, MathEmitter, StatementEmitter):
         """A hint that is not worth an instruction."""
 
     def _cast_bfloat(self, value: str, source: str, dest: str) -> str:
-        """Rounded by an instruction where there is one."""
+        """Convert by an instruction if there is one."""
         if self.architecture < _NATIVE_BFLOAT or not ty.is_bfloat(dest):
             return super()._cast_bfloat(value, source, dest)
         lanes = dt.lanes(dest)
@@ -220,7 +220,7 @@ def _alignments(body: Stmt) -> dict[Var, int]:
 
 
 def _block_size(func: PrimFunc) -> str:
-    """The attribute that says how many threads a block has, which bounds the registers of each."""
+    """Return the attribute of the number of threads in a block, which bounds the registers of each."""
     found = _Attributes()
     found.visit_stmt(func.body)
     sizes = [found.threads.get(axis, 1) for axis in "xyz"]
@@ -233,7 +233,7 @@ _LOCAL_NAMES = re.compile(r"@(\.const\.|\.tw\.)")
 
 
 def kernel_ir(func: PrimFunc, architecture: str) -> str:
-    """LLVM IR of a kernel that ``device_build.device_part`` gave. What it defines besides has its name in theirs."""
+    """Return the LLVM IR of a kernel from ``device_build.device_part``; other definitions contain its name."""
     name = exported_name(func)
     unit = Unit(device_features(architecture), name)
     KernelEmitter(unit).function(func)

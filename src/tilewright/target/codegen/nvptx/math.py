@@ -32,7 +32,7 @@ def _nextafter(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 class MathEmitter(StatementEmitter):
-    """Adds mathematics that asks for no library."""
+    """Emits mathematical functions without a library."""
 
     def _math(self, name: str, dtype: str, args: list[str]) -> str:
         lanes, element = dt.lanes(dtype), dt.element(dtype)
@@ -98,7 +98,7 @@ class MathEmitter(StatementEmitter):
         )
 
     def _define_large_angle(self, name: str) -> None:
-        """What the float32 polynomial does not reach: the function of float64."""
+        """Define the float32 function beyond its polynomial's range, by that of float64."""
         symbol = f".tw.libm_{name}.f32"
         if symbol in self.unit.definitions:
             return

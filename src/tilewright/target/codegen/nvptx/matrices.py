@@ -103,7 +103,7 @@ class MatrixEmitter(StatementEmitter):
         self._sizes[s.buffer_var] = elements
 
     def _memory(self, buffer: Var, shape: str) -> str:
-        """Where the registers of all fragments of a buffer are."""
+        """Return the address of the registers of all fragments of a buffer."""
         if buffer not in self.variables:
             kind, count = self._registers(buffer, shape)
             m, n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
@@ -203,7 +203,7 @@ class MatrixEmitter(StatementEmitter):
         self.begin_statement()
 
     def _effect_ptx_mma(self, e: Call) -> None:
-        """``ptx_mma(shape, row, col, fp16, fp16, fp32, a, at, b, at, c, at, saturate)``: c += a @ b.
+        """Emit ``ptx_mma(shape, row, col, fp16, fp16, fp32, a, at, b, at, c, at, saturate)``: c += a @ b.
 
         The factors and sums are memory of each thread, in the order of PTX's registers (PTX ISA, "mma").
         """

@@ -1,8 +1,8 @@
-"""An angle as a number of quarter turns and a rest between -pi / 4 and pi / 4, in LLVM IR.
+"""Range reduction of angles to quarter turns and a remainder between -pi / 4 and pi / 4, in LLVM IR.
 
-Up to 2**17 quarters are taken off by multiply-adds with pi / 2 in three parts. Further on (Payne and Hanek, "Radian
-reduction for trigonometric functions", 1983) the angle's 53 bits are multiplied by those 192 bits of 2 / pi that decide
-the last quarters and the rest.
+Up to 2**17 quarters are subtracted by multiply-adds with pi / 2 in three parts. For larger angles (Payne and Hanek,
+"Radian reduction for trigonometric functions", 1983) the angle's 53 bits are multiplied by the 192 bits of 2 / pi that
+decide the last quarters and the remainder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _number(value: float) -> str:
 
 
 def _usual() -> str:
-    """``%r3``: ``%x`` less ``%n`` quarters."""
+    """Return ``%r3``: ``%x`` minus ``%n`` quarters."""
     lines, rest = [], "%x"
     for i, part in enumerate(_HALF_PI):
         lines.append(f"  %r{i + 1} = call double @llvm.fma.f64(double %minus, double {_number(part)}, double {rest})")
@@ -72,7 +72,9 @@ done:
 
 
 def _large(table: str) -> str:
-    """``x`` = m * 2**e; the window of 2 / pi begins 2 bits above where m's last bit stands for one quarter turn."""
+    """Reduce ``x`` = m * 2**e; the window of 2 / pi begins 2 bits above the bit where m's last bit is one
+    quarter turn.
+    """
     words = []
     for i in range(4):
         words.append(f"""  %i{i} = add i32 %word, {i}

@@ -1,4 +1,4 @@
-"""The code generator of the kind ``opencl``: one source with all kernels, which the driver compiles where they run."""
+"""The code generator of the kind ``opencl``: one source of all kernels, which the driver compiles on the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.tir.function import PrimFunc
 
 
 def module_source(kernels: dict[str, str]) -> str:
-    """The source of kernels by name: the extensions and functions that they use, and they, each behind its name."""
+    """Return the source of kernels by name: the extensions and functions that they use, then the kernels."""
     helpers = definitions(kernels.values())
     text = "\n".join([*helpers, *(f"// Function: {name}\n{kernel}" for name, kernel in kernels.items())])
     return "\n".join([*extensions(text), text])

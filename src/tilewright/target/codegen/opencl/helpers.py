@@ -1,4 +1,4 @@
-"""Functions that OpenCL C has not, or has otherwise than TIR means them; only those that a source uses stand there.
+"""Functions that OpenCL C lacks, or defines differently from TIR; a source includes those that it uses.
 
 A name says the dtype, with its lanes: ``tw_max_float32x4``. float16 is ``tw_float16``, which is ``half`` where the
 device has ``cl_khr_fp16``, and a ``float`` with the value of one where it has not: such a device loads and stores it by
@@ -22,7 +22,7 @@ _NAMES = {
 
 
 def type_name(dtype: str) -> str:
-    """The type of a value; flags in a vector are ints, -1 for true, as the comparison of two vectors gives them."""
+    """Return the type of a value; flags in a vector are ints, -1 for true, as vector comparisons produce."""
     lanes, element = dt.lanes(dtype), dt.element(dtype)
     if lanes == 1:
         return _NAMES.get(element, element)
@@ -32,7 +32,7 @@ def type_name(dtype: str) -> str:
 
 
 def mask_name(dtype: str) -> str:
-    """The type that comparing vectors of ``dtype`` gives."""
+    """Return the result type of comparing vectors of ``dtype``."""
     info = dt.parse(dtype)
     return f"{ {8: 'char', 16: 'short', 32: 'int', 64: 'long'}[info.bits] }{info.lanes}".replace(" ", "")
 
@@ -79,7 +79,7 @@ def _half_type(lanes: int) -> str:
 
 
 def _round(dtype: str, name: str) -> str:
-    """``name`` rounds a value of ``dtype`` to float16."""
+    """Define ``name``, which rounds a value of ``dtype`` to float16."""
     n = "" if dt.lanes(dtype) == 1 else str(dt.lanes(dtype))
     t, lanes = type_name(dtype), dt.lanes(dtype)
     rounded = (
@@ -110,7 +110,7 @@ def _store(lanes: int, name: str) -> str:
 
 
 def _atomic_add(dtype: str, space: str, name: str) -> str:
-    """The sum put where nobody has changed the bits meanwhile; what was there before."""
+    """Define an atomic add by compare-and-exchange; it returns the previous value."""
     t, bits = type_name(dtype), dt.bits(dtype)
     u, swap = ("uint", "atomic_cmpxchg") if bits == 32 else ("ulong", "atom_cmpxchg")
     p = f"volatile __{space} {u}*"
@@ -173,7 +173,7 @@ def _definition(name: str) -> str:
 
 
 def definitions(texts: Iterable[str]) -> list[str]:
-    """What ``texts`` need, each behind what it needs itself."""
+    """Return the helpers that ``texts`` need, each after those that it needs itself."""
     found: dict[str, str] = {}
 
     def need(text: str, of: str = "") -> None:
@@ -189,7 +189,7 @@ def definitions(texts: Iterable[str]) -> list[str]:
 
 
 def extensions(text: str) -> list[str]:
-    """The pragmas for what ``text`` uses beyond the language's core."""
+    """Return the pragmas for features that ``text`` uses beyond the language's core."""
     wanted = []
     if re.search(r"\btw_\w*float16|\bhalf\b", text):
         wanted.append("#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif")

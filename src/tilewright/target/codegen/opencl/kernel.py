@@ -155,19 +155,19 @@ class KernelPrinter(StatementPrinter):
         self.put("}")
 
     def parallel(self, s: For) -> None:
-        """In order."""
+        """Emit a serial loop."""
         self.begin_statement(s.min, s.extent)
         self.loop(s)
 
     # ---- memory ----
     def let(self, var: Var, value: PrimExpr) -> None:
-        """A constant; what divides it is known."""
+        """Emit a constant, and record its divisors."""
         if dt.is_int(var.dtype):
             self.divisors.define(var, value)
         super().let(var, value)
 
     def allocate(self, s: Allocate, elements: int, space: str) -> None:
-        """An array: of the work-group at the head of the kernel, of the work-item where it stands."""
+        """Emit an array: of the work-group at the head of the kernel, of the work-item in place."""
         if s.buffer_var not in self.uses.used:
             return
         element = self.memory_type(s.dtype)
@@ -193,7 +193,7 @@ class KernelPrinter(StatementPrinter):
         return s.body
 
     def element(self, buffer: Var, dtype: str, index: PrimExpr) -> str:
-        """The element of a buffer, as something to read, assign or take the address of."""
+        """Return the element of a buffer, as an lvalue."""
         return self._element(buffer, dtype, self.outer(self.value(index)))
 
     def _element(self, buffer: Var, dtype: str, index: str) -> str:
@@ -225,7 +225,7 @@ class KernelPrinter(StatementPrinter):
 
     @staticmethod
     def _first_of_vector(index: PrimExpr, lanes: int) -> PrimExpr:
-        """Where vector number ``index`` of a buffer of vectors begins."""
+        """Return the index of the first element of vector number ``index``."""
         return index * lanes
 
     def _one(self, buffer: Var, element: str, index: str) -> str:
@@ -312,13 +312,13 @@ class KernelPrinter(StatementPrinter):
         return f"{vector}.s{lane:x}"
 
     def visit_ramp(self, e: Ramp) -> str:
-        """``base, base + stride, ...``"""
+        """Emit ``base, base + stride, ...``."""
         t = self.type_name(e.dtype)
         steps = f"({t})({', '.join(str(i) for i in range(e.lanes))})"
         return f"(({t})({self.value(e.base)}) + ({t})({self.value(e.stride)}) * {steps})"
 
     def visit_broadcast(self, e: Broadcast) -> str:
-        """One value in all lanes."""
+        """Emit one value in all lanes."""
         value = self.outer(self.value(e.value))
         return f"(({self.type_name(e.dtype)})({f'({value}) ? -1 : 0' if dt.is_bool(e.dtype) else value}))"
 
@@ -333,7 +333,7 @@ class KernelPrinter(StatementPrinter):
 
     # ---- arithmetic ----
     def visit_arith(self, e: BinaryExpr) -> str:
-        """``a + b``, ...; float16 is rounded."""
+        """Emit ``a + b``, ...; float16 is rounded."""
         info = dt.parse(e.dtype)
         if info.kind == "float" and isinstance(e, Mod):
             a, b = (self.cast(self.value(x), e.dtype, self._computed(e.dtype)) for x in (e.a, e.b))
@@ -355,7 +355,7 @@ class KernelPrinter(StatementPrinter):
         return dt.with_lanes("float32", dt.lanes(dtype)) if dt.is_half(dtype) else dtype
 
     def _rounded(self, text: str, dtype: str) -> str:
-        """A value computed in float16 or, where the device has none, float32."""
+        """Round a value that was computed in float16 or, on devices without it, float32."""
         wide = dt.with_lanes("float32", dt.lanes(dtype))
         return f"tw_to_float16_{wide}(({self._converted_half(text, dt.lanes(dtype))}))"
 
@@ -372,7 +372,7 @@ class KernelPrinter(StatementPrinter):
         return b if literal else f"(({b} != ({t})0) ? {b} : ({t})1)"
 
     def visit_min(self, e: BinaryExpr) -> str:
-        """``min(a, b)``, ``max(a, b)``: NaN where one of them is."""
+        """Emit ``min(a, b)`` or ``max(a, b)``; NaN if either is NaN."""
         name, info = "max" if isinstance(e, Max) else "min", dt.parse(e.dtype)
         if info.kind in ("int", "uint", "bool"):
             a, b, t = self.value(e.a), self.value(e.b), self.type_name(e.dtype)
@@ -388,19 +388,19 @@ class KernelPrinter(StatementPrinter):
     visit_max = visit_min
 
     def visit_compare(self, e: BinaryExpr) -> str:
-        """``a == b``, ``a < b``, ...; of vectors -1 for true."""
+        """Emit ``a == b``, ``a < b``, ...; vectors have -1 for true."""
         text, lanes = super().visit_compare(e), dt.lanes(e.dtype)
         operand = dt.parse(e.a.dtype)
         return text if lanes == 1 or operand.bits == 32 or operand.kind == "bool" else f"convert_int{lanes}({text})"
 
     def visit_logical(self, e: BinaryExpr) -> str:
-        """``a && b``, ``a || b``."""
+        """Emit ``a && b`` or ``a || b``."""
         if dt.lanes(e.dtype) == 1:
             return super().visit_logical(e)
         return f"({self.value(e.a)} {'&&' if isinstance(e, And) else '||'} {self.value(e.b)})"
 
     def visit_select(self, e: Select) -> str:
-        """``condition ? a : b``."""
+        """Emit ``condition ? a : b``."""
         if dt.lanes(e.condition.dtype) == 1:
             return super().visit_select(e)
         yes, no, test = self.value(e.true_value), self.value(e.false_value), self.value(e.condition)
@@ -478,7 +478,7 @@ class KernelPrinter(StatementPrinter):
         return f"{high << 32 | low}ul"
 
     def _effect_prefetch(self, e: Call) -> None:
-        """A hint that most devices do not take."""
+        """Emit nothing: most devices ignore prefetch hints."""
 
     def _call_isnullptr(self, e: Call) -> str:
         return f"({self.value(e.args[0])} == 0)"
@@ -486,7 +486,7 @@ class KernelPrinter(StatementPrinter):
     _call_tvm_handle_is_null = _call_isnullptr
 
     def _call_atomic_add(self, e: Call) -> str:
-        """What was there before; floats by exchanging bits until nobody was faster."""
+        """Emit an atomic add, for floats by compare-and-exchange; return the previous value."""
         address, value = self.value(e.args[0]), self.value(e.args[1])
         space, info = self._space_of(e.args[0]), dt.parse(e.dtype)
         if info.kind == "float" and info.bits >= 32:
@@ -514,7 +514,7 @@ class KernelPrinter(StatementPrinter):
 
 
 class _ThreadExtents(StmtVisitor):
-    """How many work-items a work-group has along each axis, where that is known."""
+    """Finds the work-items of a work-group along each axis, if known."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -528,7 +528,9 @@ class _ThreadExtents(StmtVisitor):
 
 
 def kernel_text(func: PrimFunc) -> str:
-    """OpenCL C of a kernel that ``device_build.device_part`` gave; what it calls ``helpers.definitions`` gives."""
+    """Return the OpenCL C of a kernel from ``device_build.device_part``; ``helpers.definitions`` defines
+    its helpers.
+    """
     extents = _ThreadExtents()
     extents.visit_stmt(func.body)
     name = exported_name(func)

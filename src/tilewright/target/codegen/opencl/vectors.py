@@ -1,4 +1,4 @@
-"""Which vector statements OpenCL C can say with its own vectors; the others become loops over lanes."""
+"""Vector statements that OpenCL C's own vectors can express; the others become loops over lanes."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class ExpressionPrinter(Emitter):
 
     # ---- sharing ----
     def begin_statement(self, *expressions: PrimExpr) -> None:
-        """Find what the expressions of the next statement share."""
+        """Find the common subexpressions of the next statement."""
         self._temporaries = {}
         counts: dict[PrimExpr, int] = {}
         stack: list[Any] = list(expressions)
@@ -173,7 +173,7 @@ class ExpressionPrinter(Emitter):
         return f"tw_float_to_bfloat({make(*[f'tw_bfloat_to_float({o})' for o in operands])})"
 
     def visit_arith(self, e: BinaryExpr) -> str:
-        """``a + b``, ``a - b``, ..., ``a % b``: C's division and remainder."""
+        """Emit ``a + b``, ``a - b``, ..., ``a % b`` with C's division and remainder."""
         a, symbol = self.value(e.a), _SYMBOLS[type(e)]
         info = dt.parse(e.dtype)
         b = self._divisor(e) if info.kind in ("int", "uint") and symbol in "/%" else self.value(e.b)
@@ -193,7 +193,7 @@ class ExpressionPrinter(Emitter):
         return f"(({self.type_name(dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
 
     def _divisor(self, e: BinaryExpr) -> str:
-        """The divisor, 1 where it is 0: a division without a result must not end the process."""
+        """Return the divisor, or 1 if it is 0: a division by 0 must not end the process."""
         b = self.value(e.b)
         return b if isinstance(e.b, IntImm) else f"({b} != 0 ? {b} : 1)"
 
@@ -207,7 +207,7 @@ class ExpressionPrinter(Emitter):
     visit_floor_mod = visit_floor_div
 
     def visit_min(self, e: BinaryExpr) -> str:
-        """``min(a, b)``, ``max(a, b)``."""
+        """Emit ``min(a, b)`` or ``max(a, b)``."""
         name, (a, b), info = (
             "max" if isinstance(e, Max) else "min",
             (self.value(e.a), self.value(e.b)),
@@ -222,14 +222,14 @@ class ExpressionPrinter(Emitter):
     visit_max = visit_min
 
     def visit_compare(self, e: BinaryExpr) -> str:
-        """``a == b``, ``a < b``, ..."""
+        """Emit ``a == b``, ``a < b``, ..."""
         a, b = self.value(e.a), self.value(e.b)
         if dt.parse(e.a.dtype).kind == "bfloat":
             a, b = f"tw_bfloat_to_float({a})", f"tw_bfloat_to_float({b})"
         return f"({a} {_SYMBOLS[type(e)]} {b})"
 
     def visit_logical(self, e: BinaryExpr) -> str:
-        """``a && b``, ``a || b``; what ``b`` needs first stands under a test of ``a``."""
+        """Emit ``a && b`` or ``a || b``; statements that ``b`` needs first run under a test of ``a``."""
         symbol, a = "&&" if isinstance(e, And) else "||", self.value(e.a)
         before, b = self._aside(e.b)
         if not before:
@@ -243,11 +243,11 @@ class ExpressionPrinter(Emitter):
         return name
 
     def visit_not(self, e: Not) -> str:
-        """``!a``."""
+        """Emit ``!a``."""
         return f"(!{self.value(e.a)})"
 
     def visit_select(self, e: Select) -> str:
-        """``condition ? a : b``."""
+        """Emit ``condition ? a : b``."""
         return f"({self.value(e.condition)} ? {self.value(e.true_value)} : {self.value(e.false_value)})"
 
     def visit_cast(self, e: Cast) -> str:
@@ -284,7 +284,7 @@ class ExpressionPrinter(Emitter):
 
     @staticmethod
     def outer(text: str) -> str:
-        """Without parentheses around the whole."""
+        """Strip parentheses around the whole."""
         if not (text.startswith("(") and text.endswith(")")):
             return text
         depth = 0
@@ -295,7 +295,7 @@ class ExpressionPrinter(Emitter):
         return text[1:-1]
 
     def visit_load(self, e: Load) -> str:
-        """An element; zero where the predicate is false."""
+        """Emit an element, or zero if the predicate is false."""
         text = self.element(e.buffer_var, e.dtype, e.index)
         if ops.is_const_int(e.predicate, 1):
             return text
@@ -386,7 +386,7 @@ class ExpressionPrinter(Emitter):
         return self.value(e.args[0])
 
     def _call_if_then_else(self, e: Call) -> str:
-        """A conditional expression; with branches of statements where a value needs them."""
+        """Emit a conditional expression; with branches of statements if a value needs them."""
         condition, yes, no = e.args
         test = self.value(condition)
         (before_yes, a), (before_no, b) = self._aside(yes), self._aside(no)

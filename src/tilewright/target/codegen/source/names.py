@@ -114,7 +114,7 @@ def int_literal(dtype: str, value: int) -> str:
 
 
 def float_literal(dtype: str, value: float) -> str:
-    """A floating literal; bfloat16 is given by its float32 value."""
+    """Return a floating literal; bfloat16 is written as its float32 value."""
     info = dt.parse(dtype)
     if math.isnan(value):
         text = "NAN"
@@ -137,7 +137,7 @@ def float_literal(dtype: str, value: float) -> str:
 
 
 class Names(UniqueNames):
-    """Identifiers for variables: their own names where the language allows, numbered where they repeat."""
+    """Identifiers of variables: their own names if the language allows, numbered when they repeat."""
 
     def __init__(self, keywords: frozenset[str] = KEYWORDS) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class Names(UniqueNames):
         self._of[var] = name
 
     def fresh(self, wanted: str) -> str:
-        """An identifier that is not in use, made of ``wanted``."""
+        """Return an unused identifier made from ``wanted``."""
         base = re.sub(r"\W", "_", wanted) or "v"
         if base[0].isdigit() or base in self._keywords or base.startswith("__"):
             base = f"v_{base}"

@@ -74,7 +74,7 @@ class _Lane:
         raise UnsupportedError(f"C code generation cannot take the vector expression {type(e).__name__} apart: {e}")
 
     def _picked(self, e: Shuffle) -> PrimExpr:
-        """The lane of one of the vectors that the shuffle takes; which is known, because its store is written out."""
+        """Return the lane of the vector that the shuffle picks, known because its store is unrolled."""
         pick = int(e.indices[int(self.lane)])  # type: ignore[call-overload]
         for vector in e.vectors:
             if pick < dt.lanes(vector.dtype):
@@ -109,7 +109,7 @@ class _Scalarize(StmtMutator):
         self.count, self.keeps = 0, keeps
 
     def visit_store(self, s: Store) -> Stmt:
-        """A vector store becomes a loop, or one store a lane where lanes are shuffled."""
+        """Make a vector store a loop, or one store per lane when lanes are shuffled."""
         lanes = dt.lanes(s.index.dtype)
         if lanes == 1 or self.keeps(s):
             return s
@@ -132,5 +132,5 @@ class _Scalarize(StmtMutator):
 
 
 def scalarize(stmt: Stmt, keeps: Callable[[Store], bool] = lambda s: False) -> Stmt:
-    """``stmt`` without vectors, but in stores that ``keeps`` approves of."""
+    """Remove vectors from ``stmt``, except in stores that ``keeps`` accepts."""
     return _Scalarize(keeps).visit_stmt(stmt)

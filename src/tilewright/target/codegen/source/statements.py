@@ -28,7 +28,7 @@ from tilewright.tir.visitor import StmtExprVisitor, StmtMutator
 
 
 class _DropAlignments(StmtMutator):
-    """Takes the ``storage_alignment`` attributes out, and remembers them."""
+    """Removes the ``storage_alignment`` attributes, and records them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _DropAlignments(StmtMutator):
 
 
 class Uses(StmtExprVisitor):
-    """Which variables are read, and what types buffers are accessed as."""
+    """Finds which variables are read, and the types by which buffers are accessed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ class Uses(StmtExprVisitor):
 
 
 def prepare(func: PrimFunc, keeps: Callable[[Store], bool] = lambda s: False) -> tuple[PrimFunc, Uses, dict[Var, int]]:
-    """``func`` without vectors but in stores that ``keeps`` approves of, how it uses its variables, and the alignments
-    that attributes state.
+    """Return ``func`` without vectors except in stores that ``keeps`` accepts, its uses of variables, and its
+    alignments.
     """
     drop = _DropAlignments()
     body = scalarize(drop.visit_stmt(func.body), keeps)
@@ -91,12 +91,12 @@ class StatementPrinter(ExpressionPrinter):
         self.depth -= 1
 
     def block(self, head: str, body: Stmt) -> None:
-        """``head { body }``, left open for an else."""
+        """Print ``head { body }``, left open for an else."""
         self.put(f"{head} {{".lstrip())
         self.nested(body)
 
     def visit_seq(self, s: SeqStmt) -> None:
-        """One after the other; in a block what declares names, as the copies of an unrolled loop declare the same."""
+        """Print the statements in order; in a block if they declare names, which copies of an unrolled loop repeat."""
         for item in s.seq:
             if isinstance(item, (LetStmt, Allocate, AttrStmt, AssertStmt)) and len(s.seq) > 1:
                 self.block("", item)
@@ -131,11 +131,11 @@ class StatementPrinter(ExpressionPrinter):
         return f"{self.pointer_type(var, element)}{self.qualifier(var)} {self.names.of(var)}"
 
     def qualifier(self, var: Var) -> str:
-        """What is known of a pointer variable, such as that nothing else points there."""
+        """Return the qualifiers of a pointer variable, such as restrict."""
         return ""
 
     def converted(self, var: Var, value: str) -> str:
-        """``value`` as the declaration of ``var`` takes it."""
+        """Convert ``value`` to the declared type of ``var``."""
         if var.dtype != "handle":
             return value
         element = self.element_types.get(var)
@@ -162,7 +162,7 @@ class StatementPrinter(ExpressionPrinter):
         self.put(f"{self.outer(self.value(call))};")
 
     def visit_if_then_else(self, s: IfThenElse) -> None:
-        """``if (...) {...} else {...}``"""
+        """Print ``if (...) {...} else {...}``."""
         self.begin_statement(s.condition)
         self.block(f"if ({self.outer(self.value(s.condition))})", s.then_case)
         if s.else_case is not None:
@@ -170,7 +170,7 @@ class StatementPrinter(ExpressionPrinter):
         self.put("}")
 
     def visit_while(self, s: While) -> None:
-        """A loop that is left in the middle, behind what the condition needs."""
+        """Print a loop with a break after the statements that its condition needs."""
         self.put("while (1) {")
         self.depth += 1
         self.begin_statement(s.condition)
@@ -180,7 +180,7 @@ class StatementPrinter(ExpressionPrinter):
         self.put("}")
 
     def loop(self, s: For) -> None:
-        """``for (...) {...}``"""
+        """Print ``for (...) {...}``."""
         low, extent = self.value(s.min), self.value(s.extent)
         self.range(s, low, self.outer(extent) if low == "0" else f"{low} + {extent}")
 
