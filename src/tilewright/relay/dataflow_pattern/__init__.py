@@ -1,7 +1,9 @@
 """Patterns of dataflow graphs: matching, rewriting and partitioning. ``tvm.relay.dataflow_pattern``.
 
 language.py        the patterns and how they are written
+products.py        products as a number times factors
 matcher.py         whether an expression matches
+screen.py          quick tests before matching
 indexed_graph.py   order, users and dominators of an expression
 groups.py          the matches in an expression that can be replaced
 rewriter.py        replacing them by what a callback gives
@@ -17,9 +19,12 @@ from tilewright.relay.dataflow_pattern.language import (
     DFPattern,
     DominatorPattern,
     ExprPattern,
+    FilledPattern,
     FunctionPattern,
     IfPattern,
     LetPattern,
+    ProductPattern,
+    ScalarPattern,
     ShapePattern,
     TupleGetItemPattern,
     TuplePattern,
@@ -33,9 +38,12 @@ from tilewright.relay.dataflow_pattern.language import (
     has_type,
     is_constant,
     is_expr,
+    is_filled,
     is_if,
     is_let,
     is_op,
+    is_product,
+    is_scalar,
     is_tuple,
     is_tuple_get_item,
     is_var,
@@ -47,8 +55,9 @@ from tilewright.relay.dataflow_pattern.rewriter import DFPatternCallback, rewrit
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DFPatternCallback", "DataTypePattern",
-    "DominatorPattern", "ExprPattern", "FunctionPattern", "IfPattern", "LetPattern", "ShapePattern",
-    "TupleGetItemPattern", "TuplePattern", "TypePattern", "VarPattern", "WildcardPattern", "dominates", "has_attr",
-    "has_dtype", "has_shape", "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple",
-    "is_tuple_get_item", "is_var", "match", "partition", "rewrite", "wildcard",
+    "DominatorPattern", "ExprPattern", "FilledPattern", "FunctionPattern", "IfPattern", "LetPattern", "ProductPattern",
+    "ScalarPattern", "ShapePattern", "TupleGetItemPattern", "TuplePattern", "TypePattern", "VarPattern",
+    "WildcardPattern", "dominates", "has_attr", "has_dtype", "has_shape", "has_type", "is_constant", "is_expr",
+    "is_filled", "is_if", "is_let", "is_op", "is_product", "is_scalar", "is_tuple", "is_tuple_get_item", "is_var",
+    "match", "partition", "rewrite", "wildcard",
 ]  # fmt: skip

@@ -3,10 +3,12 @@
 Grammar::
 
     p ::= ExprPattern(e) | VarPattern(name) | ConstantPattern | WildcardPattern          leaves
+        | ScalarPattern(value?, tolerance) | FilledPattern(value)                        constants
         | CallPattern(p, p*?) | FunctionPattern(p*?, p) | TuplePattern(p*?) | TupleGetItemPattern(p, index?)
         | IfPattern(p, p, p) | LetPattern(p, p, p)                                       one node and its parts
         | AttrPattern(p, attrs) | TypePattern(p, type) | ShapePattern(p, shape) | DataTypePattern(p, dtype)
         | AltPattern(p, p)                                                               the first that matches
+        | ProductPattern(number, p*)                                                     factors in any order
         | DominatorPattern(parent, path, child)                                          a subgraph of any size
 
 ``p*?`` may be None: any number of parts. A pattern that stands at two places of another matches one expression only::
@@ -15,11 +17,13 @@ Grammar::
     biased = conv.optional(lambda x: is_op("nn.bias_add")(x, wildcard()))
     is_op("nn.relu")(biased).match(expr)
 
-Names follow ``tvm.relay.dataflow_pattern`` of TVM 0.8, and ``redirect_to`` later TVM.
+Names follow ``tvm.relay.dataflow_pattern`` of TVM 0.8, and ``redirect_to`` later TVM. Patterns of scalars, of filled
+constants and of products are not in TVM.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -113,6 +117,29 @@ class ConstantPattern(DFPattern):
         self._init()
 
 
+class ScalarPattern(ConstantPattern):
+    """A constant of one element: of any value, or of ``value`` within a relative ``tolerance``."""
+
+    value: float | None
+    tolerance: float
+
+    def __init__(self, value: float | None, tolerance: float = 0.0) -> None:
+        self._init(value, tolerance)
+
+    def holds(self, number: float) -> bool:
+        """Whether ``number`` is a value that the pattern asks for."""
+        return self.value is None or math.isclose(number, self.value, rel_tol=self.tolerance)
+
+
+class FilledPattern(ConstantPattern):
+    """A constant of one or more numbers, each of which is ``value``."""
+
+    value: float
+
+    def __init__(self, value: float) -> None:
+        self._init(value)
+
+
 class WildcardPattern(DFPattern):
     """Anything."""
 
@@ -147,6 +174,20 @@ class CallPattern(DFPattern):
 
     def __init__(self, op: DFPattern, args: Sequence[DFPattern | None] | None) -> None:
         self._init(op, None if args is None else _parts("CallPattern", args))
+
+
+class ProductPattern(DFPattern):
+    """A number times ``factors``, in any order and nesting.
+
+    ``multiply``, ``divide`` by a constant and ``power`` of 2 or 3 are taken apart; constants of one element multiply to
+    the number.
+    """
+
+    number: ScalarPattern
+    factors: tuple[DFPattern, ...]
+
+    def __init__(self, number: ScalarPattern, factors: Sequence[DFPattern]) -> None:
+        self._init(number, _parts("ProductPattern", factors))
 
 
 class FunctionPattern(DFPattern):
@@ -284,6 +325,8 @@ def sub_patterns(pattern: DFPattern) -> tuple[DFPattern, ...]:
             return (pattern.var, pattern.value, pattern.body)
         case AltPattern():
             return (pattern.left, pattern.right)
+        case ProductPattern():
+            return pattern.factors
         case AttrPattern() | TypePattern() | DataTypePattern() | ShapePattern():
             return (pattern.pattern,)
         case DominatorPattern():
@@ -306,6 +349,21 @@ def is_var(name: str = "") -> VarPattern:
 def is_constant() -> ConstantPattern:
     """Any constant."""
     return ConstantPattern()
+
+
+def is_scalar(value: float | None = None, tolerance: float = 0.0) -> ScalarPattern:
+    """A constant of one element, of any value or of about ``value``; ``tolerance`` is relative."""
+    return ScalarPattern(value, tolerance)
+
+
+def is_filled(value: float) -> FilledPattern:
+    """A constant of any shape, each element of which is ``value``."""
+    return FilledPattern(value)
+
+
+def is_product(*factors: DFPattern, number: ScalarPattern | None = None) -> ProductPattern:
+    """The product of ``factors`` and of a ``number``, which is 1 unless a pattern says otherwise."""
+    return ProductPattern(number or ScalarPattern(1.0), factors)
 
 
 def is_expr(expr: RelayExpr) -> ExprPattern:
@@ -384,6 +442,8 @@ def _text(pattern: DFPattern, entered: dict[DFPattern, None]) -> Steps[str]:
             return str(pattern.expr)
         case VarPattern():
             return f"%{pattern.name}" if pattern.name else "a variable"
+        case ScalarPattern() | FilledPattern():
+            return "a scalar" if pattern.value is None else str(pattern.value)
         case ConstantPattern():
             return "a constant"
         case WildcardPattern():
@@ -402,6 +462,9 @@ def _text(pattern: DFPattern, entered: dict[DFPattern, None]) -> Steps[str]:
             return f"{(yield _text(pattern.tuple, entered))}.{'*' if pattern.index is None else pattern.index}"
         case AltPattern():
             return f"({(yield _text(pattern.left, entered))} | {(yield _text(pattern.right, entered))})"
+        case ProductPattern():
+            number = yield _text(pattern.number, entered)
+            return f"product({number}, {(yield _many(pattern.factors, entered))})"
         case AttrPattern():
             inner = yield _text(pattern.pattern, entered)
             return f"{inner}[{', '.join(f'{k}={v}' for k, v in pattern.attrs.items())}]"

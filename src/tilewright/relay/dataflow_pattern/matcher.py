@@ -10,7 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property, reduce
+from itertools import permutations
 from typing import Any
+
+import numpy as np
 
 from tilewright.ir.attrs import Attrs, freeze
 from tilewright.ir.errors import TilewrightError
@@ -31,9 +34,12 @@ from tilewright.relay.dataflow_pattern.language import (
     DFPattern,
     DominatorPattern,
     ExprPattern,
+    FilledPattern,
     FunctionPattern,
     IfPattern,
     LetPattern,
+    ProductPattern,
+    ScalarPattern,
     ShapePattern,
     TupleGetItemPattern,
     TuplePattern,
@@ -41,13 +47,16 @@ from tilewright.relay.dataflow_pattern.language import (
     VarPattern,
     WildcardPattern,
 )
+from tilewright.relay.dataflow_pattern.products import products, scalar_value
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.type_infer import infer_expr
 from tilewright.relay.visitor import direct_children, post_order
+from tilewright.runtime.ndarray import numpy_view
 
 Bindings = dict[DFPattern, list[RelayExpr]]
 
 _COMMUTATIVE = ("add", "multiply")
+_ASSOCIATIVE = ("multiply", "divide")
 _NOTHING: RelayExpr = Tuple(())  # stands for no node at all
 
 
@@ -85,7 +94,7 @@ class DFPatternMatcher:
         if bound and self._unique:
             return any(known is expr for known in bound)
         mark = len(self._trail)
-        leaf = _LEAVES.get(type(pattern))
+        leaf = LEAVES.get(type(pattern))
         matched = leaf(pattern, expr) if leaf else (yield _RULES[type(pattern)](self, pattern, expr))
         if matched:
             self.bindings.setdefault(pattern, []).append(expr)
@@ -129,7 +138,7 @@ class DFPatternMatcher:
             return (yield self._match_associated(pattern, expr))
         if pattern.args is None or (yield self._match_all(pattern.args, expr.args)):
             return True
-        if _operator(pattern) in _COMMUTATIVE:
+        if commutes(pattern):
             return (yield self._match_all(pattern.args[::-1], expr.args))
         return False
 
@@ -140,6 +149,14 @@ class DFPatternMatcher:
             if (yield self._match(other, expr)):
                 return True
             self._undo(mark)
+        return False
+
+    def _match_product(self, pattern: ProductPattern, expr: RelayExpr) -> Steps[bool]:
+        for number, factors in products(expr, len(pattern.factors)):
+            if pattern.number.holds(number):
+                for order in permutations(factors):
+                    if (yield self._match_all(pattern.factors, order)):
+                        return True
         return False
 
     def _match_function(self, pattern: FunctionPattern, expr: RelayExpr) -> Steps[bool]:
@@ -308,6 +325,16 @@ def _match_constant(pattern: ConstantPattern, expr: RelayExpr) -> bool:
     return isinstance(expr, Constant)
 
 
+def _match_scalar(pattern: ScalarPattern, expr: RelayExpr) -> bool:
+    number = scalar_value(expr)
+    return number is not None and pattern.holds(number)
+
+
+def _match_filled(pattern: FilledPattern, expr: RelayExpr) -> bool:
+    array = numpy_view(expr.data) if isinstance(expr, Constant) else np.zeros(0)
+    return array.size > 0 and array.dtype.kind in "fiub" and bool((array == pattern.value).all())
+
+
 def _operands(expr: RelayExpr) -> Sequence[RelayExpr]:
     """What an expression computes from: all its parts but the callee."""
     return expr.args if isinstance(expr, Call) else direct_children(expr)
@@ -318,6 +345,17 @@ def _operator(pattern: DFPattern) -> str:
     if isinstance(pattern, CallPattern) and isinstance(pattern.op, ExprPattern):
         return pattern.op.expr.name if isinstance(pattern.op.expr, Op) else ""
     return ""
+
+
+def commutes(pattern: CallPattern) -> bool:
+    """Whether the two arguments may come in either order."""
+    return _operator(pattern) in _COMMUTATIVE
+
+
+def associates(pattern: CallPattern) -> frozenset[RelayExpr]:
+    """The operators that a match may call, where ``pattern`` is a product of quotients, or a quotient of products."""
+    nested = _operator(pattern) in _ASSOCIATIVE and any(_operator(arg) in _ASSOCIATIVE for arg in pattern.args or ())
+    return frozenset(map(Op.get, _ASSOCIATIVE)) if nested else frozenset()
 
 
 def _calls(expr: RelayExpr, name: str) -> bool:
@@ -373,10 +411,13 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, (IntImm, FloatImm, StringImm)) else freeze(value)
 
 
-_LEAVES: dict[type, Callable[[Any, RelayExpr], bool]] = {
+# Whether an expression matches a pattern that has no parts.
+LEAVES: dict[type, Callable[[Any, RelayExpr], bool]] = {
     ExprPattern: _match_expr,
     VarPattern: _match_var,
     ConstantPattern: _match_constant,
+    ScalarPattern: _match_scalar,
+    FilledPattern: _match_filled,
 }
 
 _RULES: dict[type, Callable[[DFPatternMatcher, Any, RelayExpr], Steps[bool]]] = {
@@ -388,6 +429,7 @@ _RULES: dict[type, Callable[[DFPatternMatcher, Any, RelayExpr], Steps[bool]]] = 
     FunctionPattern: DFPatternMatcher._match_function,
     IfPattern: DFPatternMatcher._match_if,
     LetPattern: DFPatternMatcher._match_let,
+    ProductPattern: DFPatternMatcher._match_product,
     ShapePattern: DFPatternMatcher._match_shape,
     TupleGetItemPattern: DFPatternMatcher._match_tuple_getitem,
     TuplePattern: DFPatternMatcher._match_tuple,

@@ -1,0 +1,281 @@
+"""Rewrite rules of Relay as tables: one line a rule, with its algebra.
+
+    x = wildcard()
+    HALF = is_scalar(0.5)
+
+    RULES = RuleTable("examples", [
+        Rule("x + 0 -> x", is_op("add")(x, is_filled(0.0)), x, same_type(x)),
+        Rule("x * 0.5 -> x / 2", is_op("multiply")(x, HALF), lambda m: relay.divide(m[x], relay.const(2.0))),
+    ])
+    Halve = RULES.as_pass("Halve", opt_level=2)
+
+One sweep visits every call, operands first, and rewrites it until no rule of the table matches. Rules are kept by the
+operator at their root, so that a call is compared with rules of its operator alone; of those the first that matches
+wins. Every expression that a rule sees has its type. A rule keeps the type of what it replaces, and the new calls have
+the span of the old one.
+
+What a match computes on the way to its root may be used elsewhere too: then it would have to be computed twice, and
+the rule is not applied, unless it says that this part is ``free``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.dataflow_pattern import DFPattern, wildcard
+from tilewright.relay.dataflow_pattern.language import sub_patterns
+from tilewright.relay.dataflow_pattern.matcher import Bindings, DFPatternMatcher
+from tilewright.relay.dataflow_pattern.products import scalar_value
+from tilewright.relay.dataflow_pattern.screen import Test, operators_of, screen
+from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.transform.common import TypedMutator, open_children, typed_function_pass, use_counts
+from tilewright.relay.type_infer import infer_expr
+from tilewright.relay.visitor import ExprMutator, direct_children
+
+_MOST_STEPS = 64  # rules applied at one place, one after the other
+
+ALL: tuple[DFPattern, ...] = (wildcard(),)  # every part of a match is free
+
+
+class Match:
+    """A call that a pattern matches, and the expressions that stand in the places of the pattern's parts."""
+
+    def __init__(self, root: Call, bindings: Bindings, uses: Counter[RelayExpr]) -> None:
+        self.root, self.bindings, self.uses = root, bindings, uses
+
+    def __getitem__(self, pattern: DFPattern) -> Any:
+        """The expression that ``pattern`` matched."""
+        return self.bindings[pattern][-1]
+
+    def __contains__(self, pattern: DFPattern) -> bool:
+        """Whether ``pattern`` took part: of alternatives one does."""
+        return pattern in self.bindings
+
+    def number(self, pattern: DFPattern) -> float:
+        """The value of a constant of one element that ``pattern`` matched."""
+        value = scalar_value(self[pattern])
+        assert value is not None
+        return value
+
+    @property
+    def attrs(self) -> Any:
+        """The attributes of the call."""
+        return self.root.attrs
+
+    @property
+    def type(self) -> Type:
+        """The type of the call."""
+        return self.root.checked_type
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the call's result."""
+        assert isinstance(self.type, TensorType)
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the call's result, where it is known (``is_static``)."""
+        assert isinstance(self.type, TensorType)
+        return self.type.concrete_shape
+
+
+Condition = Callable[[Match], bool]
+
+
+def always(m: Match) -> bool:
+    """The condition of rules without one."""
+    return True
+
+
+def is_static(m: Match) -> bool:
+    """Whether the result is a tensor of known extents."""
+    return _is_static(m.type)
+
+
+def _is_static(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and not type_.is_dynamic
+
+
+def same_type(pattern: DFPattern) -> Condition:
+    """The condition that ``pattern`` stands for a tensor of the result's dtype and known shape."""
+    return lambda m: is_static(m) and m[pattern].checked_type == m.type
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """``pattern`` may be replaced by ``replacement`` where ``condition`` holds.
+
+    Attributes
+    ----------
+    algebra : the rule in a line, such as "x + 0 -> x"; its name in messages and tests.
+    pattern : the form of a call; without dominator patterns, which look at the whole program.
+    replacement : a part of the pattern, or a function of the ``Match``, which may also refuse with None.
+    condition : on types and constants.
+    free : parts of the pattern that may be used elsewhere too, with all that is below them; ``ALL`` for every part.
+    """
+
+    algebra: str
+    pattern: DFPattern
+    replacement: DFPattern | Callable[[Match], RelayExpr | None]
+    condition: Condition = always
+    free: tuple[DFPattern, ...] = ()
+
+    def apply(self, call: Call, matcher: DFPatternMatcher, uses: Counter[RelayExpr]) -> RelayExpr | None:
+        """The replacement of a typed ``call``; None where the rule does not apply."""
+        if not self._screen(call) or not matcher.match(self.pattern, call):
+            return None
+        found = Match(call, matcher.bindings, uses)
+        if not self.condition(found) or not self._alone(found):
+            return None
+        return found[self.replacement] if isinstance(self.replacement, DFPattern) else self.replacement(found)
+
+    @cached_property
+    def _screen(self) -> Test:
+        return screen(self.pattern)
+
+    def _alone(self, found: Match) -> bool:
+        """Whether what is computed inside of the match, but for free parts, is used there alone."""
+        if self.free is ALL:
+            return True
+        ends = {e for p, es in found.bindings.items() if p in self.free or not sub_patterns(p) for e in es}
+        inside: Counter[RelayExpr] = Counter()
+        pending: list[RelayExpr] = [found.root]
+        while pending:
+            for part in open_children(pending.pop()):
+                if part not in ends and not isinstance(part, (Op, Constant)):
+                    inside[part] += 1
+                    if inside[part] == 1:
+                        pending.append(part)
+        return all(found.uses[part] == count for part, count in inside.items())
+
+
+class RuleTable:
+    """Rules that are applied together, in order; ``name`` stands in messages."""
+
+    def __init__(self, name: str, rules: Iterable[Rule]) -> None:
+        self.name, self.rules = name, list(rules)
+        self._by_operator: dict[Op, list[Rule]] = {}
+
+    def add(self, *rules: Rule) -> None:
+        """Add rules behind those that are there; packages do so when they are loaded."""
+        self.rules += rules
+        self._by_operator.clear()
+
+    def remove(self, rule: Rule) -> None:
+        """Take a rule away."""
+        self.rules.remove(rule)
+        self._by_operator.clear()
+
+    def rules_of(self, op: Op) -> Sequence[Rule]:
+        """The rules that a call of ``op`` may match."""
+        if op not in self._by_operator:
+            roots = [(rule, operators_of(rule.pattern)) for rule in self.rules]
+            self._by_operator[op] = [rule for rule, wanted in roots if wanted is None or op in wanted]
+        return self._by_operator[op]
+
+    def apply(self, func: Function) -> RelayExpr:
+        """A typed function with the rules applied wherever they match.
+
+        Raises
+        ------
+        TilewrightError where rules undo one another without end, or one changes a type.
+        """
+        return _Sweep(self, func).visit(func)
+
+    def as_pass(self, name: str, opt_level: int) -> Pass:
+        """The pass ``name`` that applies the rules to each function, from ``opt_level`` on."""
+        return typed_function_pass(lambda func, mod, ctx: self.apply(func), name, opt_level)
+
+
+class _Sweep(TypedMutator):
+    """Rebuilds a function, operands first, and rewrites each call; knows how often each new expression is used."""
+
+    def __init__(self, table: RuleTable, func: Function) -> None:
+        super().__init__()
+        self.table = table
+        self.uses = use_counts(func)
+        self.matcher = DFPatternMatcher(func)
+
+    def dispatch(self, expr: RelayExpr) -> RelayExpr:
+        result = super().dispatch(expr)
+        if result is not expr:
+            self.uses[result] += self.uses.pop(expr, 0)
+        return self._rewritten(result)
+
+    def _rewritten(self, expr: RelayExpr) -> RelayExpr:
+        applied: list[str] = []
+        while (found := self._first(expr)) is not None:
+            rule, new = found
+            assert isinstance(expr, Call)
+            applied.append(rule.algebra)
+            if len(applied) > _MOST_STEPS:
+                raise TilewrightError(
+                    f"the rules of {self.table.name} rewrite a call without end: {'; '.join(sorted({*applied[-8:]}))}; "
+                    "one of them has to refuse what another one makes"
+                )
+            new = self._typed(new, expr, rule)
+            self._replace(expr, new)
+            expr = new
+        return expr
+
+    def _first(self, expr: RelayExpr) -> tuple[Rule, RelayExpr] | None:
+        """The first rule that applies to ``expr``, and what it makes of it."""
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            for rule in self.table.rules_of(expr.op):
+                new = rule.apply(expr, self.matcher, self.uses)
+                if new is not None:
+                    return rule, new
+        return None
+
+    def _typed(self, new: RelayExpr, old: Call, rule: Rule) -> RelayExpr:
+        if new.checked_type_or_none is None:
+            new = infer_expr(_Placed(old).visit(new))
+        if _is_static(old.checked_type) and new.checked_type != old.checked_type:
+            raise TilewrightError(
+                f"the rule {rule.algebra!r} of {self.table.name} makes {new.checked_type} of {old.checked_type}: "
+                "it needs a condition on types"
+            )
+        return new
+
+    def _replace(self, old: Call, new: RelayExpr) -> None:
+        """Count the uses of ``new``, and of what it is made of, in the place of ``old``."""
+        taken = [(new, self.uses.pop(old))]
+        while taken:
+            expr, count = taken.pop()
+            if expr not in self.uses:
+                taken += [(part, 1) for part in open_children(expr)]
+            self.uses[expr] += count
+        gone: list[RelayExpr] = [old]
+        while gone:
+            for part in open_children(gone.pop()):
+                self.uses[part] -= 1
+                if not self.uses[part]:
+                    del self.uses[part]
+                    gone.append(part)
+
+
+class _Placed(ExprMutator):
+    """Gives new calls, which have no type yet, the span of the call that they replace."""
+
+    def __init__(self, old: Call) -> None:
+        super().__init__()
+        self.span = old.span
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return direct_children(expr) if self.span and expr.checked_type_or_none is None else ()
+
+    def dispatch(self, expr: RelayExpr) -> RelayExpr:
+        if not self.children(expr):
+            return expr
+        made = super().dispatch(expr)
+        return made.replace(span=self.span) if isinstance(made, Call) and made.span is None else made
