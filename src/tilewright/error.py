@@ -6,7 +6,7 @@ from tilewright.runtime.error import ExportError, RPCError, RPCSessionTimeoutErr
 
 
 class InternalError(TVMError):
-    """A fault of the compiler itself, not of what it was given."""
+    """A fault of the compiler itself, not of its input."""
 
 
 class OpError(TilewrightError):

@@ -1,4 +1,4 @@
-"""``tilewright.compile``: from a model file, an ONNX model or a Relay module to a :class:`Model` that is called."""
+"""``tilewright.compile``: compilation of a model file, an ONNX model or a Relay module to a callable :class:`Model`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class SameModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module ran long ago; importlib has given it another name and origin, which are put back."""
+        """Restore the name and origin of the module, which ran long ago and which importlib has just changed."""
         assert module.__spec__ is not None
         spec, name = module.__spec__.loader_state
         module.__spec__, module.__name__ = spec, name

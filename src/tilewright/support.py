@@ -1,4 +1,4 @@
-"""What this build has, under TVM's names (``tvm.support.libinfo()``)."""
+"""Features of this build, under TVM's names (``tvm.support.libinfo()``)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ _FINDER = SameModule({"tvm": "tilewright"}, but="tilewright.tvm")
 
 
 def install() -> None:
-    """Let ``import tvm`` give Tilewright in this process; an error if another package of that name is loaded."""
+    """Make ``import tvm`` import Tilewright in this process; raises an error if another package of that
+    name is loaded.
+    """
     loaded = sys.modules.get("tvm")
     if loaded is not None and loaded is not tilewright:
         raise TilewrightError(

@@ -106,7 +106,7 @@ _LARGEST_POLYNOMIAL = 64
 
 
 def _polynomial(expr: PrimExpr, memo: dict[PrimExpr, Affine], order: dict[PrimExpr, int]) -> dict[Monomial, int] | None:
-    """``expr`` multiplied out: coefficients of products of atoms; None when it has too many terms."""
+    """Expand ``expr`` to coefficients of products of atoms; return None when it has too many terms."""
     atoms, const = flatten(expr, memo)
     total: dict[Monomial, int] = {(): const} if const else {}
     for atom, coef in atoms:
@@ -148,7 +148,7 @@ Split = tuple[PrimExpr, int, int | None]
 
 
 def as_split(atom: PrimExpr) -> Split:
-    """``atom`` as ``(x % upper) // lower``: (x, lower, upper), where ``upper`` None stands for no modulus."""
+    """Return ``atom`` as ``(x % upper) // lower``: (x, lower, upper); ``upper`` None stands for no modulus."""
     cls = type(atom)
     if cls is FloorMod and type(atom.b) is IntImm:  # type: ignore[attr-defined]
         return atom.a, 1, atom.b.value  # type: ignore[attr-defined]
@@ -161,7 +161,7 @@ def as_split(atom: PrimExpr) -> Split:
 
 
 def _any_split(atom: PrimExpr) -> tuple[PrimExpr, int, int | None, bool]:
-    """``as_split``, or the same of truncating division and remainder; at the end, which of the two."""
+    """Return ``as_split``, or the same for truncating division and remainder; the last item says which."""
     cls = type(atom)
     if cls is Mod and _by_positive(atom):
         return (*_truncated_split(atom.a, atom.b.value), True)  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ def _congruent(x: PrimExpr, y: PrimExpr, modulus: int, memo: dict[PrimExpr, Affi
 
 
 def drop_multiples(terms: Terms, const: int, divisor: int, memo: dict[PrimExpr, Affine]) -> Affine:
-    """What is left modulo ``divisor``: coefficients reduced, and ``x`` for ``x % m`` where that makes no difference."""
+    """Reduce a sum modulo ``divisor``: coefficients, and ``x % m`` to ``x`` if that makes no difference."""
     const %= divisor
     rest: Terms = {}
     again = False

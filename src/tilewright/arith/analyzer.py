@@ -1,4 +1,4 @@
-"""``Analyzer``: what is known about variables, and the questions one asks of it (as ``tvm.arith.Analyzer``)."""
+"""``Analyzer``: facts about variables, and queries on them (as ``tvm.arith.Analyzer``)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Analyzer:
         return self.simplify(expr)
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
-        """``simplify``; a reduction loses the parts that nobody reads, and itself where it has no axis."""
+        """Simplify; a reduction loses parts that nobody reads, and becomes its value if it has no axis."""
         return simplify_reduction(expr, self) if isinstance(expr, Reduce) else self.simplify(expr)
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
@@ -104,7 +104,7 @@ class Analyzer:
         return ConstIntBound(*self.bounds.bound(self.simplify(expr)))
 
     def modular_set(self, expr: Any) -> ModularSet:
-        """``expr = coeff * k + base``."""
+        """Return the modular set of ``expr``: ``expr = coeff * k + base``."""
         return ModularSet(*self.modular.modular(self.simplify(expr)))
 
     def int_set(self, expr: PrimExpr, dom_map: Mapping[Any, IntSet | Range]) -> IntSet:
@@ -127,7 +127,7 @@ class Analyzer:
 
     @contextmanager
     def constraint_scope(self, constraint: PrimExpr) -> Iterator[None]:
-        """Within this context ``constraint`` holds."""
+        """Assume ``constraint`` within this context."""
         simple = self.simplify(constraint)
         saved = self.context.save()
         self.context.branch()

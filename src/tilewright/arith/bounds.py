@@ -48,7 +48,7 @@ ConstIntBound.NEG_INF = NEG_INF  # type: ignore[attr-defined]
 
 @cache
 def dtype_bound(dtype: str) -> Bound:
-    """What the dtype alone says."""
+    """Return the bound implied by the dtype."""
     info = dt.parse(dtype)
     if info.kind in ("int", "uint") and info.bits < 64:
         return dt.int_range(dt.element(dtype))
@@ -72,7 +72,7 @@ def _union(a: Bound, b: Bound) -> Bound:
 
 
 class BoundAnalyzer(ExprFunctor[Bound]):
-    """Works out bounds from the context; ``bound(e)`` gives (min, max)."""
+    """Computes bounds from the context; ``bound(e)`` returns (min, max)."""
 
     def __init__(self, context: Context) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class BoundAnalyzer(ExprFunctor[Bound]):
         return e.value, e.value
 
     def visit_var(self, e: Var) -> Bound:
-        """What the context says."""
+        """Return the bound of a variable from the context, or else from its dtype."""
         known = self.context.var_bounds.get(e)
         if known is not None:
             return known
@@ -213,7 +213,7 @@ class BoundAnalyzer(ExprFunctor[Bound]):
         return inner if limits[0] <= inner[0] and inner[1] <= limits[1] else limits
 
     def visit_let(self, e: Let) -> Bound:
-        """The body, given the value."""
+        """Bind the value, and return the bound of the body."""
         if e.var not in self.context.var_bounds:
             self.context.var_bounds[e.var] = self.bound(e.value)
         return self.bound(e.body)
@@ -229,7 +229,7 @@ class BoundAnalyzer(ExprFunctor[Bound]):
         return self.bound(e.value)
 
     def visit_call(self, e: Call) -> Bound:
-        """By the intrinsic's name."""
+        """Return the bound by the intrinsic's name."""
         handler = _CALLS.get(e.op.name) if isinstance(e.op, Op) else None
         return dtype_bound(e.dtype) if handler is None else handler(self, e)
 

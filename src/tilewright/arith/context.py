@@ -1,4 +1,4 @@
-"""What an ``Analyzer`` knows: ranges and values of variables, and conditions that hold in the current scope."""
+"""Facts of an ``Analyzer``: ranges and values of variables, and conditions that hold in the current scope."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Context:
         self.forget()
 
     def drop_range(self, var: Var) -> None:
-        """Forget what a range of ``var`` said of sums."""
+        """Forget bounds of sums that follow from the range of ``var``."""
         for form in self.range_forms.pop(var, ()):
             self.form_bounds.pop(form, None)
 

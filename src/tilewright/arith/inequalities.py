@@ -28,7 +28,7 @@ from tilewright.ir.prim_vars import expr_vars, substitute
 
 
 class IntGroupBounds(Node):
-    """What holds of ``coef * v`` for a variable v: no less than ``lower``, no more than ``upper``, and ``equal``."""
+    """Bounds of ``coef * v`` for a variable v: the ``lower`` and ``upper`` bounds, and the ``equal`` values."""
 
     coef: PrimExpr
     lower: tuple[PrimExpr, ...]
@@ -43,7 +43,7 @@ class IntGroupBounds(Node):
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
-        """Of a variable in a range."""
+        """Return the bounds of a variable in a range."""
         last = Analyzer().simplify(rng.min + rng.extent - 1)
         return IntGroupBounds(1, [rng.min], [], [last])
 
@@ -64,7 +64,7 @@ class IntGroupBounds(Node):
 
 
 class _Row:
-    """``sum(coefficients * variables) + rest <= 0``"""
+    """The inequality ``sum(coefficients * variables) + rest <= 0``."""
 
     def __init__(self, coefficients: Sequence[int], rest: PrimExpr, analyzer: Analyzer) -> None:
         by = functools.reduce(math.gcd, coefficients, 0)
@@ -126,7 +126,7 @@ class _System:
         return of
 
     def _tightest(self, rows: Sequence[_Row]) -> list[_Row]:
-        """Of rows with the same coefficients and literal rests the strongest, without those that always hold."""
+        """Keep the strongest of rows with the same coefficients and literal constants; drop those that always hold."""
         literal: dict[tuple[int, ...], _Row] = {}
         kept: list[_Row] = []
         for row in rows:
@@ -156,7 +156,7 @@ def _strongest(candidates: Sequence[PrimExpr], largest: bool, analyzer: Analyzer
 def _bounds(
     rows: Sequence[_Row], position: int, variables: Sequence[Var], analyzer: Analyzer
 ) -> tuple[list[PrimExpr], list[PrimExpr]]:
-    """What the variable is no less than, and no more than, by the rows that speak of it."""
+    """Return the lower and upper bounds of the variable by the rows that contain it."""
     lows, highs = [], []
     for row in rows:
         c = row.coefficients[position]
@@ -230,10 +230,10 @@ def solve_linear_inequalities(
     """Find the range of each variable, in terms of the variables after it.
 
     Args:
-        equations: relations; those that are not linear are carried over. Or all as one ``IntConstraints``.
+        equations: relations; those that are not linear are kept. Or all as one ``IntConstraints``.
         variables: what to solve for; all else is constant.
         ranges: of variables.
-        deskew_range: give new variables whose ranges begin at 0.
+        deskew_range: introduce new variables whose ranges begin at 0.
 
     Returns:
         The variables with their ranges, and the relations that must hold besides: of a system without solutions the

@@ -50,7 +50,7 @@ class IntSet(Node):
 
     @staticmethod
     def single_point(point: Any) -> IntSet:
-        """One value."""
+        """Return the set of one value."""
         expr = ops.as_expr(point)
         return IntSet(expr, expr)
 
@@ -141,12 +141,12 @@ _POS_INF, _NEG_INF = Var("pos_inf", "handle"), Var("neg_inf", "handle")
 
 
 def pos_inf() -> Var:
-    """What stands for no upper end, as TVM has it."""
+    """Return TVM's symbol for no upper end."""
     return _POS_INF
 
 
 def neg_inf() -> Var:
-    """What stands for no lower end."""
+    """Return TVM's symbol for no lower end."""
     return _NEG_INF
 
 
@@ -449,13 +449,13 @@ class IntSetEvaluator(ExprFunctor[IntSet]):
         return self.evaluate(e.value)
 
     def visit_let(self, e: Let) -> IntSet:
-        """The body, given the value."""
+        """Bind the value, and return the set of the body."""
         self.domains[e.var] = self.evaluate(e.value)
         self.dependence.clear()
         return self.evaluate(e.body)
 
     def visit_call(self, e: Call) -> IntSet:
-        """By the intrinsic's name."""
+        """Return the set by the intrinsic's name."""
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "tir.likely":
             return self.evaluate(e.args[0])

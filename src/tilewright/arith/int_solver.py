@@ -149,10 +149,10 @@ def solve_linear_equations(
     variables: Sequence[Var] | None = None,
     ranges: Mapping[Var, Range] | None = None,
 ) -> IntConstraintsTransform:
-    """Solve a system for variables, which are then given by as few new ones as there can be.
+    """Solve a system for variables, expressing them by as few new variables as possible.
 
     Args:
-        equations: relations; those that are no linear equations are carried over. Or all as one ``IntConstraints``.
+        equations: relations; those that are no linear equations are kept. Or all as one ``IntConstraints``.
         variables: what to solve for; all else is constant.
         ranges: of variables.
 

@@ -37,7 +37,7 @@ class IterMark(InternedNode):
 
 
 class IterMapExpr(PrimExpr):
-    """What a sum or a split is."""
+    """Base of sums and splits."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.field_values())})"
@@ -57,7 +57,7 @@ class IterSplitExpr(IterMapExpr):
         return cls._of(dtype, source, *(ops.as_expr(e, dtype) for e in (lower_factor, extent, scale)))
 
     def replace(self, **changes: Any) -> IterSplitExpr:
-        """Copy of this split with the given fields changed; its dtype is the source's."""
+        """Return a copy of this split with some fields changed; its dtype is the source's."""
         return IterSplitExpr(**({name: value for name, value in self.field_values() if name != "dtype"} | changes))
 
 
@@ -106,7 +106,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
     # ---- expressions ----
 
     def visit_prim(self, e: PrimExpr) -> IterSumExpr:
-        """What is not arithmetic must not use iterators."""
+        """Refuse iterators inside anything but arithmetic."""
         if any(v in self.sums for v in expr_vars(e)):
             raise _Unresolved
         return IterSumExpr((), e)
@@ -181,7 +181,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
         return self._sum(split.replace(extent=by))
 
     def _operands(self, e: Any) -> tuple[PrimExpr, PrimExpr]:
-        """One iterator, or what does not iterate, and what divides it."""
+        """Return one iterator, or a value without iterators, and its divisor."""
         if not _is_index(e):
             raise _Unresolved
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
@@ -306,7 +306,7 @@ def _factors(e: PrimExpr) -> list[PrimExpr]:
 
 
 def _without_factors(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
-    """``e`` divided by ``divisor``, if that is some of its factors; extents are not 0."""
+    """Return ``e`` divided by ``divisor``, if that is a product of some of its factors; extents are not 0."""
     left = _factors(e)
     for factor in _factors(divisor):
         at = next((i for i, one in enumerate(left) if one is factor), None)
@@ -329,7 +329,7 @@ def divides(divisor: PrimExpr, e: PrimExpr, analyzer: Analyzer) -> bool:
 
 
 def _upper_bounds(predicate: Any) -> list[tuple[PrimExpr, PrimExpr]]:
-    """Of ``a < m && b < n``: [(a, m), (b, n)]."""
+    """Return the upper bounds in a conjunction: of ``a < m && b < n``, [(a, m), (b, n)]."""
     found, work = [], [ops.as_expr(predicate)]
     while work:
         cond = work.pop()
@@ -437,7 +437,7 @@ def _expr_of_split(split: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
 
 
 def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]) -> dict[Var, PrimExpr]:
-    """The variables, given the values of a bijective map: of [l // 16, l % 16] and (a, b), {l: a*16 + b}.
+    """Return the variables in terms of a bijective map's values: of [l // 16, l % 16] and (a, b), {l: a*16 + b}.
 
     Raises:
         ValueError: the map has another number of values, or is not bijective.
@@ -502,7 +502,7 @@ def _from_outputs(sums: Sequence[IterSumExpr]) -> list[PrimExpr]:
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any
 ) -> list[IntSet] | None:
-    """Of a region that moves with variables: intervals, by dimension, all of whose elements it reaches.
+    """Return intervals, by dimension, whose elements a region that moves with variables certainly reaches.
 
     None if that is not known.
 

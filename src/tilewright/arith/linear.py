@@ -42,7 +42,7 @@ def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[Prim
 
 
 def detect_clip_bound(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr | None]:
-    """From a conjunction such as ``i < n && 2 <= i``: [minimum, maximum, ...] of each variable, None where unbounded.
+    """Read a conjunction such as ``i < n && 2 <= i``: [minimum, maximum, ...] of each variable, None where unbounded.
 
     [] when a condition is not a bound of one of the variables.
     """
@@ -99,9 +99,9 @@ def deduce_bound(
     hint_map: Mapping[Var, IntSet | Range],
     relax_map: Mapping[Var, IntSet | Range],
 ) -> IntSet:
-    """Values of ``var`` for which ``cond`` holds whatever the variables of ``relax_map`` are; nothing if not known.
+    """Return values of ``var`` for which ``cond`` holds for all values of ``relax_map``; the empty set if unknown.
 
-    ``hint_map`` gives ranges of other variables, to simplify with.
+    ``hint_map`` has ranges of other variables, for simplification.
     """
     analyzer = Analyzer()
     for other, dom in hint_map.items():
@@ -124,7 +124,7 @@ def deduce_bound(
 
 
 def _deduce_equal(var: Var, cond: PrimExpr, relax_map: Mapping[Var, IntSet | Range], analyzer: Analyzer) -> IntSet:
-    """Of an equation: its solution, if that is the same whatever the other variables are."""
+    """Return the solution of an equation, if it is the same for all values of the other variables."""
     if not isinstance(cond, EQ) or _uses(cond, list(relax_map)):
         return IntSet.nothing()
     return solve_bound(var, cond, analyzer) or IntSet.nothing()

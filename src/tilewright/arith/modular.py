@@ -36,7 +36,7 @@ def _make(coeff: int, base: int) -> Pair:
 
 
 def intersect(a: Pair, b: Pair) -> Pair:
-    """What is in both; ``a`` when there is nothing, which is only where nothing is evaluated."""
+    """Return the intersection; ``a`` when it is empty, which happens only in unreachable code."""
     if a[0] == 0 or b == _ANY:
         return a
     if b[0] == 0:
@@ -62,7 +62,7 @@ class ModularAnalyzer(ExprFunctor[Pair]):
         self.context = context
 
     def visit_expr(self, expr: PrimExpr) -> Pair:
-        """(coeff, base) of ``expr``."""
+        """Return (coeff, base) of ``expr``."""
         memo = self.context.modular_memo
         known = memo.get(expr)
         if known is None:
@@ -84,7 +84,7 @@ class ModularAnalyzer(ExprFunctor[Pair]):
         return _ANY
 
     def of_affine(self, terms: Terms, const: int) -> Pair:
-        """(coeff, base) of ``sum(terms) + const``."""
+        """Return (coeff, base) of ``sum(terms) + const``."""
         coeff, base = 0, const
         for atom, scale in terms.items():
             c, b = self.modular(atom)
@@ -108,7 +108,7 @@ class ModularAnalyzer(ExprFunctor[Pair]):
         return 0, e.value
 
     def visit_var(self, e: Var) -> Pair:
-        """What the context says."""
+        """Return the modular set of a variable from the context."""
         return self.context.var_modular.get(e, _ANY)
 
     def visit_floor_div(self, e: Any) -> Pair:
@@ -151,6 +151,6 @@ class ModularAnalyzer(ExprFunctor[Pair]):
         return self.modular(e.value)
 
     def visit_let(self, e: Let) -> Pair:
-        """The body, given the value."""
+        """Bind the value, and return the modular set of the body."""
         self.context.var_modular.setdefault(e.var, self.modular(e.value))
         return self.modular(e.body)

@@ -84,7 +84,7 @@ class Rule:
 
 
 def variants(term: Term) -> Iterator[Term]:
-    """``term`` with the operands of commutative operators in every order."""
+    """Yield ``term`` with the operands of commutative operators in every order."""
     if not term.operands:
         yield term
         return
@@ -161,7 +161,7 @@ class _RuleWriter:
             self.match(operand, inner)
 
     def build(self, term: Term) -> str:
-        """Source of the result expression."""
+        """Return source text of the result expression."""
         if (arithmetic := self.arithmetic(term)) is not None:
             assert self.dtype_source is not None
             return f"IntImm({self.dtype_source[1]}, {arithmetic})"
@@ -180,7 +180,7 @@ class _RuleWriter:
     _OPERATORS: ClassVar[dict[str, str]] = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
     def arithmetic(self, term: Term) -> str | None:
-        """Source of a computation over literals, or None where an expression takes part."""
+        """Return source text of a computation over literals, or None if an expression takes part."""
         if term.head == "number":
             return str(term.leaf)
         if term.head == "name":

@@ -50,7 +50,7 @@ def _simplified(e: Reduce, analyzer: Analyzer) -> Reduce:
 
 
 def _without_unread(e: Reduce) -> Reduce:
-    """Only the parts that the value depends on, and those whose sources do more than give a value."""
+    """Keep the parts that the value depends on, and those whose sources have side effects."""
     c = e.combiner
     part_of = {var: i for names in (c.lhs, c.rhs) for i, var in enumerate(names)}
     kept: set[int] = set()

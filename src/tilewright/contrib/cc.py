@@ -56,7 +56,7 @@ def create_executable(
 
 
 def get_target_by_dump_machine(compiler: str) -> Callable[[], str]:
-    """Return a function that gives the target triple of a compiler."""
+    """Return a function that returns the target triple of a compiler."""
 
     def get_target_triple() -> str:
         done = subprocess.run([*find_compiler(compiler), "-dumpmachine"], capture_output=True, text=True, check=False)
@@ -79,8 +79,8 @@ def cross_compiler(
     Args:
         compile_func: the name of a (cross) compiler, or a function like :func:`create_shared`.
         options: options added to each call.
-        output_format: suffix of what it makes.
-        get_target_triple: gives the compiler's target triple; asked of the compiler by default.
+        output_format: suffix of the output.
+        get_target_triple: returns the compiler's target triple; by default the compiler is queried.
         add_files: further files to link.
     """
     base_options, extra = list(options or []), list(add_files or [])

@@ -61,6 +61,6 @@ def create_llvm(
 
 
 def _opaque_pointers(compiler: str) -> list[str]:
-    """What has clang 14 write pointers as today's LLVM reads them; later ones do so by themselves."""
+    """Return the options that make clang 14 write opaque pointers, as later versions do by default."""
     version = subprocess.run([compiler, "-dumpversion"], capture_output=True, text=True, check=False).stdout
     return ["-Xclang", "-opaque-pointers"] if version.startswith("14") else []

@@ -16,7 +16,7 @@ def convert_func(
     Args:
         tvm_func: the function, which takes NDArrays.
         tensor_type: the type of that library's tensors; other arguments are passed as they are.
-        to_dlpack_func: gives the DLPack capsule of such a tensor.
+        to_dlpack_func: returns the DLPack capsule of such a tensor.
     """
 
     def call(*args: Any) -> Any:
@@ -26,7 +26,7 @@ def convert_func(
 
 
 def to_pytorch_func(tvm_func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that also takes PyTorch's tensors, and writes to those that it is given for results."""
+    """Return a function that also takes PyTorch's tensors, and writes results to those that are passed for them."""
     import torch
     from torch.utils.dlpack import to_dlpack
 

@@ -116,7 +116,7 @@ def callback_libdevice_path(arch: int) -> str:
 
 
 def parse_compute_version(compute_version: str) -> tuple[int, int]:
-    """Major and minor number: ``"7.5"`` gives (7, 5)."""
+    """Return major and minor number: (7, 5) for ``"7.5"``."""
     found = re.fullmatch(r"(\d+)\.(\d+)", str(compute_version))
     if found is None:
         raise TilewrightError(f"a compute version is a text such as '7.5', got {compute_version!r}")
@@ -124,7 +124,7 @@ def parse_compute_version(compute_version: str) -> tuple[int, int]:
 
 
 def get_target_compute_version(target: Target | str | None = None) -> str:
-    """The compute version of a target's ``-arch=sm_75``; the current target when none is given."""
+    """Return the compute version of a target's ``-arch=sm_75``; by default of the current target."""
     chosen = Target(target) if target is not None else Target.current()
     arch = "" if chosen is None else str(chosen.get_attr("arch", ""))
     found = re.fullmatch(r"sm_(\d+)(\d)[a-z]?", arch)
@@ -144,7 +144,7 @@ def have_int8(compute_version: str) -> bool:
 
 
 def have_tensorcore(compute_version: str | None = None, target: Target | str | None = None) -> bool:
-    """Return whether there are tensor cores: from 7.0 on. The version is the target's where it is not given."""
+    """Return whether there are tensor cores (from 7.0 on), by default for the target's version."""
     return parse_compute_version(compute_version or get_target_compute_version(target)) >= (7, 0)
 
 

@@ -22,7 +22,7 @@ _pickler: Any = importlib.import_module("cloudpickle") if importlib.util.find_sp
 
 
 class StatusKind(IntEnum):
-    """How a call ended."""
+    """Status of a finished call."""
 
     RUNNING = 0
     COMPLETE = 1
@@ -58,7 +58,7 @@ class PopenWorker:
     """A process that calls functions; it starts with the first call, and again after it died or was killed."""
 
     def __init__(self, initializer: Callable[..., None] | None = None, initargs: Sequence[Any] = ()) -> None:
-        """``initializer(*initargs)`` is the first that a new process calls."""
+        """Configure a worker; a new process calls ``initializer(*initargs)`` first."""
         if initializer is not None and not callable(initializer):
             raise TypeError(f"initializer is a function, not {type(initializer).__name__}")
         self._initializer, self._initargs = initializer, tuple(initargs)
@@ -85,7 +85,7 @@ class PopenWorker:
         kwargs: dict[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Have the process call ``fn(*args, **kwargs)``; :meth:`recv` gives what comes of it, within ``timeout`` s."""
+        """Call ``fn(*args, **kwargs)`` in the process; :meth:`recv` returns the result, within ``timeout`` seconds."""
         self._timeout = timeout
         self._start().send_bytes(_pickler.dumps((fn, tuple(args), kwargs or {})))
 
@@ -152,7 +152,7 @@ class PopenPoolExecutor:
         initializer: Callable[..., None] | None = None,
         initargs: Sequence[Any] = (),
     ) -> None:
-        """``max_workers`` processes (as many as cores by default), and ``timeout`` seconds for each call."""
+        """Start ``max_workers`` processes (by default one per core), with ``timeout`` seconds for each call."""
         self._threads = ThreadPoolExecutor(max_workers or os.cpu_count() or 1)
         self._timeout = timeout
         self._make = lambda: PopenWorker(initializer, initargs)

@@ -39,7 +39,7 @@ def _normal(loc: float, scale: float, out: NDArray) -> None:
 
 
 def randint(low: int, high: int, size: Sequence[Any], dtype: str = "int32") -> te.Tensor:
-    """Whole numbers from ``low`` on and below ``high``, of shape ``size``."""
+    """Draw integers in [``low``, ``high``) of shape ``size``."""
     if "int" not in dtype:
         raise TypeError(f"randint gives whole numbers, not {dtype}")
     return _extern("randint", int(low), int(high), size, dtype)

@@ -88,7 +88,7 @@ class SparsePlaceholderOp:
     stype = "unknown"
 
     def __init__(self, shape: Sequence[Any], nonzeros: Any, dtype: str, name: str) -> None:
-        """``shape`` and the number of values that are not 0 may be expressions."""
+        """Declare a matrix; ``shape`` and the number of values that are not 0 may be expressions."""
         self.shape, self.dtype, self.name = shape, dtype, name
 
 
@@ -107,7 +107,7 @@ class CSRPlaceholderOp(SparsePlaceholderOp):
 def placeholder(
     shape: Any, nonzeros: Any = None, dtype: str | None = None, name: str = "placeholder", stype: str | None = None
 ) -> CSRPlaceholderOp:
-    """A placeholder of a sparse matrix, float32 unless another dtype is given."""
+    """Create a placeholder of a sparse matrix, float32 by default."""
     _check_storage("csr" if stype is None else stype)
     extents = (shape,) if isinstance(shape, tir.PrimExpr) else tuple(shape)
     return CSRPlaceholderOp(extents, 0 if nonzeros is None else nonzeros, dtype or "float32", name)

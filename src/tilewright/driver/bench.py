@@ -24,11 +24,11 @@ _MOST_SINGLE_RUNS = 100_000
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What to measure, on what, and how long.
+    """Options of a measurement: what, on which device, and how long.
 
-    ``threads`` are the numbers to measure with, one after another; none: the default. A measurement is the mean of as
-    many runs as take ``seconds``; there are ``repeat`` of them. With ``percentiles``, every run is a measurement, in
-    the same time in all.
+    ``threads`` are the thread counts to measure with, in turn; empty: the default. A measurement is the mean of the
+    runs that fit in ``seconds``, and is repeated ``repeat`` times. With ``percentiles``, every run is a measurement, in
+    the same total time.
     """
 
     file: Path

@@ -1,4 +1,4 @@
-"""Where ``run`` and ``bench`` use a library: here, or on a board."""
+"""Places where ``run`` and ``bench`` use a library: this machine, or a board."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Address = tuple[str, int]
 
 
 def parse_address(text: str) -> Address:
-    """``host:port`` as a pair."""
+    """Split ``host:port``."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
         raise typer.BadParameter(f"{text!r} is not of the form host:port")
@@ -103,5 +103,5 @@ class There(Here):
 
 
 def place_of(board: Board | None) -> Here:
-    """Where a board is, or this machine."""
+    """Return the place of a board, or this machine."""
     return Here() if board is None else There(board)

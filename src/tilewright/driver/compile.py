@@ -53,7 +53,7 @@ class DumpIR(PassInstrument):
         self._before: IRModule | None = None
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Note what InferType is given."""
+        """Record the module before InferType."""
         self._before = mod if info.name == "InferType" else None
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -70,7 +70,7 @@ class DumpIR(PassInstrument):
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What to compile, where to, and how; values as the command line gives them, ``runtime`` that of ``--for``."""
+    """Options of the command: model, output and settings; ``runtime`` is that of ``--for``."""
 
     model: Path
     output: Path
@@ -148,7 +148,7 @@ def _executor(options: CompileOptions, target: Target) -> str | None:
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:
-    """The tuning records that were given, in force."""
+    """Apply the tuning records of the options."""
     if options.records is None:
         return contextlib.nullcontext()
     check_is_file(options.records)
@@ -206,7 +206,7 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
 
 
 def _kernel_rows(report: BuildReport) -> list[tuple[str, str]]:
-    """How each kernel is computed."""
+    """Return how each kernel is computed."""
     return [
         (f"kernel {name}", " ".join(filter(None, (how, report.schedules.get(name, "")))))
         for name, how in report.implementations.items()
@@ -214,7 +214,7 @@ def _kernel_rows(report: BuildReport) -> list[tuple[str, str]]:
 
 
 def _json_report(compiled: Compiled) -> dict[str, Any]:
-    """All that the summary tells, in bytes and seconds, and how each kernel is computed."""
+    """Return the summary as JSON, in bytes and seconds, with the implementation of each kernel."""
     report, options = compiled.build, compiled.options
     return {
         "model": str(options.model),

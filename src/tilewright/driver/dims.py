@@ -11,7 +11,9 @@ from tilewright.runtime.interface import Limits
 
 
 def parse_dim_limits(values: list[str] | None) -> dict[str, Limits]:
-    """``batch=1:8``, ``seq=8:512:8`` or ``batch=4`` (repeatable) to the least, the largest and the divisor by name."""
+    """Parse ``batch=1:8``, ``seq=8:512:8`` or ``batch=4`` (repeatable) to the least, the largest and the divisor by
+    name.
+    """
     found: dict[str, Limits] = {}
     for item in values or ():
         name, equals, value = item.partition("=")
@@ -28,7 +30,7 @@ def parse_dim_limits(values: list[str] | None) -> dict[str, Limits]:
 
 
 def parse_dim_numbers(values: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """``seq=1,16,128`` (repeatable) to numbers by name."""
+    """Parse ``seq=1,16,128`` (repeatable) to numbers by name."""
     found: dict[str, tuple[int, ...]] = {}
     for item in values or ():
         name, equals, value = item.partition("=")

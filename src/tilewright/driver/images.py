@@ -24,7 +24,9 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How pixels become numbers; ``range`` is 0..1 for inputs of a floating-point type and 0..255 for integers."""
+    """Conversion of pixels to numbers; by default ``range`` is 0..1 for floating-point inputs and 0..255
+    for integers.
+    """
 
     range: tuple[float, ...] | None = None
     mean: tuple[float, ...] = (0.0,)
@@ -34,7 +36,7 @@ class ImageOptions:
 
 
 def parse_image_options(values: list[str] | None) -> ImageOptions:
-    """``range=-1,1``, ``mean=0.485,0.456,0.406``, ``std=...``, ``order=bgr``, ``fit=crop``."""
+    """Parse ``range=-1,1``, ``mean=0.485,0.456,0.406``, ``std=...``, ``order=bgr``, ``fit=crop``."""
     given: dict[str, Any] = {}
     for item in values or ():
         name, _, value = item.partition("=")
@@ -110,7 +112,7 @@ def read_image(data: bytes, where: str, name: str, info: TensorInfo, options: Im
 
 
 def _decode(data: bytes, where: str, channels: int, height: int, width: int, fit: str) -> np.ndarray[Any, Any]:
-    """(height, width, channels) of uint8."""
+    """Decode an image to (height, width, channels) of uint8."""
     try:
         from PIL import Image, ImageOps
     except ImportError:

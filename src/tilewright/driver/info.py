@@ -1,4 +1,4 @@
-"""``tilewright info``: what a compiled library is, without running it."""
+"""``tilewright info``: description of a compiled library, without running it."""
 
 from __future__ import annotations
 

@@ -31,13 +31,13 @@ _NPZ_MAGIC, _NPY_MAGIC = b"PK", b"\x93NUMPY"
 def make_inputs(
     library: Library, sources: list[str] | None, fill: str | None, image: ImageOptions | None = None
 ) -> dict[str, Array]:
-    """An array for each input: from the sources, and made up for those they lack when ``fill`` is given.
+    """Return an array for each input: from the sources, or made up for missing ones if ``fill`` is set.
 
     Args:
-        library: what they are for.
+        library: the library with the inputs.
         sources: each a file, ``-`` for standard input, or ``NAME=FILE`` for a file with the value of one input.
         fill: ``"random"``, ``"zeros"`` or ``"ones"``.
-        image: how pictures become numbers.
+        image: conversion of images.
 
     Raises:
         TVMError: a file cannot be read, an input has no value or two, or a value does not fit.
@@ -98,7 +98,7 @@ def _read(source: str, library: Library, image: ImageOptions) -> dict[str, Array
 
 
 def split_source(source: str, library: Library) -> tuple[str, str, str]:
-    """``NAME=FILE`` at the end of the longest input's name that it begins with, else at the first ``=``."""
+    """Split ``NAME=FILE`` after the longest input name that it begins with, else at the first ``=``."""
     named = [name for name in library.inputs if source.startswith(f"{name}=")]
     if not named:
         return source.partition("=")
@@ -152,7 +152,7 @@ def _read_numpy(data: bytes, where: str) -> Array | dict[str, Array]:
 
 
 def _read_json(data: bytes, where: str) -> Any:
-    """What a JSON file holds."""
+    """Parse a JSON file."""
     try:
         return json.loads(data.decode())
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -162,7 +162,7 @@ def _read_json(data: bytes, where: str) -> Any:
 
 
 def _fitting(value: Any, name: str, library: Library, where: str) -> Array:
-    """``value`` as the input's array; numpy arrays must have its type, numbers of JSON take it."""
+    """Convert ``value`` to the input's array; numpy arrays must have its dtype, JSON numbers take it."""
     if name not in library.inputs:
         raise TVMError(f"{where}: {_no_input(library, name)}")
     info = library.inputs[name]

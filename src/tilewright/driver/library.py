@@ -1,4 +1,4 @@
-"""Loading what ``run`` and ``bench`` are given: a compiled library, or with ``--compile`` a model."""
+"""Loading the argument of ``run`` and ``bench``: a compiled library, or with ``--compile`` a model."""
 
 from __future__ import annotations
 
@@ -127,14 +127,14 @@ class Machine:
         return self.results[index]
 
     def time_evaluator(self, device: Device, repeat: int, milliseconds: int = 0) -> Any:
-        """What measures runs: ``repeat`` times the mean of as many as take ``milliseconds``."""
+        """Return a timer of runs: ``repeat`` means over as many runs as take ``milliseconds``."""
         self.machine.set_input("main", *(self.values[name] for name in self.names))
         timer = self.machine.module.time_evaluator("invoke", device, 1, repeat, milliseconds)
         return lambda: timer("main")
 
 
 def timer(executor: GraphModule | Machine, device: Device, repeat: int, milliseconds: int = 0) -> Any:
-    """What measures runs of an executor."""
+    """Return a timer of an executor's runs."""
     if isinstance(executor, Machine):
         return executor.time_evaluator(device, repeat, milliseconds)
     return executor.module.time_evaluator("run", device, 1, repeat, milliseconds)

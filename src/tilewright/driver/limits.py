@@ -1,4 +1,4 @@
-"""Limits that commands are given: of what compiling may make, and of their time."""
+"""Limits of commands: resources of compilation, and time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TimeLimitError(TVMError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What compiling may make; None where the default of ``PassContext`` holds."""
+    """Limits of compilation; None for the default of ``PassContext``."""
 
     nodes: int | None = None
     memory: str | None = None
@@ -44,7 +44,7 @@ class Limits:
 
 
 def parse_bytes(text: str | None) -> int | None:
-    """``4GiB``, ``500M`` or ``1000000`` as a number of bytes; units are powers of 1024."""
+    """Parse ``4GiB``, ``500M`` or ``1000000`` to a number of bytes; units are powers of 1024."""
     if text is None:
         return None
     found = re.fullmatch(r"([0-9.]+)\s*([kmgt]?)(i?b)?", text.strip().lower())

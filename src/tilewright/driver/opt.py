@@ -36,7 +36,7 @@ _ROADS: dict[str, Callable[[], list[Pass]]] = {
 
 @dataclass(frozen=True)
 class OptOptions:
-    """Which passes run on which file, and how; values as the command line gives them."""
+    """Options of the command: passes, file and settings."""
 
     file: Path
     passes: list[str]
@@ -101,7 +101,7 @@ def _text_of(head: bytes) -> str | None:
 
 
 def parse_passes(text: str) -> list[Pass]:
-    """``FuseOps(fuse_opt_level=2),InferType`` as passes.
+    """Parse ``FuseOps(fuse_opt_level=2),InferType`` to passes.
 
     Names are those of ``relay.transform``, then of ``tir.transform``; ``optimize`` and ``fuse`` are the passes that
     ``relay.build`` runs. Arguments are literals of Python.
@@ -155,7 +155,7 @@ def _made(name: str, args: list[Any], named: Mapping[str, Any]) -> Pass:
 
 
 def _makers() -> dict[str, Callable[..., Any]]:
-    """What makes a pass, by name; a name of both is Relay's."""
+    """Return pass constructors by name; Relay's win over TIR's."""
     found = {name: getattr(tir_transform, name) for name in tir_transform.__all__}
     found |= {name: getattr(transform, name) for name in (*transform.__all__, "LowerTE")}
     other = (PassContext,)

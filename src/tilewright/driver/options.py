@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def parse_input_shapes(values: list[str] | None) -> dict[str, tuple[int | str, ...]]:
-    """``name:1,3,224,224`` or ``name:batch,seq`` (repeatable) to a mapping; ``name:`` is a scalar."""
+    """Parse ``name:1,3,224,224`` or ``name:batch,seq`` (repeatable) to a mapping; ``name:`` is a scalar."""
     shapes: dict[str, tuple[int | str, ...]] = {}
     for value in values or ():
         name, colon, dims = value.rpartition(":")
@@ -75,7 +75,7 @@ def check_writable(path: Path) -> None:
 
 
 def format_bytes(count: float) -> str:
-    """``1536`` as ``1.5 KiB``."""
+    """Format bytes: 1536 as ``1.5 KiB``."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -84,12 +84,12 @@ def format_bytes(count: float) -> str:
 
 
 def parse_threads(value: str | None) -> tuple[int, ...]:
-    """``1,2,4`` to numbers of threads; none for no value."""
+    """Parse ``1,2,4`` to thread counts; empty for no value."""
     return tuple(_listed(value, int, "--threads", "whole numbers from 1 on, such as 1,2", lambda n: n >= 1))
 
 
 def parse_percentiles(value: str | None) -> tuple[float, ...]:
-    """``50,90,99.9`` to percentiles; none for no value."""
+    """Parse ``50,90,99.9`` to percentiles; empty for no value."""
     return tuple(
         _listed(value, float, "--percentiles", "numbers from 0 to 100, such as 50,90,99", lambda p: 0 <= p <= 100)
     )

@@ -55,7 +55,7 @@ def to_lists(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _write_npz(stream: IO[bytes], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """What ``numpy.savez`` writes, for any name ("file", which that takes for its own argument, too)."""
+    """Write an .npz file as ``numpy.savez``, but for any name ("file" too, which is an argument there)."""
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

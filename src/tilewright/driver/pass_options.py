@@ -13,7 +13,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def parse_pass_config(values: list[str] | None) -> dict[str, Any]:
-    """``name=value`` (repeatable) to a mapping for ``PassContext``, which says what an option takes."""
+    """Parse ``name=value`` (repeatable) to a mapping for ``PassContext``, which declares the values."""
     config: dict[str, Any] = {}
     for item in values or ():
         name, equals, value = item.partition("=")

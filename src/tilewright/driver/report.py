@@ -1,4 +1,4 @@
-"""What commands print: tables in columns on a terminal, lines of tab-separated values elsewhere, or one JSON object."""
+"""Output of commands: tables on a terminal, tab-separated lines elsewhere, or one JSON object."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SHOWN_VALUES = 6
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What to run on what; ``sources`` and ``fill`` as ``inputs.make_inputs`` takes them."""
+    """Options of the command; ``sources`` and ``fill`` as for ``inputs.make_inputs``."""
 
     file: Path
     sources: list[str] | None

@@ -48,7 +48,7 @@ TUNERS = ("auto", "xgb", "ga", "random", "grid")
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What to tune, how long, and where records go; values as the command line gives them."""
+    """Options of the command: what to tune, how long, and where records go."""
 
     model: Path
     output: Path | None

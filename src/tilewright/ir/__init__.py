@@ -1,4 +1,4 @@
-"""What all levels share: nodes, types, scalar expressions, attributes, operators, modules, passes.
+"""Foundations of all levels: nodes, types, scalar expressions, attributes, operators, modules, passes.
 
 node.py       immutable slotted nodes, hash-consing        prim_expr.py, prim_ops.py  scalar expressions
 memory.py     buffers and loads                            iter_var.py   ranges, iteration variables, reductions

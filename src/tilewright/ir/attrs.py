@@ -48,7 +48,7 @@ class Attrs(Node):
         return getattr(self, name)
 
     def list_field_info(self) -> list[AttrFieldInfo]:
-        """What :meth:`keys` names, with types and defaults."""
+        """Return the fields that :meth:`keys` names, with types and defaults."""
         types = {
             name: kind
             for cls in reversed(type(self).__mro__)

@@ -33,7 +33,7 @@ class BudgetError(TilewrightError):
 
 
 class Budget:
-    """What may be made, and what was: nodes, bytes that the process grows by, seconds since it began."""
+    """A limit, and its use: nodes, bytes by which the process grows, seconds since it began."""
 
     def __init__(self, nodes: int, memory: int, seconds: float) -> None:
         self.nodes, self.memory, self.seconds = nodes, memory, seconds

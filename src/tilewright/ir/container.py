@@ -12,7 +12,7 @@ from tilewright.runtime import registry
 
 
 class _AnyOfTheKind(type):
-    """``isinstance(x, Array)`` holds for every tuple, ``isinstance(x, Map)`` for every dictionary."""
+    """Makes ``isinstance(x, Array)`` hold for every tuple, and ``isinstance(x, Map)`` for every dictionary."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.__mro__[1])

@@ -49,7 +49,7 @@ class SourceText(SourceName):
 
 
 class DiagnosticLevel(enum.IntEnum):
-    """How bad it is."""
+    """Severity of a diagnostic."""
 
     BUG = 10
     ERROR = 20
@@ -60,7 +60,7 @@ class DiagnosticLevel(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One problem: how bad, where (None when unknown), and what."""
+    """One problem: its severity, its place (None when unknown), and its text."""
 
     level: DiagnosticLevel
     span: Span | None
@@ -77,7 +77,7 @@ class Diagnostic:
 
 
 def place_of(span: Span | None) -> str:
-    """``file:line:column``, the name of a model's node, or nothing when the span is not known."""
+    """Return ``file:line:column``, the name of a model's node, or "" when the span is unknown."""
     if span is None:
         return ""
     name = span.source_name.name
@@ -130,7 +130,7 @@ _overriding: list[DiagnosticRenderer] = []
 
 
 def get_renderer() -> DiagnosticRenderer:
-    """What shows diagnostics: the renderer in force, or one that prints them to stderr."""
+    """Return the renderer in force, or one that prints to stderr."""
     return _overriding[-1] if _overriding else _DEFAULT
 
 

@@ -100,7 +100,7 @@ def custom_code(dtype: str) -> int:
 
 @cache
 def is_custom(dtype: str) -> bool:
-    """``custom[name]bits``: a type that a user has brought, which counts as floating point."""
+    """Return whether the dtype is ``custom[name]bits``: a user's type, which counts as floating point."""
     return parse(dtype).kind == "custom"
 
 
@@ -113,7 +113,7 @@ _SHORT = {"int": "int32", "uint": "uint32", "float": "float32", "uint1": "bool"}
 
 
 def in_full(dtype: str) -> str:
-    """``dtype`` with its bits: ``int``, ``uint`` and ``float`` have 32, as in TVM; ``uint1`` is ``bool``."""
+    """Return ``dtype`` with its bits: ``int``, ``uint`` and ``float`` have 32, as in TVM; ``uint1`` is ``bool``."""
     return _SHORT.get(dtype, dtype)
 
 
@@ -188,7 +188,7 @@ def lanes(dtype: str) -> int:
 
 @cache
 def nbytes(dtype: str) -> int:
-    """Bytes that one lane takes in memory (a bool takes one)."""
+    """Return the bytes of one lane in memory (1 for a bool)."""
     return (parse(dtype).bits + 7) // 8
 
 

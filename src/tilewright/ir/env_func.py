@@ -32,7 +32,7 @@ class EnvFunc(InternedNode):
 
     @property
     def func(self) -> Callable[..., Any]:
-        """What is called. A type relation takes (types, attrs, solver) and gives the result's type."""
+        """The registered function. A type relation takes (types, attrs, solver) and returns the result's type."""
         return _find(self.name)
 
     def __call__(self, *args: Any) -> Any:

@@ -37,6 +37,6 @@ class DivisionByZeroError(TilewrightError, ZeroDivisionError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` when a known name is close to one that is not known, else nothing."""
+    """Return `` (did you mean 'x'?)`` for a known name close to ``name``, or ""."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

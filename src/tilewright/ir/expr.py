@@ -15,9 +15,9 @@ from tilewright.ir.type import Type
 
 
 class RelayExpr(BaseExpr):
-    """Base of Relay expressions. ``checked_type`` is there once InferType has run.
+    """Base of Relay expressions. ``checked_type`` exists once InferType has run.
 
-    Type inference builds new nodes and gives each its type as it is built (``with_checked_type``); a node's
+    Type inference builds new nodes and sets the type of each as it is built (``with_checked_type``); a node's
     type never changes afterwards.
     """
 
@@ -68,7 +68,7 @@ class GlobalVar(RelayExpr):
 
 
 class CallingConv(enum.IntEnum):
-    """How a function is called: values of its attribute ``calling_conv``."""
+    """Values of the attribute ``calling_conv`` of functions."""
 
     DEFAULT = 0
     C_PACKED_FUNC = 1

@@ -136,11 +136,11 @@ class FunctionAttribute(Generic[T]):
         return _attributes(func).get(self.key, default)
 
     def has(self, func: Any) -> bool:
-        """Whether ``func`` has the attribute, whatever its value."""
+        """Return whether ``func`` has the attribute, whatever its value."""
         return self.key in _attributes(func)
 
     def on(self, func: Any) -> bool:
-        """Whether ``func`` has the attribute and its value is not zero or empty."""
+        """Return whether ``func`` has the attribute and its value is not zero or empty."""
         return bool(_attributes(func).get(self.key))
 
 
@@ -181,7 +181,7 @@ def declared_attributes() -> dict[str, FunctionAttribute[Any]]:
 
 
 def attribute_problems(attrs: DictAttrs, carrier: Carrier, stage: Stage) -> list[str]:
-    """What is wrong with the attributes of one function or module at a stage; keys that nobody declared are free."""
+    """Return the problems of the attributes of a function or module at a stage; undeclared keys are free."""
     problems = []
     for key, value in attrs.items():
         declared = _declared.get(key)

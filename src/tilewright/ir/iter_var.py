@@ -44,7 +44,7 @@ class Range(Node):
 
 
 class IterVarType(enum.IntEnum):
-    """What an iteration variable is for."""
+    """Kinds of iteration variables."""
 
     DataPar = 0
     ThreadIndex = 1

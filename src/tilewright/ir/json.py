@@ -50,7 +50,7 @@ def type_key_of(value: Any) -> str:
 
 
 class _Record(NamedTuple):
-    """One entry of ``nodes`` while it is made: children are objects still, not indices."""
+    """One entry of ``nodes`` under construction: children are objects, not yet indices."""
 
     key: str
     text: str | None = None
@@ -187,7 +187,7 @@ class _Writer:
             stack.extend(c for c in reversed(children) if not isinstance(c, (_Inline, _Array)))
 
     def reference(self, value: Any) -> int:
-        """Index of the node of ``value``."""
+        """Return the index of the node of ``value``."""
         return 0 if value is None else self.index[_identity(_boxed(value))]
 
     def attribute(self, value: Any) -> str:
@@ -241,7 +241,7 @@ def _block(start: str, parts: Sequence[str], end: str, indent: int, lines: bool 
 
 
 def save_json(node: Any) -> str:
-    """``node`` (a node, module, list, or mapping of these) as TVM's JSON; raises TilewrightError if it cannot be."""
+    """Serialize ``node`` (a node, module, list, or mapping) as TVM's JSON; raises TilewrightError if it cannot."""
     return _Writer().text(node)
 
 
@@ -413,7 +413,7 @@ _OLD_NAMES = {"Variable": "tir.Var", "StrMap": "Map", "relay.Op": "Op", "relay.S
 
 
 def load_json(json_str: str) -> Any:
-    """What ``save_json``, ours or that of TVM 0.6 to 0.8, wrote: nodes; lists as tuples; mappings as dictionaries.
+    """Load JSON of ``save_json``, ours or that of TVM 0.6 to 0.8: nodes; lists as tuples; mappings as dictionaries.
 
     Raises TilewrightError saying what is wrong with the json_str.
     """

@@ -1,4 +1,4 @@
-"""Which nodes the JSON form can hold: their names in TVM 0.8, and how each field is written.
+"""Nodes in JSON form: their names in TVM 0.8, and the encoding of each field.
 
 A field is written as a ``node`` unless the table says otherwise (``name:int``); a ``name`` is a node as well, of type
 ``runtime.String``. Classes are named by where they
@@ -243,10 +243,10 @@ def _make_attributes(cls: type[Attrs], fields: dict[str, Any]) -> Attrs:
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:
-    """The node of the class that TVM calls ``type_key``, from its fields by name.
+    """Create the node of the class that TVM calls ``type_key``, from its fields by name.
 
-    ``make_node("DictAttrs", Composite="my.conv")`` gives attributes of any names. ValueError where no class is so
-    called, AttributeError where attributes have no such field.
+    ``make_node("DictAttrs", Composite="my.conv")`` creates attributes of any names. Raises ValueError for an unknown
+    class, AttributeError for an unknown field of attributes.
     """
     if type_key == "DictAttrs":
         return DictAttrs(kwargs)

@@ -24,7 +24,7 @@ class Buffer(Node):
     """``shape`` elements of ``dtype`` at ``data + elem_offset``; identity matters.
 
     Empty ``strides`` mean compact row-major. ``data_alignment`` is in bytes; ``offset_factor`` divides
-    ``elem_offset``; ``buffer_type`` "auto_broadcast" gives dimensions of extent 1 stride 0.
+    ``elem_offset``; with ``buffer_type`` "auto_broadcast", dimensions of extent 1 have stride 0.
     """
 
     data: Var

@@ -1,6 +1,6 @@
 """``IRModule``: the functions and data types of a program, by name.
 
-What flows between passes. A pass copies the module (``copy``) and changes the copy; the functions in it are
+Modules flow between passes. A pass copies the module (``copy``) and changes the copy; the functions in it are
 immutable. Text form, printing and parsing are in ``tilewright.relay.text`` and ``tilewright.tir.printer``.
 """
 
@@ -54,7 +54,7 @@ class IRModule:
         return mod
 
     def structure(self) -> dict[str, Any]:
-        """What structural equality compares: attributes, and definitions and functions by name."""
+        """The parts that structural equality compares: attributes, and definitions and functions by name."""
         types = {v.name_hint: data for v, data in self.type_definitions.items()}
         return {
             "attrs": self.attrs,
@@ -123,7 +123,7 @@ class IRModule:
         return len(self.functions)
 
     def items(self) -> ItemsView[GlobalVar, BaseFunc]:
-        """(global variable, function) pairs."""
+        """Return (global variable, function) pairs."""
         return self.functions.items()
 
     def functions_items(self) -> ItemsView[GlobalVar, BaseFunc]:

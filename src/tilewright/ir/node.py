@@ -10,11 +10,11 @@ constructor, so that a class body reads as the node's grammar (``cls._fields`` l
 
 A field may have a default (``span: Span | None = None``). Fields of base classes come first; one that is
 declared again keeps its place and takes the new default. A class that has to normalise its arguments defines
-``__init__`` and ends it with ``self._init(...)``, giving every field in order. Names that start with an underscore
+``__init__`` and ends it with ``self._init(...)``, passing every field in order. Names that start with an underscore
 are private state, not fields; they are declared in ``__slots__``.
 
-Nodes compare by identity. ``InternedNode`` (scalar expressions) is hash-consed: constructing an equal node
-twice gives the same object, so identity *is* equality and a memo table is a plain dictionary. Their classes have
+Nodes compare by identity. ``InternedNode`` (scalar expressions) is hash-consed: constructing an equal node twice
+returns the same object, so identity *is* equality and a memo table is a plain dictionary. Their classes have
 ``__new__`` and ``cls._of(...)`` in place of ``__init__`` and ``self._init(...)``.
 """
 
@@ -92,9 +92,9 @@ _SHORT_PRINTERS: dict[type, Callable[[Any], str]] = {}
 def register_printer(
     cls: type, printer: Callable[[Any], str], short_printer: Callable[[Any], str] | None = None
 ) -> None:
-    """Make ``str(node)`` of ``cls`` and its subclasses the text that ``printer`` gives.
+    """Make ``printer`` the text of ``str(node)`` for ``cls`` and its subclasses.
 
-    ``repr(node)`` and ``f"{node}"`` are what ``short_printer`` gives, where there is one: messages stay short.
+    ``repr(node)`` and ``f"{node}"`` use ``short_printer``, if passed: messages stay short.
     """
     _PRINTERS[cls] = printer
     if short_printer is not None:
@@ -118,7 +118,7 @@ class Node(metaclass=NodeMeta):
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def replace(self, **changes: Any) -> Self:
-        """Copy of this node with the given fields changed."""
+        """Return a copy of this node with some fields changed."""
         values = {name: getattr(self, name) for name in type(self)._fields}
         unknown = changes.keys() - values.keys()
         if unknown:
@@ -203,12 +203,12 @@ def _interned(key: tuple[Any, ...], node: Any) -> Any:
 
 
 def _float_bits(value: float) -> bytes:
-    """What a float is in a key: -0.0 is not 0.0, and a NaN is itself."""
+    """Return the bits of a float as a key: -0.0 differs from 0.0, and a NaN equals itself."""
     return struct.pack("<d", value)
 
 
 def _make_of(cls: type, fields: tuple[str, ...], unique: bool, floats: set[str]) -> Callable[..., Any]:
-    """Compile ``cls._of``, which gives the node of given fields, once per class: no function runs more often."""
+    """Compile ``cls._of``, which returns the node of some fields, once per class: no function runs more often."""
     scope: dict[str, Any] = {"cls": cls, "known": _REFERENCES.get, "interned": _interned, "new": object.__new__}
     scope["float_bits"] = _float_bits
     key = ", ".join(["cls", *(f"float_bits({name})" if name in floats else name for name in fields)])
@@ -233,7 +233,7 @@ def _make_new(fields: tuple[str, ...], defaults: dict[str, Any]) -> Callable[...
 
 
 class InternMeta(NodeMeta):
-    """Hash-conses: two constructions with identical fields give one object."""
+    """Hash-conses: two constructions with identical fields return one object."""
 
     _unique: bool
     _floats: set[str]
@@ -269,7 +269,7 @@ class InternedNode(Node, metaclass=InternMeta):
 
 
 def node_of_fields(cls: type[Node], values: Iterable[Any]) -> Any:
-    """The node of a class with the given fields, in the order of ``cls._fields``: the caller knows that they fit."""
+    """Create a node from its fields in the order of ``cls._fields``; the caller guarantees that they fit."""
     if isinstance(cls, InternMeta):
         return cls._of(*values)  # type: ignore[attr-defined]
     node: Any = object.__new__(cls)

@@ -19,7 +19,7 @@ from tilewright.ir.op_table import OPERATORS, find_op
 
 
 class CallEffectKind:
-    """What evaluating a call may do besides giving a value: values of an intrinsic's ``TCallEffectKind``."""
+    """Side effects of a call: values of an intrinsic's ``TCallEffectKind``."""
 
     ExprAnnotation = Pure = "pure"
     ReadState = "read"
@@ -106,7 +106,7 @@ class Op(RelayExpr):
 
     @property
     def support_level(self) -> int:
-        """How central the operator is, from 1 on, as whoever registered it said; 10 where nobody did."""
+        """How central the operator is, from 1 on, as it was registered; 10 by default."""
         level: int = self.get_attr("TSupportLevel", 10)
         return level
 
@@ -171,13 +171,13 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 def register_intrin_lowering(
     op_name: str, target: str, *, f: Callable[[Any], Any] | None = None, level: int = 10
 ) -> Callable[..., Any]:
-    """Say how code for targets of the kind ``target`` computes an intrinsic; without ``f``, a decorator.
+    """Register the computation of an intrinsic for a kind of target; without ``f``, return a decorator.
 
     Args:
         op_name: the intrinsic, such as ``tir.exp``; it is declared if it is new.
         target: a target's kind, such as ``llvm``, or ``default`` for those that have no rule of their own.
-        f: from the call to an expression, or to None to leave that call as it is. What it gives is lowered in turn,
-            unless that is a call of the same intrinsic.
+        f: from the call to an expression, or to None to leave that call as it is. The result is lowered again, unless
+            it is a call of the same intrinsic.
         level: a rule of a higher level is not replaced by one of a lower.
     """
 

@@ -209,13 +209,13 @@ class DimVar(SizeVar):
 
     @property
     def limits(self) -> str:
-        """``1:512``, ``8:512:8``, or ``0:`` where nothing is known."""
+        """The text ``1:512``, ``8:512:8``, or ``0:`` if nothing is known."""
         step = f":{self.multiple}" if self.multiple != 1 else ""
         return f"{self.low}:{'' if self.high is None else self.high}{step}"
 
 
 class _Identity:
-    """What makes one variable differ from another of the same name."""
+    """Distinguishes variables of the same name."""
 
     __slots__ = ()
 

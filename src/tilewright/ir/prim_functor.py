@@ -190,7 +190,7 @@ class ExprVisitor(ExprFunctor[bool]):
             self.visit_expr(arg)
 
     def visit_load(self, e: Load) -> Any:
-        """Index and predicate."""
+        """Visit index and predicate."""
         self.visit_expr(e.index)
         self.visit_expr(e.predicate)
 

@@ -20,7 +20,7 @@ from tilewright.ir.op_table import find_op
 
 
 def as_expr(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
-    """``value`` as an expression; Python numbers become literals (int32, float32 or bool by default)."""
+    """Convert ``value`` to an expression; Python numbers become literals (int32, float32 or bool by default)."""
     if isinstance(value, p.PrimExpr):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -37,7 +37,7 @@ def as_expr(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
 
 
 def whole(value: AnyType) -> AnyType:
-    """``value``, a dimension or an extent; one that is given as a float, such as ``channels / 8``, as an int.
+    """Convert a dimension or an extent that is a float, such as ``channels / 8``, to an int.
 
     Raises:
         TilewrightError: the float is no whole number.
@@ -51,7 +51,7 @@ def whole(value: AnyType) -> AnyType:
 
 
 def const(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
-    """Literal of ``dtype``; a vector type gives a ``Broadcast`` of the literal."""
+    """Create a literal of ``dtype``; for a vector type, a ``Broadcast`` of the literal."""
     if dtype is None:
         if not isinstance(value, np.generic):
             return as_expr(value)
@@ -138,7 +138,7 @@ def _common_dtype(a: str, b: str) -> str:
 
 
 def cast(dtype: str, value: AnyType) -> p.PrimExpr:
-    """``value`` converted to ``dtype``; literals are converted at once, a scalar is broadcast to a vector type."""
+    """Convert ``value`` to ``dtype``; literals fold, and a scalar is broadcast to a vector type."""
     value, dtype = as_expr(value), dt.in_full(dtype)
     if value.dtype == dtype:
         return value
@@ -174,7 +174,7 @@ def _cast_int_literal(value: int, dtype: str) -> p.PrimExpr:
 
 
 def wrap_int(value: int, dtype: str) -> int:
-    """``value`` reduced to the range of an integer dtype, as the hardware does."""
+    """Reduce ``value`` to the range of an integer dtype, as the hardware does."""
     info = dt.parse(dtype)
     value &= (1 << info.bits) - 1
     if info.kind == "int" and value >> (info.bits - 1):
@@ -183,7 +183,7 @@ def wrap_int(value: int, dtype: str) -> int:
 
 
 def round_float(value: float, dtype: str) -> float:
-    """``value`` rounded to the precision of a floating dtype."""
+    """Round ``value`` to the precision of a floating dtype."""
     bits = dt.bits(dtype)
     with np.errstate(over="ignore"):
         if bits == 32:
@@ -194,7 +194,7 @@ def round_float(value: float, dtype: str) -> float:
 
 
 def is_const_int(expr: AnyType, value: int | None = None) -> bool:
-    """Return whether ``expr`` is an integer literal (equal to ``value``, when given), possibly broadcast."""
+    """Return whether ``expr`` is an integer literal (equal to ``value``, when passed), possibly broadcast."""
     if isinstance(expr, p.Broadcast):
         expr = expr.value
     if isinstance(expr, p.IntImm):

@@ -30,14 +30,14 @@ class Substitute(ExprMutator):
 
 
 def as_pointer(value: PrimExpr) -> Var:
-    """What replaces a buffer variable; raises TypeError when it is no variable."""
+    """Return the replacement of a buffer variable; raises TypeError when it is no variable."""
     if not isinstance(value, Var):
         raise TypeError(f"a buffer variable can be replaced by a variable only, got {value}")
     return value
 
 
 def bindings(value_map: Mapping[Any, Any]) -> dict[Var, PrimExpr]:
-    """``value_map`` with variables as keys (an IterVar stands for its own) and expressions as values."""
+    """Return ``value_map`` with variables as keys (an IterVar's own) and expressions as values."""
     binds: dict[Var, PrimExpr] = {}
     for var, value in value_map.items():
         key = var.var if isinstance(var, IterVar) else var
@@ -46,7 +46,7 @@ def bindings(value_map: Mapping[Any, Any]) -> dict[Var, PrimExpr]:
 
 
 def substitute(expr: PrimExpr, value_map: Mapping[Any, Any]) -> PrimExpr:
-    """``expr`` with variables replaced; ``value_map`` may be keyed by IterVar as well.
+    """Replace variables in ``expr``; ``value_map`` may be keyed by IterVar as well.
 
     Before and after ``substitute(e, {i: 3})``::
 

@@ -1,4 +1,4 @@
-"""Where a node came from: a range of a source text, or a named node of an imported model."""
+"""Origin of a node: a range of a source text, or a named node of an imported model."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _rule_of(cls: type) -> _Rule:
 
 
 class Shortcut(NamedTuple):
-    """A quicker way for the nodes of one class; both give None where there is none."""
+    """A faster comparison and hash for the nodes of one class; both return None if there is none."""
 
     equal: Callable[[Any, Any], bool | None]
     hash: Callable[[Any], int | None]
@@ -202,7 +202,7 @@ class _Difference(NamedTuple):
 
 
 class _Equality:
-    """One comparison: which graph nodes and variables of the left side stand for which of the right."""
+    """One comparison: a mapping of graph nodes and variables of the left side to those of the right."""
 
     def __init__(self, map_free_vars: bool, exact: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -355,5 +355,5 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
 
 
 def hash_of_parts(node: Any, map_free_vars: bool = False) -> int:
-    """``structural_hash`` without shortcuts."""
+    """Compute ``structural_hash`` without shortcuts."""
     return int.from_bytes(_Hash(map_free_vars).run(node), "little")

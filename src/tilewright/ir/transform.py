@@ -1,6 +1,6 @@
 """Pass infrastructure: ``PassContext``, ``Sequential``, and decorators that make passes of functions.
 
-A pass takes an ``IRModule`` and gives a new one. ``PassContext`` says which passes run (``opt_level``,
+A pass takes an ``IRModule`` and returns a new one. ``PassContext`` decides which passes run (``opt_level``,
 ``required_pass``, ``disabled_pass``), holds options (``config``) and instruments.
 """
 
@@ -49,7 +49,7 @@ class ConfigOption:
 
 
 class OptionError(TilewrightError, AttributeError):
-    """``PassContext(config={...})`` names what nobody declared, or has a value of another type."""
+    """An undeclared name in ``PassContext(config={...})``, or a value of another type."""
 
 
 class OptionFields(dict[str, Any]):

@@ -29,7 +29,7 @@ from tilewright.ir.structural import Shortcut, hash_of_parts, register_shortcut,
 
 
 class TypeKind(enum.IntEnum):
-    """What a type variable stands for."""
+    """Kinds of type variables."""
 
     Type = 0
     ShapeVar = 1
@@ -199,7 +199,7 @@ class IncompleteType(Type):
 
 
 class TypeConstraint(Type):
-    """What has to hold between types: a constraint of a function's type."""
+    """A relation between types: a constraint of a function's type."""
 
 
 class TypeRelation(TypeConstraint):

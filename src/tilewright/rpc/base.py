@@ -1,4 +1,4 @@
-"""What all parts of RPC agree on: TVM 0.8's numbers, and messages of trackers.
+"""The protocol shared by all parts of RPC: TVM 0.8's numbers, and messages of trackers.
 
 A connection to a server begins with a greeting on both sides (``native/src/rpc/socket.c``,
 ``security.py``); one to a tracker with
@@ -76,12 +76,12 @@ def _encode(data: Any) -> bytes:
 
 
 def greeting(key: str) -> bytes:
-    """What begins a connection, and what accepts one: the key of the side that says it."""
+    """Return the greeting that opens or accepts a connection, with the key of its sender."""
     return struct.pack("<ii", RPC_MAGIC, len(key.encode())) + key.encode()
 
 
 def refusal(code: int, reason: str = "") -> bytes:
-    """What refuses one; TVM's clients do not read the reason."""
+    """Return a refusal; TVM's clients do not read the reason."""
     data = reason.encode()
     return struct.pack("<i", code) + (struct.pack("<i", len(data)) + data if data else b"")
 
@@ -161,10 +161,10 @@ async def write_json(writer: asyncio.StreamWriter, data: Any) -> None:
 
 
 async def read_greeting(read: Callable[[int], Awaitable[bytes]]) -> str | None:
-    """Return the key that a new connection asks for, or None when it does not speak RPC.
+    """Return the key that a new connection requests, or None when it does not speak RPC.
 
     Args:
-        read: gives so many of the connection's next bytes.
+        read: returns the next bytes of the connection, of a number.
     """
     async with asyncio.timeout(GREETING_SECONDS):
         if _number(await read(4)) != RPC_MAGIC:

@@ -1,4 +1,4 @@
-"""Packets over TLS: C reads and writes them by callbacks, which are given its memory."""
+"""Packets over TLS: C reads and writes them by callbacks on its own memory."""
 
 from __future__ import annotations
 

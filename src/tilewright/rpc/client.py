@@ -311,7 +311,7 @@ class TrackerSession:
             key: the kind.
             priority: who has a higher one is served first.
             session_timeout: seconds after which the board ends the session; 0 for no end.
-            max_retry: how many boards to try that the tracker gives and that cannot be reached.
+            max_retry: how many unreachable boards of the tracker to try.
             session_constructor_args: as in :func:`connect`.
             secret, pairing: as in :func:`connect`.
 

@@ -1,4 +1,4 @@
-"""What a session finds in its process: a folder for files, modules loaded from it, and the functions of ``testing``."""
+"""Environment of a session's process: a folder for files, modules loaded from it, and the functions of ``testing``."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def fingerprint_of(certificate: bytes) -> str:
 
 @dataclass(frozen=True)
 class Pairing:
-    """What the two sides of a pairing know."""
+    """The shared data of a pairing."""
 
     fingerprint: str
     token: str
@@ -93,7 +93,7 @@ class Identity:
         return cls(path, Pairing(fingerprint, token))
 
     def context(self) -> ssl.SSLContext:
-        """For the server's side of connections."""
+        """Return the TLS context of a server's connections."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0  # sessions are not resumed
@@ -151,10 +151,10 @@ def _pins() -> Path:
 
 
 def load() -> dict[str, Pairing]:
-    """What this user's machine was paired with: by address, or by fingerprint where none was given.
+    """Return this user's pairings: by address, or by fingerprint if no address was set.
 
     Raises:
-        RPCError: the file was changed to what it cannot be.
+        RPCError: the file is not valid.
     """
     try:
         data = json.loads(_pins().read_text())
@@ -175,10 +175,10 @@ def pair(code: str, address: str | None = None) -> Pairing:
 
     Args:
         code: the pairing code.
-        address: "host:port" where only this server may answer from now on; None for one that trackers give out.
+        address: "host:port" at which only this server may answer from now on; None for servers behind a tracker.
 
     Returns:
-        what the code holds.
+        the pairing of the code.
 
     Raises:
         RPCError: it is no pairing code.
@@ -189,7 +189,7 @@ def pair(code: str, address: str | None = None) -> Pairing:
 
 
 def forget(address: str) -> bool:
-    """Forget the server of an address; whether there was one."""
+    """Forget the server of an address; return whether there was one."""
     pairings = load()
     found = pairings.pop(address, None)
     if found:

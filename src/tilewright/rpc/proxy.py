@@ -52,7 +52,7 @@ async def _end_of(reader: asyncio.StreamReader) -> None:
 
 
 class _ProxyState:
-    """What a running proxy knows."""
+    """The state of a running proxy."""
 
     def __init__(self, config: dict[str, Any], port: int) -> None:
         self._config, self._port = config, port
@@ -141,7 +141,7 @@ class _ProxyState:
         return {"key": f"server:proxy[{','.join(keys)}]", "addr": [self._config["custom_addr"], self._port]}
 
     async def _offer(self, ask: Ask, missing: dict[str, int]) -> None:
-        """Offer servers that are new, and under a new key those that were given to a client that has not come."""
+        """Offer new servers, and re-offer under a new key those that were assigned to a client that has not come."""
         pending = await ask(TrackerCode.GET_PENDING_MATCHKEYS)
         for match_key, peers in list(self._waiting.items()):
             rounds = missing.get(match_key, _UNUSED_ROUNDS) + 1
@@ -173,8 +173,8 @@ class Proxy:
     Args:
         host: the address to listen on.
         port, port_end: the first free port of this range is taken; it is then in ``port``.
-        tracker_addr: (host, port) of a tracker that is told of servers that wait.
-        custom_addr: the address that the tracker gives to clients, when it differs from the one it sees.
+        tracker_addr: (host, port) of a tracker to which waiting servers are reported.
+        custom_addr: the address that the tracker passes to clients, when it differs from the one it sees.
     """
 
     def __init__(

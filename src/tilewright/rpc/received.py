@@ -1,4 +1,4 @@
-"""Bytes that a server's function returns, received where they stay."""
+"""Buffers for bytes that a server's function returns, which are used in place."""
 
 from __future__ import annotations
 

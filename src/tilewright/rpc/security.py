@@ -1,4 +1,4 @@
-"""Who may use a server, and who hears what is said: exchanges between TVM's greeting and its packets.
+"""Authentication and encryption: exchanges between TVM's greeting and its packets.
 
 A client's greeting tells which exchanges it is ready for (``-secure=tls1,hmac1``). A server that wants one answers with
 ``MAGIC`` and the number of the exchange, both sides go through it, and the server's greeting follows in what it made:
@@ -61,7 +61,7 @@ def new_secret() -> str:
 
 @dataclass(frozen=True)
 class Access:
-    """What a client has to show to a server, and what it demands of it."""
+    """Credentials that a client shows to a server, and those it demands."""
 
     secret: str | None = None
     pinned: Pairing | None = None
@@ -71,7 +71,7 @@ class Access:
 
     @classmethod
     def to(cls, address: base.Address, secret: str | None, code: str | None) -> Access:
-        """What this machine has for a server: what is given, else what is stored, else what the environment says."""
+        """Return this machine's access to a server: from the arguments, else as stored, else from the environment."""
         if secret:
             return cls(secret)
         if code:
@@ -181,7 +181,7 @@ def session_over(sock: socket.socket, seconds: float, constructor: Sequence[Any]
 
 @dataclass(frozen=True)
 class Guard:
-    """What a server wants of its clients: nothing, a secret, or a pairing."""
+    """A server's demand on its clients: nothing, a secret, or a pairing."""
 
     secret: str | None = None
     identity: Identity | None = None
@@ -193,7 +193,7 @@ class Guard:
 
     @property
     def option(self) -> str:
-        """What tells a proxy's clients of it."""
+        """The option by which a proxy's clients learn the demand."""
         return f" -secure={self.exchange}" if self.exchange else ""
 
     async def let_in(self, sock: socket.socket, key: str) -> socket.socket:

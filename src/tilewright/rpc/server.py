@@ -94,7 +94,7 @@ class Session:
 
 
 def _serve_in_child(sock: socket.socket, folder: str, config: dict[str, Any]) -> None:
-    """What the forked process does; it does not return."""
+    """Run the forked process; never returns."""
     status = 1
     try:
         os.setsid()
@@ -152,7 +152,7 @@ class _TrackerLink:
             await self._offer_once(ask)
 
     async def _offer_once(self, ask: Ask) -> None:
-        """Offer the board if it is free, and look after that until something changes."""
+        """Offer the board if it is free, and watch the offer until something changes."""
         self._changed.clear()
         offered, missing = self.match_key, 0
         if offered:
@@ -252,7 +252,7 @@ class _Board:
                 sock.close()
 
     async def _let_in(self, sock: socket.socket, key: str) -> socket.socket:
-        """Ask a client that the proxy has greeted for what this server wants of it."""
+        """Authenticate a client that the proxy has greeted."""
         if self._guard.exchange is None:
             return sock
         sock = await self._guard.let_in(sock, key)
@@ -285,14 +285,14 @@ class Server:
         host: the address to listen on, or the proxy's.
         port, port_end: the first free port of this range is taken; it is then in ``port``.
         is_proxy: ``host`` and ``port`` are those of a proxy, which this server joins.
-        tracker_addr: (host, port) of a tracker that is told when the board is free.
+        tracker_addr: (host, port) of a tracker, to which the free board is reported.
         key: the kind of board; clients, and the tracker, ask for it.
         load_library: libraries to load first, with ":" between them.
-        custom_addr: the address that the tracker gives to clients, when it differs from the one it sees.
+        custom_addr: the address that the tracker passes to clients, when it differs from the one it sees.
         silent: log errors only.
         no_fork: accepted for TVM's signature.
         server_init_callback: a function that the server's process calls first, to register functions.
-        secret: what clients must know (see ``rpc.security``); they give it to ``connect``.
+        secret: the secret of clients (see ``rpc.security``), which they pass to ``connect``.
         insecure: serve whoever reaches an address that is not this machine's alone.
         memory: bytes that a session may take.
         tls: clients must be paired, and what is sent goes through TLS; by default where others than this machine reach

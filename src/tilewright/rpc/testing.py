@@ -15,7 +15,7 @@ from tilewright.runtime.registry import register_func
 
 @register_func("rpc.test.addone", override=True)
 def add_one(x: int) -> int:
-    """One more."""
+    """Return x + 1."""
     return x + 1
 
 
@@ -51,7 +51,7 @@ def add_to(x: int) -> Callable[[int], int]:
 
 @register_func("rpc.test.remote_return_nd", override=True)
 def functions_of_array(name: str) -> Callable[..., Any]:
-    """Functions that give an array of ten zeros, or an element of one."""
+    """Return functions that return an array of ten zeros, or an element of one."""
     zeros = array(np.zeros(10, "float32"))
     functions: dict[str, Callable[..., Any]] = {
         "get_arr": lambda: zeros,

@@ -77,7 +77,7 @@ class _Queue:
 
 
 class TrackerState:
-    """What a running tracker knows."""
+    """The state of a running tracker."""
 
     def __init__(self, stop_key: str) -> None:
         self._stop_key = stop_key

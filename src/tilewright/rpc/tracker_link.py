@@ -1,4 +1,4 @@
-"""What servers and proxies tell a tracker: over a connection that is made again whenever it breaks."""
+"""Reports of servers and proxies to a tracker, over a connection that is restored whenever it breaks."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""From the source text of a Python function to a ``PrimFunc``.
+"""Reading the source text of a Python function into a ``PrimFunc``.
 
 Statements are walked here; expressions are evaluated by Python over the variables of the function's loops, after
-``and``, ``or`` and ``not`` have become calls that build conditions. What the function calls (``T.serial``,
-``T.allocate``) are plain functions of ``script.tir``, which give the objects below:
+``and``, ``or`` and ``not`` have become calls that build conditions. The functions that it calls (``T.serial``,
+``T.allocate``) are plain functions of ``script.tir``, which return these objects:
 
-    Loop         what stands behind ``for ... in``
-    Scope        what stands in ``with``, or left of ``=`` for the rest of the block
+    Loop         the iterable of ``for ... in``
+    Scope        the context of ``with``, or a value left of ``=`` for the rest of the block
     Declaration  a name without a statement of its own, such as a matched buffer
 """
 
@@ -91,7 +91,7 @@ def current() -> Building:
 
 
 class Conditions(ast.NodeTransformer):
-    """``a and b`` to a call that builds a condition; comparisons in chains likewise."""
+    """Rewrites ``a and b`` to a call that builds a condition, and likewise chained comparisons."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -143,7 +143,7 @@ class Reader:
         return TilewrightError(f"{self.name}, line {getattr(node, 'lineno', '?')}: {why}")
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression gives."""
+        """Evaluate an expression."""
         tree = ast.Expression(self.conditions().visit(node))
         try:
             return eval(compile(ast.fix_missing_locations(tree), self.name, "eval"), self.names)
@@ -301,7 +301,7 @@ def name_hint(default: str) -> str:
 
 
 def typed(pointer: Var, value: Any) -> PrimExpr:
-    """``value``; a plain number gets the type that the pointer is to."""
+    """Convert ``value``; a plain number gets the pointer's element type."""
     annotation = pointer.type_annotation
     plain = not isinstance(value, PrimExpr) and isinstance(annotation, PointerType)
     element = annotation.element_type if plain else None

@@ -1,7 +1,7 @@
-"""What may be said in a function of loops, as ``from tvm.script import tir as T``.
+"""Names for functions of loops, imported as ``from tvm.script import tir as T``.
 
-Types: ``T.handle``, ``T.int32``, ... (called, ``T.float32(0)``, they give literals). Every intrinsic of ``tir`` is here
-by its name: ``T.exp(x, dtype="float32")`` is a call of ``tir.exp``.
+Types: ``T.handle``, ``T.int32``, ... (called, ``T.float32(0)``, they return literals). Every intrinsic of ``tir`` is
+here by its name: ``T.exp(x, dtype="float32")`` is a call of ``tir.exp``.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def var(dtype: str) -> Declaration:
 
 
 def serial(begin: Any, end: Any, annotations: Mapping[str, Any] | None = None) -> Loop:
-    """``for i in T.serial(begin, end):``"""
+    """Loop ``for i in T.serial(begin, end):``."""
     return Loop([(begin, end)], ForKind.SERIAL, "", annotations)
 
 
@@ -136,7 +136,7 @@ def thread_binding(begin: Any, end: Any, thread: str, annotations: Mapping[str, 
 
 
 def grid(*extents: Any) -> Loop:
-    """``for i, j in T.grid(n, m):`` nested serial loops from 0."""
+    """Loop ``for i, j in T.grid(n, m):``, nested serial loops from 0."""
     return Loop([(0, extent) for extent in extents], ForKind.SERIAL)
 
 
@@ -179,13 +179,13 @@ def Assert(condition: Any, message: str) -> Scope:
 
 
 def store(pointer: Var, index: Any, value: Any, predicate: Any = None) -> Stmt:
-    """``pointer[index] = value`` in flat memory."""
+    """Store ``pointer[index] = value`` in flat memory."""
     test = None if predicate is None else ops.as_expr(predicate)
     return Store(pointer, parser.typed(pointer, value), index, test)
 
 
 def load(dtype: str, var: Var, index: Any, predicate: Any = None) -> PrimExpr:
-    """``var[index]`` in flat memory."""
+    """Load ``var[index]`` from flat memory."""
     return Load(dtype, var, index, None if predicate is None else ops.as_expr(predicate))
 
 
@@ -195,22 +195,22 @@ def evaluate(value: Any) -> Stmt:
 
 
 def cast(value: Any, dtype: str) -> PrimExpr:
-    """``value`` converted to ``dtype``."""
+    """Convert ``value`` to ``dtype``."""
     return ops.cast(dtype, ops.as_expr(value))
 
 
 def ramp(base: Any, stride: Any, lanes: int) -> PrimExpr:
-    """``base, base + stride, ...``"""
+    """Return the vector ``base, base + stride, ...``."""
     return Ramp(base, stride, lanes)
 
 
 def broadcast(value: Any, lanes: int) -> PrimExpr:
-    """``lanes`` copies of ``value``."""
+    """Return a vector of ``lanes`` copies of ``value``."""
     return Broadcast(ops.as_expr(value), lanes)
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
-    """One of two values, both of which are evaluated."""
+    """Choose between two values, both of which are evaluated."""
     return Select(condition, true_value, false_value)
 
 

@@ -1,4 +1,4 @@
-"""Everything that runs a tuning; ``tilewright tune`` puts it together.
+"""Tuning runs: tasks, measurement, tuners and reports; ``tilewright tune`` combines them.
 
 extraction.py   the tasks of a network              tuner/       who chooses what is measured next
 network.py      which task has the next trials      graph_tuner/ layouts for a whole network

@@ -37,7 +37,7 @@ def compare_best(
     choices: Sequence[Sequence[tuple[Record, float]]],
     place: Place = here,
 ) -> Comparison:
-    """``compare`` of several choices of records; the one by which the network gains most."""
+    """Compare several choices of records; return the one by which the network gains most."""
     found = [compare(mod, params, target, records, place) for records in choices]
     return min(found, key=lambda c: c.tuned / c.untuned)
 

@@ -111,9 +111,7 @@ def kernel_tasks(
 def network_tasks(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any, target_host: Any = None
 ) -> list[tuple[Task, int]]:
-    """What of a network is worth tuning, and how often each is used: its convolutions and dense layers whose layouts
-    are open, and all other kernels as ``kernel_tasks`` gives them.
-    """
+    """Return the tasks of a network and their counts: convolutions and dense layers with open layouts, and kernels."""
     target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
     prepared, plain = _prepared(mod, params, target)
     found = []
@@ -174,7 +172,7 @@ class _Plain:
         return next((key for key in keys if key in self.dense_layers), None)
 
     def take(self, func: Function) -> _Key | None:
-        """The task of a kernel, which is not given again; None where the kernel has none."""
+        """Return the task of a kernel, once; None if the kernel has none."""
         if self.has_convolution(func):
             return self.convolutions.pop(0)
         key = self.dense_layer(func)
@@ -200,7 +198,7 @@ def _prepared(mod: IRModule | Function, params: Mapping[str, Any] | None, target
 def _calls(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, wanted: set[str] | None
 ) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """(template, arguments) of every kernel of a network, as it is built untuned."""
+    """Yield (template, arguments) of every kernel of a network, as it is built untuned."""
     prepared, plain = _prepared(mod, params, target)
     with FallbackContext(), PassContext(opt_level=3, config={**PassContext.current().config}):
         env = TaskExtractEnv.get(allow_duplicate=True)

@@ -48,7 +48,7 @@ _UNTUNED = -1.0  # the timestamp of what stands for the untuned choice
 
 
 def _candidates(state: TaskState) -> list[Record]:
-    """What a convolution may be: its trials, what was measured in the finals, and the untuned choice."""
+    """Return candidates of a convolution: its trials, the final measurement, and the untuned choice."""
     task: Task = state.task
     assert task.target is not None
     untuned = MeasureInput(task.target, task, untuned_config(task)), MeasureResult((state.untuned,), 0, 0.0, _UNTUNED)

@@ -1,4 +1,4 @@
-"""What a machine can do at best: multiply-adds, and bytes from memory, measured by two kernels.
+"""Roofline of a machine: peak multiply-adds and memory bandwidth, measured by two kernels.
 
 S. Williams, A. Waterman and D. Patterson, "Roofline: An Insightful Visual Performance Model", CACM 52(4), 2009.
 """
@@ -35,7 +35,9 @@ class Machine:
     cache_bytes: int = 0
 
     def least_seconds(self, flop: float, arguments: Sequence[tuple[Sequence[int], str]]) -> float:
-        """What a kernel takes at least: its operations at the peak; its arguments from memory, if no cache has room."""
+        """Return a lower bound of a kernel's time: its operations at the peak; its arguments from memory if
+        uncached.
+        """
         size = sum(math.prod(shape) * np.dtype(_known(dtype)).itemsize for shape, dtype in arguments)
         reading = size / self.bytes_per_second if size > self.cache_bytes else 0.0
         return max(flop / self.flops, reading)

@@ -1,1 +1,1 @@
-"""``tvm.contrib.cuda_graph``."""
+"""TVM's name ``tvm.contrib.cuda_graph``."""

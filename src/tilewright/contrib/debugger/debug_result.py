@@ -1,4 +1,4 @@
-"""What debugging finds, under TVM 0.8's name."""
+"""Results of debugging, under TVM 0.8's name."""
 
 from tilewright.runtime.executor.debug_result import (
     CHROME_TRACE_FILE_NAME,

@@ -33,9 +33,9 @@ _KILLED = int(MeasureErrorNo.RUNTIME_DEVICE)
 
 @dataclass
 class Trial:
-    """One candidate on its way: what ``site.build`` and ``site.run`` are asked.
+    """One submitted candidate: the requests for ``site.build`` and ``site.run``.
 
-    ``untuned`` builds what it is compared with; ``owner`` is whose it is.
+    ``untuned`` builds the program that it is compared with; ``owner`` is its submitter.
     """
 
     build: dict[str, Any]
@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def id(self) -> str:
-        """By which its result is known."""
+        """Identifier of its result."""
         return str(self.run["id"])
 
 
@@ -112,12 +112,12 @@ class Connection:
         return found
 
     def journaled(self) -> list[dict[str, Any]]:
-        """What the workers' machines have measured in this run."""
+        """Return the measurements of the workers' machines in this run."""
         answers = self.client.run(site.journaled, self.run_name, workers=list(self._threads), on_error="ignore")
         return list({str(e["id"]): e for entries in answers.values() for e in entries}.values())
 
     def ask(self, task: Any, request: dict[str, Any], futures: Sequence[Any] = ()) -> Any:
-        """What one worker makes of a request, beside the trials."""
+        """Return one worker's answer to a request outside of the trials."""
         key = self._key(task.__name__, {"id": f"{request.get('id')}-{time.monotonic_ns()}"})
         future = self.client.submit(task, request, *futures, key=key, priority=30, **self._where())
         return future.result()
@@ -146,11 +146,11 @@ class Connection:
         return f"tilewright-{kind}-{self.run_name}-{request['id']}-{sent}"
 
     def _where(self) -> dict[str, Any]:
-        """Where tasks may go: to workers that fit, named only where some do not."""
+        """Restrict tasks to workers that fit, if some do not."""
         return {"workers": list(self._threads)} if self._refused else {}
 
     def _submit(self, trial: Trial) -> None:
-        """Send a trial; where the client has given the scheduler up, the next look notices, and sends all again."""
+        """Submit a trial; if the client has lost the scheduler, the next check notices and submits all again."""
         try:
             self._hand_over(trial)
         except Exception:
@@ -187,7 +187,7 @@ class Connection:
         trial.futures = []
 
     def _next(self, seconds: float) -> list[tuple[Trial, dict[str, Any]]]:
-        """What came, in ``seconds`` at most."""
+        """Return the results that arrive within ``seconds``."""
         found = []
         try:
             kind, value = self._messages.get(timeout=seconds)
@@ -232,7 +232,7 @@ class Connection:
         return self._took(entry)
 
     def _look(self) -> list[tuple[Trial, dict[str, Any]]]:
-        """Return whether the scheduler is there and the same, who its workers are, and whose results are late."""
+        """Check the scheduler and its workers, and return late results."""
         try:
             self._looked = time.monotonic()
             if self._identity() != self._scheduler:
@@ -302,7 +302,7 @@ class Connection:
         return str(self.client.scheduler_info(n_workers=0)["id"])
 
     def _meet_workers(self) -> None:
-        """Ask workers that are new whether they fit."""
+        """Check whether new workers fit."""
         there = dict(self.client.nthreads())
         self._threads = {a: n for a, n in there.items() if a in self._threads}
         self._refused = {a: why for a, why in self._refused.items() if a in there}

@@ -19,12 +19,12 @@ _KEPT_SECONDS = 14 * 24 * 3600.0
 
 
 def folder() -> Path:
-    """Where journals are: the user's cache folder."""
+    """Return the folder of journals, in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright" / "measured"
 
 
 class Journal:
-    """What this machine has measured for a run."""
+    """This machine's measurements for a run."""
 
     def __init__(self, run: str, where: Path | None = None) -> None:
         if not re.fullmatch(r"[\w-]+", run):

@@ -47,7 +47,7 @@ class ClusterBuilder(Builder):
         super().__init__(timeout, 1, build_kwargs)
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
-        """The inputs themselves: builds and runs are given to the cluster together, by the runner."""
+        """Return the inputs: the runner submits builds and runs to the cluster together."""
         return list(measure_inputs)
 
 
@@ -113,7 +113,7 @@ class ClusterRunner(Runner):
         return super().set_task(task)
 
     def measure_batch(self, task: Task, option: Mapping[str, Any]) -> MeasureBatch:
-        """What gives trials of ``task`` to the cluster."""
+        """Return the batch that submits trials of ``task`` to the cluster."""
         if not isinstance(option["builder"], ClusterBuilder):
             raise TilewrightError("a ClusterRunner runs what a ClusterBuilder builds: give measure_option both")
         return ClusterBatch(task, option)
@@ -126,12 +126,12 @@ class ClusterRunner(Runner):
         return self._batch(measure_inputs)
 
     def measured(self) -> list[Record]:
-        """What the workers have measured in this run of tuning, whoever asked for it."""
+        """Return all measurements of the workers in this tuning run, whoever requested them."""
         found = (_record(entry) for entry in self.connection.journaled() if entry["record"]["config"] is not None)
         return [record for record in found if record is not None]
 
     def networks_in_turns(self, libraries: Sequence[bytes]) -> list[NetworkRun]:
-        """Whole networks, given as their libraries, in turns on one worker."""
+        """Measure whole networks, passed as libraries, alternating on one worker."""
         answer = self.connection.ask(site.networks, {"wanted": self._wanted, "libraries": list(libraries)})
         if "refused" in answer:
             raise TilewrightError(answer["refused"])
@@ -187,7 +187,7 @@ class ClusterBatch(MeasureBatch):
             self.cluster.connection.send(trial)
 
     def collect(self, wait: bool = True) -> list[Record]:
-        """What has come; waits for something where there is nothing."""
+        """Return the finished measurements; with ``wait``, wait until there is one."""
         self.cluster.wait(0)
         while wait and self._sent and not self._arrived:
             self.cluster.wait()
@@ -291,7 +291,7 @@ class ClusterBatch(MeasureBatch):
         return record
 
     def _identity(self, config: Any) -> str:
-        """By which a measurement is known in its run."""
+        """Return the identifier of a measurement in its run."""
         entity = None if config is None else config.to_json_dict()["entity"]
         parts = [self._task, self.cluster.options, self.builder.build_kwargs, entity]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]

@@ -1,4 +1,4 @@
-"""Whom a worker measures for: its processor has to be the one that is tuned for."""
+"""Check that a worker's processor is the one that is tuned for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.version import __version__
 
 
 def wanted_for(target: Target) -> dict[str, Any]:
-    """What a worker must be to measure for ``target``, as JSON."""
+    """Return the requirements on a worker that measures for ``target``, as JSON."""
     cpu = features(target)
     return {
         "arch": cpu.arch,
@@ -23,7 +23,7 @@ def wanted_for(target: Target) -> dict[str, Any]:
 
 
 def refusal(wanted: dict[str, Any]) -> str | None:
-    """Why this machine does not measure for the processor ``wanted``; None when it does."""
+    """Return why this machine cannot measure for the processor ``wanted``, or None."""
     here = host_features()
     if wanted["version"] != __version__:
         return f"{platform.node()} has Tilewright {__version__}, the tuner {wanted['version']}: install the same"

@@ -1,4 +1,4 @@
-"""What a worker of the cluster does: the functions here are its Dask tasks, or are called on it by the tuner.
+"""Worker side of the cluster: the functions here are its Dask tasks, or are called on it by the tuner.
 
 Builds run in processes of the worker, several at once. One candidate of a machine runs at a time, whatever the number
 of its workers, and nothing is built meanwhile: a lock file keeps the others out.
@@ -70,7 +70,7 @@ class _Site:
             self._idle.put(pool)
 
     def ask_builder(self, request: dict[str, Any]) -> Outcome:
-        """What a building process makes of a request."""
+        """Return a building process' answer to a request."""
         with self.builder() as pool:
             pool.timeout = _STARTING
             ready = pool.map([{"task": request["task"], "prepare": True}])[0]
@@ -136,7 +136,7 @@ class _Site:
         return measured(outcome, built["seconds"]), reference
 
     def time_limit(self, seconds: float) -> None:
-        """What a run may take from now on."""
+        """Set the time limit of the next runs."""
         self._runs.timeout = seconds
 
 
@@ -168,7 +168,7 @@ def machine(alone: bool) -> Iterator[None]:
 
 
 def greet(wanted: dict[str, Any]) -> str | None:
-    """Why this worker does not measure for a processor; None when it does."""
+    """Return why this worker cannot measure for a processor, or None."""
     return refusal(wanted)
 
 
@@ -278,7 +278,7 @@ def program(request: dict[str, Any]) -> str:
 
 
 def journaled(run_name: str) -> list[dict[str, Any]]:
-    """What this machine has measured for a run of tuning."""
+    """Return this machine's measurements for a tuning run."""
     return list(_journal(run_name).entries().values())
 
 

@@ -1,4 +1,4 @@
-"""What graph tuners share: a network as choices of records, what conversions between their layouts take, results."""
+"""Base of graph tuners: a network as choices of records, costs of layout conversions, results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def layout_transform(data: te.Tensor, src_layout: str, dst_layout: str) -> tuple
 
 
 def get_infer_layout(task_name: str) -> Callable[[Workload, Any], Any]:
-    """What tells the layouts of a task's configurations; ValueError where they have none."""
+    """Return the function that infers the layouts of a task's configurations; raises ValueError if there is none."""
     if task_name.startswith("conv2d"):
         return topi.nn.conv2d_infer_layout
     if task_name.startswith("depthwise_conv2d"):
@@ -61,8 +61,9 @@ class Candidate:
 
 @dataclass
 class Conversion:
-    """What one operator gives another, or is joined with: the tensor in each layout that the one may give, and the
-    layouts that the other may want. ``workloads[i][j]`` is the conversion's task; None where there is nothing to do.
+    """The layout conversions on an edge: from each layout that ``source`` may produce to each that ``reader`` may need.
+
+    ``workloads[i][j]`` is the conversion's task; None if no conversion is needed.
     """
 
     source: int
@@ -71,10 +72,10 @@ class Conversion:
 
 
 class BaseGraphTuner:
-    """Which record of each operator makes a whole network fastest, conversions between layouts included.
+    """Chooses the record of each operator that makes a whole network fastest, layout conversions included.
 
-    First ``benchmark_layout_transform`` finds what conversions take, then ``run`` chooses; ``get_optimal_records`` and
-    ``write_opt_sch2record_file`` give the choice, which ``autotvm.apply_graph_best`` puts in force.
+    First ``benchmark_layout_transform`` measures conversions, then ``run`` chooses; ``get_optimal_records`` and
+    ``write_opt_sch2record_file`` return the choice, which ``autotvm.apply_graph_best`` applies.
 
     Parameters
     ----------
@@ -82,8 +83,8 @@ class BaseGraphTuner:
     input_shapes : shapes of its inputs, by name; other parameters are weights
     records : a file of records, or (MeasureInput, MeasureResult) pairs, of tasks as ``extract_from_program`` finds them
     target_ops : operators whose layouts are chosen: ``[relay.op.get("nn.conv2d")]``
-    target : what the network is compiled for
-    max_sch_num : records of an operator that take part, the fastest of each pair of layouts
+    target : the network's target
+    max_sch_num : records considered for an operator, the fastest of each pair of layouts
     dtype : of the inputs, or a mapping of their names
     verbose : whether the log goes to the console too
     log_file, log_level, name : of the log; without a file it is kept nowhere
@@ -126,14 +127,14 @@ class BaseGraphTuner:
 
     @property
     def layout_transform_perf_records(self) -> dict[Workload, Record]:
-        """What conversions between layouts take, by their workload."""
+        """Measured times of layout conversions, by their workload."""
         return self._layout_transform_perf_records
 
     def _is_target(self, index: int) -> bool:
         return self._node_list[index]["op"] in self._target_ops
 
     def _candidates_of_nodes(self, records: Any) -> dict[int, list[Candidate]]:
-        """For each target operator the fastest record of each pair of layouts, or the untuned choice."""
+        """Return, for each target operator, the fastest record of each pair of layouts, or the untuned choice."""
         by_workload: dict[Workload, list[Record]] = {}
         for inp, result in load_from_file(records) if isinstance(records, str) else records:
             if result.error_no == 0:
@@ -168,7 +169,9 @@ class BaseGraphTuner:
         return data_layout, out_layout
 
     def _source(self, index: int) -> int | None:
-        """The target operator whose layout a node gives: itself, or for what joins values that of the first."""
+        """Return the target operator that decides a node's layout: itself, or for nodes with several inputs the
+        first's.
+        """
         while not self._is_target(index):
             if index not in self._in_nodes_dict:
                 return None
@@ -186,7 +189,7 @@ class BaseGraphTuner:
                     yield self._conversion(source, reader, type_, joins)
 
     def _read_by(self, index: int) -> Iterator[tuple[int, Any]]:
-        """Which of the nodes above a node reads, and the tensor that it gets."""
+        """Yield the choosing nodes that a node reads, with the tensor that it gets."""
         above = self._in_nodes_dict[index]
         for direct, number, _ in self._node_list[index]["inputs"]:
             at = self._above(direct)
@@ -237,19 +240,14 @@ class BaseGraphTuner:
         runner: Any = None,
         most_measured: int | None = None,
     ) -> None:
-        """Find what every conversion takes that choices may need.
+        """Measure every layout conversion that the choices may need.
 
-        Parameters
-        ----------
-        min_exec_num, timeout : runs that are averaged, and the seconds of one measurement
-        use_rpc, device_key, host, port : measure on a board that a tracker gives
-        n_parallel, build_func : of the builder
-        layout_records : a file of records of "layout_transform", or pairs, which are taken as they are
-        target_host : the target of the code that launches kernels
-        infer_layout : whether conversions without a record are not measured; they take as long per element as those
-            with a record, on average
-        runner : what runs them instead of a ``LocalRunner``
-        most_measured : how many are measured; what others take is inferred from these
+        Parameters ---------- min_exec_num, timeout : runs that are averaged, and the seconds of one measurement
+        use_rpc, device_key, host, port : measure on a board from a tracker n_parallel, build_func : of the builder
+        layout_records : a file of records of "layout_transform", or pairs, which are taken as they are target_host :
+        the target of the code that launches kernels infer_layout : do not measure conversions without a record;
+        estimate them by the mean time per element of the others runner : used instead of a ``LocalRunner``
+        most_measured : how many are measured; others are estimated from these
 
         Raises
         ------
@@ -328,7 +326,7 @@ class BaseGraphTuner:
         return problem
 
     def _nodes(self, alike: bool) -> dict[int, int]:
-        """Whose choice an operator takes: its own, or that of the first of its workload."""
+        """Return the operator whose choice each operator takes: its own, or that of the first of its workload."""
         if not alike:
             return {index: index for index in self._candidates}
         first: dict[int, int] = {}

@@ -39,7 +39,7 @@ class LayoutProblem:
         self.edges[key] = self.edges[key] + values if key in self.edges else values
 
     def total(self, chosen: Mapping[int, int]) -> float:
-        """What a choice for every node costs."""
+        """Return the cost of a choice for every node."""
         nodes = sum(float(costs[chosen[node]]) for node, costs in self.costs.items())
         return nodes + sum(float(matrix[chosen[a], chosen[b]]) for (a, b), matrix in self.edges.items())
 
@@ -99,7 +99,7 @@ def solve_exactly(problem: LayoutProblem, most_states: int | None = None) -> dic
 
 
 def _neighbours(edges: Iterable[tuple[int, int]]) -> dict[int, dict[int, None]]:
-    """Who shares an edge with whom."""
+    """Return the neighbours of each node by edges."""
     found: dict[int, dict[int, None]] = {}
     for a, b in edges:
         found.setdefault(a, {})[b] = None

@@ -1,4 +1,4 @@
-"""Who does a runner's work, where it is not ``tuning.processes``: anything with ``submit``."""
+"""Executors of a runner's work other than ``tuning.processes``: any object with ``submit``."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _threads() -> list[int]:
 
 
 def _whole_cores() -> list[int]:
-    """One processor number of every core that this process may use."""
+    """Return one processor number of every core that this process may use."""
     if not hasattr(os, "sched_getaffinity"):
         return []
     found: dict[str, int] = {}

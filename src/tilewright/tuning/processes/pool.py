@@ -16,7 +16,7 @@ _RECYCLE = 500  # answers of a process before it is replaced: memory that candid
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a request.
+    """The outcome of a request.
 
     ``status``: "done", and ``value`` is the answer; "error": the worker raised ``kind`` (name of the exception's class)
     with the message ``error``; "crash": the process died, and ``error`` says how; "timeout". ``seconds``: what it took.
@@ -31,7 +31,7 @@ class Outcome:
 
 
 class Pool:
-    """``size`` processes, started when there is something to do.
+    """Pool of ``size`` processes, started on demand.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Pool:
         return [w for w, (_, began) in busy.items() if w.reader in readable or now - began >= self.timeout]
 
     def _outcome(self, worker: Worker, began: float) -> Outcome | None:
-        """What a process has to say; None while that is not whole."""
+        """Return a process' outcome; None while its answer is incomplete."""
         if select.select([worker.reader], [], [], 0)[0]:
             try:
                 answer = worker.receive()

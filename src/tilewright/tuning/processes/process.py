@@ -28,7 +28,7 @@ Handler = Callable[[Any], Any]
 
 
 def _forget_others() -> None:
-    """In a forked child: the pipes to the parent's other workers are the parent's."""
+    """Close, in a forked child, the pipes to the parent's other workers."""
     for worker in list(_workers):
         worker.close_pipes()
     _workers.clear()
@@ -46,7 +46,7 @@ class Worker:
         _workers.add(self)
 
     def send(self, request: Any) -> None:
-        """Ask; raises OSError when the process is gone."""
+        """Send a request; raises OSError when the process is gone."""
         _write_all(self.writer, request)
 
     def receive(self) -> dict[str, Any] | None:
@@ -66,7 +66,7 @@ class Worker:
         return answer
 
     def fate(self) -> str:
-        """How the process ended, in words, with the last it wrote."""
+        """Describe how the process ended, with its last output."""
         status = self._wait(5.0)
         if status is None:
             how = "does not end"
@@ -135,7 +135,7 @@ def _read_exactly(fd: int, count: int) -> bytes:
 
 
 def serve(handle: Handler, reader: int, writer: int) -> None:
-    """Answer requests with what ``handle`` gives for them, until the other side is gone."""
+    """Answer requests by ``handle``, until the other side is gone."""
     while True:
         try:
             (length,) = _LENGTH.unpack(_read_exactly(reader, _LENGTH.size))

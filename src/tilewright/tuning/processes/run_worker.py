@@ -23,7 +23,7 @@ FLUSH = "cache_flush_cpu_non_first_arg"
 
 
 class _Runner:
-    """What is kept between runs: data by shapes, and the reference kernel."""
+    """State kept between runs: data by shapes, and the reference kernel."""
 
     def __init__(self) -> None:
         self._shapes: Any = None
@@ -131,7 +131,7 @@ def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def difference(results: list[Any], expected: list[Any], tolerance: list[float]) -> str | None:
-    """What is wrong with results, or None: differences are measured against the largest expected value.
+    """Return the difference of results from expected ones as text, or None; relative to the largest expected value.
 
     ``tolerance``: of floats, relative to the largest expected value; integers must be equal.
     """

@@ -1,4 +1,4 @@
-"""What is told while a tuner works: functions of (tuner, inputs, results), called after every batch."""
+"""Callbacks of a tuner: functions of (tuner, inputs, results), called after every batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("autotvm")
 
 
 def log_to_file(file_out: str | os.PathLike[str] | TextIO, protocol: str = "json") -> Callback:
-    """Append a record line of each trial to a file, given by its name or open."""
+    """Append a record line of each trial to a file, passed by name or open."""
 
     def write(_: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         lines = "".join(encode(inp, result, protocol) + "\n" for inp, result in zip(inputs, results, strict=True))
@@ -56,7 +56,7 @@ class Monitor:
         self.timestamps += [result.timestamp for result in results]
 
     def reset(self) -> None:
-        """Forget all."""
+        """Forget all scores and times."""
         self.scores, self.timestamps = [], []
 
     def trial_scores(self) -> np.ndarray:
@@ -64,12 +64,12 @@ class Monitor:
         return np.array(self.scores)
 
     def trial_timestamps(self) -> np.ndarray:
-        """When each was made."""
+        """Return the time of each trial."""
         return np.array(self.timestamps)
 
 
 class _ProgressBar:
-    """One line that is written anew; its end is written when the bar goes away."""
+    """A single line that is rewritten; its end is written when the bar goes away."""
 
     def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
         self.total, self.prefix, self.si_prefix = total, prefix, si_prefix

@@ -1,4 +1,4 @@
-"""What failed in tuning a task, by kind; the first of each kind is told whole."""
+"""Failures in tuning a task, by kind; the first of each kind is reported in full."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kind_of(result: MeasureResult) -> str:
 
 
 class Failures:
-    """Counts failures by kind. ``describe`` gives the program of an input."""
+    """Counts failures by kind. ``describe`` returns the program of an input."""
 
     def __init__(self, describe: Callable[[MeasureInput], str] | None = None) -> None:
         self.counts: Counter[str] = Counter()

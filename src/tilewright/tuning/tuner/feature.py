@@ -1,4 +1,4 @@
-"""What cost models see of a program: its loops, and how each moves through the arrays.
+"""Features of a program for cost models: its loops, and how each moves through the arrays.
 
 For every loop, in the order in which loops begin: its length, depth, products of lengths from outside and from inside,
 what it is annotated with, arithmetic in it, and for every access below it the stride by which the loop moves it, how
@@ -44,7 +44,7 @@ _THREADS = {"parallel": 1} | {name: 2 if name.startswith("block") else 1 for nam
 
 @dataclass
 class Touch:
-    """How a loop moves an access: ``stride`` elements a step; of the loop and all in it ``count`` and ``reuse``.
+    """The effect of a loop on an access: ``stride`` elements a step; ``count`` and ``reuse`` of the loop and all in it.
 
     ``thread_count`` and ``thread_reuse`` are those per step of the parallel loops around.
     """
@@ -57,7 +57,7 @@ class Touch:
     thread_reuse: int = 0
 
     def values(self) -> list[int]:
-        """In the order of TVM's features."""
+        """The values in the order of TVM's features."""
         return [self.stride, self.mod, self.count, self.reuse, self.thread_count, self.thread_reuse]
 
 
@@ -95,7 +95,7 @@ class _Loops(StmtExprVisitor):
         self._leave()
 
     def visit_seq(self, s: SeqStmt) -> None:
-        """What only sets sums to their first value is no work, and would make as many loops as follow the sum's."""
+        """Skip the initialisation of sums, which would count as many loops as the sum itself."""
         for item in [i for i in s.seq if _reads(i)] or s.seq:
             self.visit_stmt(item)
 
@@ -183,7 +183,7 @@ def _reads(stmt: Stmt) -> bool:
 
 
 def linear_strides(index: PrimExpr) -> dict[Var, int]:
-    """By how much an index changes when a variable does, as far as the index is linear in it; else 1."""
+    """Return how much an index changes with each variable, if it is linear in it; else 1."""
     found: dict[Var, int] = {}
 
     def add(e: PrimExpr, factor: int) -> None:
@@ -270,8 +270,10 @@ def get_flatten_name(fea: Sequence[Sequence[Sequence[Any]]]) -> list[str]:
 
 
 def get_buffer_curve_sample_flatten(sch: Schedule, args: Sequence[Any], sample_n: int = 30) -> np.ndarray:
-    """For each array of the innermost loops four curves, of binary logarithms at 0, 1, 2, ...: reuse over count, count
-    over reuse, depth over count, count over depth; a sample is the last point before and the distance from it.
+    """Sample, for each array of the innermost loops, four curves in binary logarithms at 0, 1, 2, ...
+
+    The curves are reuse over count, count over reuse, depth over count and count over depth; a sample is the last point
+    before it and the distance from that point.
     """
     loops = loop_features(ana_lower(sch, args))
     deepest = max((loop.nest_level for loop in loops), default=0)

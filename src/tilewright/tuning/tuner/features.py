@@ -30,7 +30,7 @@ _TIMEOUT = 60.0
 
 
 def knob_values(task: Task) -> list[np.ndarray]:
-    """For each choice a matrix: a row of numbers for each of its values."""
+    """Return a matrix for each choice: a row of numbers for each of its values."""
     assert task.config_space is not None
     tables = []
     for name, space in task.config_space.space_map.items():
@@ -62,7 +62,7 @@ def exact_features(task: Task, config: Any, kind: str) -> list[float] | None:
 
 
 class TaskFeatures:
-    """Features of a task's configurations, given by their numbers.
+    """Features of a task's configurations, by configuration number.
 
     ``kind``: "knob", the choices' values; "itervar" and "curve" (``autotvm.feature``), and these values beside them.
     """
@@ -122,7 +122,7 @@ class _Sums:
         self.lowered += len(new)
 
     def _around(self, base: tuple[int, ...], without: Sequence[int] = ()) -> list[tuple[int, ...]]:
-        """What differs from a configuration in one choice that it asks for."""
+        """Return the configurations that differ in one choice that ``base`` uses."""
         asked = self._asked.get(base, frozenset(self._names))
         places = [k for k, name in enumerate(self._names) if name in asked and k not in without]
         return [_changed(base, k, v) for k in places for v in range(self.dims[k])]
@@ -180,7 +180,7 @@ class _Sums:
         return padded
 
     def _change(self, base: tuple[int, ...], k: int, v: int) -> np.ndarray:
-        """What value ``v`` of choice ``k`` changes; nothing where it cannot be told."""
+        """Return the effect of value ``v`` of choice ``k``; empty when it is unknown."""
         changed = _changed(base, k, v)
         if k in self.structural or len(self._feature(changed)) != len(self._feature(base)):
             return np.zeros(self.width, np.float32)

@@ -23,8 +23,8 @@ def expr2graph(
     """Append the nodes of a function to ``node_list``, inputs first, and to ``node_dict`` their numbers.
 
     A node is a dictionary: "node" is the expression, "op" its operator or None, "inputs" are [node, field, 0], "types"
-    the tensors that it gives, "name" that of a variable. Operators of ``target_ops`` have "workloads" and "topi_op"
-    too, the records they look for; None where there is no such task.
+    its tensors, "name" that of a variable. Operators of ``target_ops`` have "workloads" and "topi_op" too, the records
+    they look for; None where there is no such task.
     """
     given = expr if expr.checked_type_or_none is not None else infer_type(expr)
     body: Any = given
@@ -39,7 +39,7 @@ def expr2graph(
 
 def _entry(node: Any, node_dict: Mapping[Any, int], node_list: Sequence[Node], number: int) -> Node:
     def read(values: Sequence[Any]) -> list[list[int]]:
-        """What the values are read from; a tuple, or a field of one, gives what it reads itself."""
+        """Return the sources of values; tuples and their fields are looked through."""
         found: list[list[int]] = []
         for value in values:
             inner = isinstance(value, (Tuple, TupleGetItem))
@@ -118,8 +118,8 @@ def _chooses(node_list: Sequence[Node], index: int, target_ops: Collection[Any],
 def get_in_nodes(
     node_list: Sequence[Node], target_ops: Collection[Any], input_names: Collection[str]
 ) -> dict[int, list[int]]:
-    """For each target operator, and each node that joins several values, the nearest nodes above it that choose a
-    layout. Nodes that join nothing which has a choice are left out.
+    """Return, for each target operator and each node with several inputs, the nearest choosing nodes above it; nodes
+    without any are left out.
     """
     visited: dict[int, list[int]] = {}
     for i, node in enumerate(node_list):
@@ -140,7 +140,7 @@ def get_in_nodes(
 
 
 def get_out_nodes(in_node_dict: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    """For each node who has it in ``in_node_dict``."""
+    """Invert ``in_node_dict``: return the nodes below each node."""
     found: dict[int, list[int]] = {node: [] for node in in_node_dict}
     for node, above in in_node_dict.items():
         for index in above:
