@@ -51,8 +51,28 @@ def test_bench_sweeps_shapes(library: Path) -> None:
     assert found == [{"batch": b, "seq": s} for b in (1, 2) for s in (2, 64)]
 
 
-def test_info_says_where_to_look(library: Path) -> None:
-    fails(tilewright("info", library), "a program of the virtual machine", "interface")
+def test_bench_profiles_kernels(library: Path) -> None:
+    sizes = ("--dim", "batch=2", "--dim", "seq=64", "--repeat", "1", "--seconds", "0.01")
+    (result,) = json.loads(tilewright("bench", library, *sizes, "--profile", "--json").stdout)["results"]
+    assert "fused_multiply" in [row["operator"] for row in result["operators"]]
+    assert sum(row["share"] for row in result["operators"]) == pytest.approx(1)
+
+
+def test_info_tells_inputs_dimensions_and_features(library: Path) -> None:
+    text = tilewright("info", library).stdout
+    assert "input\tx: float32 (batch, seq)" in text and "output\ty: float32 (batch, seq)" in text
+    assert "dimension\tseq (from 2 to 64, a multiple of 2)" in text and "executor\tvirtual machine" in text
+    found = json.loads(tilewright("info", library, "--json").stdout)
+    assert found["inputs"]["w"] == {"shape": ["batch", 1], "dtype": "float32"} and found["activation_bytes"] is None
+    assert found["dimensions"] == {"batch": [1, 8, 1], "seq": [2, 64, 2]} and found["kernel_calls"] > 0
+    assert set(found["cpu_features"]) <= set(runtime.host_cpu_features())
+
+
+def test_damaged_libraries_are_one_clear_error(library: Path, tmp_path: Path) -> None:
+    whole = library.read_bytes()
+    for end in range(0, len(whole) // 2, len(whole) // 40):
+        (tmp_path / "cut.so").write_bytes(whole[:end])
+        fails(tilewright("info", tmp_path / "cut.so"), "cut.so")
 
 
 def test_interface_of_a_library_that_was_loaded(library: Path) -> None:

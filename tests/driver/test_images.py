@@ -13,7 +13,7 @@ from tests.driver.command import DIGITS, tilewright
 
 from tilewright.driver.images import image_layout, parse_image_options, read_image
 from tilewright.runtime.error import TVMError
-from tilewright.runtime.library_info import TensorInfo
+from tilewright.runtime.interface import TensorInfo
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -15,7 +15,6 @@ from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, Machine, open_library, timer
 from tilewright.driver.report import print_json, print_table, print_text
-from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
 
 _STATISTICS = ("median", "mean", "min", "max", "std")
@@ -113,10 +112,6 @@ def _measure(library: Library, options: BenchOptions) -> Latency:
 
 def _profile(executor: GraphModule | Machine, latency: Latency, options: BenchOptions) -> list[NodeTime]:
     """The operators, the slowest first."""
-    if isinstance(executor, Machine):
-        raise TVMError(
-            "--profile is for libraries of the graph executor; runtime.profiler_vm profiles the virtual machine's"
-        )
     runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
     times = executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
     total = sum(seconds for _, seconds in times)

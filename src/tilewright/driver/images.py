@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from tilewright.runtime.error import TVMError
-from tilewright.runtime.library_info import TensorInfo
+from tilewright.runtime.interface import TensorInfo
 from tilewright.runtime.ndarray import numpy_dtype
 
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tilewright.driver.options import check_is_file, format_bytes
 from tilewright.driver.report import print_json, print_rows
-from tilewright.runtime.library_info import LibraryInfo, TensorInfo, library_info
+from tilewright.runtime.interface import Interface, TensorInfo
+from tilewright.runtime.library_info import LibraryInfo, library_info
 
 
 def show_info(library: Path, as_json: bool) -> None:
@@ -25,14 +26,18 @@ def _rows(info: LibraryInfo) -> list[tuple[str, str]]:
     rows.append(("CPU features needed", ", ".join(info.cpu_features) or "none beyond the baseline"))
     rows += [("input", _tensor(name, tensor)) for name, tensor in info.inputs.items()]
     rows += [("output", _tensor(name, tensor)) for name, tensor in info.outputs.items()]
+    described = Interface(info.inputs, info.outputs, info.dimensions).described
+    rows += [("dimension", described(name)) for name in info.dimensions]
+    memory = "known when it runs" if info.activation_bytes is None else format_bytes(info.activation_bytes)
     rows += [
+        ("executor", {"graph": "graph", "vm": "virtual machine"}[info.executor]),
         ("kernel calls", str(info.kernel_calls)),
         ("code", format_bytes(info.code_bytes)),
         ("weights", f"{format_bytes(info.parameter_bytes)} in {len(info.parameters)} tensors"),
-        ("activation memory", format_bytes(info.activation_bytes)),
+        ("activation memory", memory),
     ]
     return rows
 
 
 def _tensor(name: str, tensor: TensorInfo) -> str:
-    return f"{name}: {tensor.dtype} {tensor.shape}"
+    return f"{name}: {tensor.dtype} {tensor.dims}"

@@ -18,8 +18,7 @@ from tilewright.driver.images import ImageOptions, image_layout, is_image, read_
 from tilewright.driver.library import Library
 from tilewright.driver.options import check_is_file
 from tilewright.runtime.error import TVMError
-from tilewright.runtime.interface import fits, open_names
-from tilewright.runtime.library_info import TensorInfo
+from tilewright.runtime.interface import TensorInfo, fits, open_names
 from tilewright.runtime.ndarray import numpy_dtype
 
 Array = np.ndarray[Any, Any]

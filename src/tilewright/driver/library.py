@@ -15,10 +15,10 @@ from tilewright.runtime.container import ADT
 from tilewright.runtime.device import Device
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
-from tilewright.runtime.interface import Interface
-from tilewright.runtime.library_info import TensorInfo
+from tilewright.runtime.interface import Interface, TensorInfo
 from tilewright.runtime.model import device_types, holds_program
 from tilewright.runtime.module import Module
+from tilewright.runtime.profiler_vm import profiled
 from tilewright.runtime.vm import Executable, VirtualMachine
 
 _ELF_MAGIC = b"\x7fELF"
@@ -125,6 +125,15 @@ class Machine:
     def get_output(self, index: int) -> Any:
         """An output of the last run."""
         return self.results[index]
+
+    def time_nodes(self, number: int = 10) -> list[tuple[str, float]]:
+        """Run ``number`` times; return each kernel's name and its mean seconds in a run."""
+        self.machine.set_input("main", *(self.values[name] for name in self.names))
+        spent: dict[str, float] = {}
+        for _ in range(number):
+            for name, _count, seconds in profiled(self.machine, "main")[1]:
+                spent[name] = spent.get(name, 0.0) + seconds
+        return [(name, seconds / number) for name, seconds in spent.items()]
 
     def time_evaluator(self, device: Device, repeat: int, milliseconds: int = 0) -> Any:
         """Return a timer of runs: ``repeat`` means over as many runs as take ``milliseconds``."""

@@ -45,6 +45,7 @@ from tilewright.runtime.interrupt import heard_interrupts
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
+from tilewright.target.features import features
 from tilewright.target.target import Target
 
 _MOST_NAMED = 5  # names of parameters in one message
@@ -225,6 +226,7 @@ def build(
             passes = codegen.optimization_passes(optimization_passes())
             module = targets.run(passes, _placed(module, targets, codegen.control_flow), "relay.optimize")
         report.operators = _count_operators(module["main"])
+        report.cpu_features = _cpu_features(targets)
         with report.stage("fuse"):
             module = targets.fused(fusion_passes(), module)
         with report.stage("lower"):
@@ -238,6 +240,12 @@ def build(
     with report.stage("codegen"):
         library = external.link(builder.finish())
     return finish(library)
+
+
+def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
+    """Return what the library will need of the processor; what C source needs is up to the compiler it is given to."""
+    needed = [name for t in targets.targets.values() if t.kind.name == "llvm" for name in features(t).names]
+    return tuple(dict.fromkeys(needed))
 
 
 def _executor_of(target: Target) -> str:

@@ -84,6 +84,15 @@ class Code:
     functions: list[VMFunction]
     packed: list[str]
 
+    @property
+    def interface_constant(self) -> int | None:
+        """Index of the constant that describes main's inputs and outputs, by which it begins to check them; or None."""
+        main = next((func for func in self.functions if func.name == "main"), None)
+        first = main.instructions[:2] if main is not None else []
+        if [i.opcode for i in first] != [Opcode.LOAD_CONST, Opcode.INVOKE_PACKED]:
+            return None
+        return first[0].fields[0] if self.packed[first[1].fields[0]] == CHECK_INPUTS else None
+
 
 # ---- bytes ----
 

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .dtype import DataType
 from .error import TVMError
-from .library_info import TensorInfo
 
 Limits = tuple[int, int | None, int]
 """The least number of a dimension, the largest (None: any), and what the number is a multiple of."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Shape and data type of an input, output or parameter; a dimension is a number, or the name of one."""
+
+    shape: tuple[int | str, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.dims}"
+
+    @property
+    def dims(self) -> str:
+        """The shape as text: ``(batch, 3)``."""
+        return f"({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; TVMError where a dimension has no number."""
+        numbers = [d for d in self.shape if isinstance(d, int)]
+        if len(numbers) < len(self.shape):
+            raise TVMError(f"{self} has no size: its dimensions are known when it is there")
+        return math.prod(numbers) * DataType(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

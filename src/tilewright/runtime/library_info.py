@@ -6,15 +6,15 @@ This works for libraries of other machines too.
 from __future__ import annotations
 
 import json
-import math
 import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .dtype import DataType
+from .bytecode import Opcode, read_code
 from .error import TVMError
+from .interface import Interface, Limits, TensorInfo
 from .params import Reader
 
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
@@ -24,46 +24,29 @@ _PADDING = "__padding"  # see native/src/array/params.c
 
 
 @dataclass(frozen=True)
-class TensorInfo:
-    """Shape and data type of an input, output or parameter; a dimension is a number, or the name of one."""
-
-    shape: tuple[int | str, ...]
-    dtype: str
-
-    def __str__(self) -> str:
-        dims = ", ".join(map(str, self.shape))
-        return f"{self.dtype} of shape ({dims}{',' if len(self.shape) == 1 else ''})"
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes; TVMError where a dimension has no number."""
-        numbers = [d for d in self.shape if isinstance(d, int)]
-        if len(numbers) < len(self.shape):
-            raise TVMError(f"{self} has no size: its dimensions are known when it is there")
-        return math.prod(numbers) * DataType(self.dtype).itemsize
-
-
-@dataclass(frozen=True)
 class LibraryInfo:
     """A library's contents; sizes are in bytes.
 
-    ``activation_bytes`` is what an executor takes beside inputs and parameters. ``made_by`` and ``target`` are "" where
-    the library does not tell.
+    ``executor`` is "graph" or "vm". ``activation_bytes`` is what an executor takes beside inputs and parameters; None
+    where that is known when it runs. ``made_by`` and ``target`` are "" where the library does not tell, and constants
+    of a program have no names: they are numbered. ``kernel_calls`` of a program are those that its text has.
     """
 
     name: str
+    executor: str
     made_by: str
     target: str
     machine: str
     cpu_features: tuple[str, ...]
     inputs: dict[str, TensorInfo]
     outputs: dict[str, TensorInfo]
+    dimensions: dict[str, Limits]
     parameters: dict[str, TensorInfo]
     kernel_calls: int
     file_bytes: int
     code_bytes: int
     parameter_bytes: int
-    activation_bytes: int
+    activation_bytes: int | None
 
 
 def library_info(path: str | Path) -> LibraryInfo:
@@ -84,28 +67,68 @@ def library_info(path: str | Path) -> LibraryInfo:
 
 
 def _describe(elf: _Elf, file_bytes: int) -> LibraryInfo:
-    graph, parameters, name = _read_factory(Reader(elf.symbol("__tvm_dev_mblob")))
+    found = _read_module(Reader(elf.symbol("__tvm_dev_mblob")))
+    features = elf.text("__tilewright_cpu_features")
+    return LibraryInfo(
+        machine=elf.machine,
+        cpu_features=tuple(filter(None, features.split(","))),
+        file_bytes=file_bytes,
+        code_bytes=elf.code_bytes(),
+        parameter_bytes=sum(p.nbytes for p in found["parameters"].values()),
+        **found,
+    )
+
+
+def _graph_fields(graph: dict[str, Any], parameters: dict[str, TensorInfo], name: str) -> dict[str, Any]:
+    """Return the fields of ``LibraryInfo`` that a graph tells."""
     metadata = graph.get("metadata") or {}
     tensors = _Tensors(graph)
     heads = [tensors.entry(node, index) for node, index, *_ in graph["heads"]]
     inputs = metadata.get("inputs", [n for n in tensors.arguments if n not in parameters])
     outputs = metadata.get("outputs", [f"output_{i}" for i in range(len(heads))])
-    features = elf.text("__tilewright_cpu_features")
-    return LibraryInfo(
-        name=name,
-        made_by=metadata.get("made_by", ""),
-        target=metadata.get("target", ""),
-        machine=elf.machine,
-        cpu_features=tuple(filter(None, features.split(","))),
-        inputs={n: tensors.info(tensors.arguments[n]) for n in inputs},
-        outputs={n: tensors.info(entry) for n, entry in zip(outputs, heads, strict=True)},
-        parameters=parameters,
-        kernel_calls=sum(_is_kernel(node) for node in graph["nodes"]),
-        file_bytes=file_bytes,
-        code_bytes=elf.code_bytes(),
-        parameter_bytes=sum(p.nbytes for p in parameters.values()),
-        activation_bytes=tensors.activation_bytes(),
-    )
+    return {
+        "name": name,
+        "executor": "graph",
+        "made_by": metadata.get("made_by", ""),
+        "target": metadata.get("target", ""),
+        "inputs": {n: tensors.info(tensors.arguments[n]) for n in inputs},
+        "outputs": {n: tensors.info(entry) for n, entry in zip(outputs, heads, strict=True)},
+        "dimensions": {},
+        "parameters": parameters,
+        "kernel_calls": sum(_is_kernel(node) for node in graph["nodes"]),
+        "activation_bytes": tensors.activation_bytes(),
+    }
+
+
+def _program_fields(reader: Reader) -> dict[str, Any]:
+    """Return the fields of ``LibraryInfo`` that a program of the virtual machine tells; see ``runtime/bytecode.py``."""
+    end = reader.u64() + reader.at
+    start = reader.at
+    reader.u64()
+    reader.text()
+    reader.texts()
+    head = bytes(reader.view[start : reader.at])
+    constants = []
+    for _ in range(reader.u64()):
+        shape, dtype, nbytes = reader.array_header()
+        constants.append((TensorInfo(shape, str(dtype)), reader.take(nbytes)))
+    reader.take(8 * reader.u64())  # a device for each
+    code = read_code(head, bytes(reader.view[reader.at : end]))
+    described = code.interface_constant
+    text = bytes(constants[described][1]).decode() if described is not None else ""
+    interface = Interface.parse(text)
+    return {
+        "name": "main",
+        "executor": "vm",
+        "made_by": "",
+        "target": "",
+        "inputs": interface.inputs,
+        "outputs": interface.outputs,
+        "dimensions": interface.limits,
+        "parameters": {f"constant {i}": info for i, (info, _) in enumerate(constants) if i != described},
+        "kernel_calls": sum(i.opcode == Opcode.INVOKE_PACKED for f in code.functions for i in f.instructions),
+        "activation_bytes": None,
+    }
 
 
 def _is_kernel(node: dict[str, Any]) -> bool:
@@ -141,21 +164,19 @@ class _Tensors:
         return sum(size for storage, size in ends.items() if storage not in arguments)
 
 
-def _read_factory(reader: Reader) -> tuple[dict[str, Any], dict[str, TensorInfo], str]:
-    """Read graph, parameters and name of the network from a module table; see native/src/module/blob.c."""
+def _read_module(reader: Reader) -> dict[str, Any]:
+    """Return the fields of ``LibraryInfo`` that the model in a module table tells; see native/src/module/blob.c."""
     reader.u64()
     for _ in range(reader.u64()):
         key = reader.text()
+        if key == "VMExecutable":
+            return _program_fields(reader)
         if key in _FACTORIES:
             graph = json.loads(reader.text())
             reader.u64()
             arrays = [(name, _skip_array(reader)) for name in reader.texts()]
-            return graph, {name: info for name, info in arrays if name != _PADDING}, reader.text()
-        if key == "VMExecutable":
-            raise TVMError(
-                "the library holds a program of the virtual machine, which is only told of once it is loaded: "
-                "runtime.vm.Executable(runtime.load_module(path)).interface says what it takes"
-            )
+            parameters = {name: info for name, info in arrays if name != _PADDING}
+            return _graph_fields(graph, parameters, reader.text())
         if key != "_lib":
             break
     raise ValueError("it holds no network")

@@ -23,8 +23,7 @@ from .device import Device, cpu
 from .error import TVMError
 from .executor.debug import GraphModuleDebug
 from .executor.graph import GraphModule
-from .interface import Interface, Limits, fits
-from .library_info import TensorInfo
+from .interface import Interface, Limits, TensorInfo, fits
 from .module import Module, load_module, set_num_threads
 from .ndarray import NDArray, from_dlpack, numpy_dtype, numpy_view, share_memory
 from .profiler_vm import VirtualMachineProfiler

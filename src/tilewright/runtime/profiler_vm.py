@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .error import TVMError
-from .profiling import Report
+from .profiling import Report, Value
 from .vm import VirtualMachine
 
 
 def enabled() -> bool:
     """Return whether programs can be profiled: always."""
     return True
+
+
+def profiled(machine: VirtualMachine, func_name: str) -> tuple[float, list[tuple[str, int, float]]]:
+    """Run a function whose inputs are set; return its seconds, and name, number of calls and seconds of each kernel."""
+    whole, *lines = machine.module["profile"](func_name).splitlines()
+    fields = [line.rsplit(" ", 2) for line in lines]
+    return float(whole), [(name, int(count), float(seconds)) for name, count, seconds in fields]
 
 
 class VirtualMachineProfiler(VirtualMachine):
@@ -33,14 +40,11 @@ class VirtualMachineProfiler(VirtualMachine):
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
         self.module["invoke"](func_name)
-        whole, *lines = self.module["profile"](func_name).splitlines()
-        total = float(whole)
-        calls = []
-        for line in lines:
-            name, count, seconds = line.rsplit(" ", 2)
-            spent = float(seconds)
+        total, kernels = profiled(self, func_name)
+        calls: list[dict[str, Value]] = []
+        for name, count, spent in kernels:
             share = 100 * spent / total if total else 0.0
             calls.append(
-                {"Name": name, "Duration (us)": spent * 1e6, "Percent": share, "Count": int(count), "Device": "host"}
+                {"Name": name, "Duration (us)": spent * 1e6, "Percent": share, "Count": count, "Device": "host"}
             )
         return Report(tuple(calls), {"host": {"Duration (us)": total * 1e6, "Percent": 100.0}})

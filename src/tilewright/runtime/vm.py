@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .bytecode import CHECK_INPUTS, Code, Opcode, code_text, read_code, write_head, write_tail
+from .bytecode import Code, code_text, read_code, write_head, write_tail
 from .container import ADT, tuple_object
 from .device import Device, cpu
 from .error import TVMError
@@ -100,14 +100,11 @@ class Executable:
 
     @property
     def interface(self) -> str:
-        """Return the program's interface if its dimensions have names, else ""."""
-        main = next((func for func in self.code.functions if func.name == "main"), None)
-        code = main.instructions[:2] if main is not None else []
-        if len(code) < 2 or code[0].opcode != Opcode.LOAD_CONST or code[1].opcode != Opcode.INVOKE_PACKED:
+        """Return the text that describes inputs and outputs, see ``runtime/interface.py``; "" where there is none."""
+        constant = self.code.interface_constant
+        if constant is None:
             return ""
-        if self.code.packed[code[1].fields[0]] != CHECK_INPUTS:
-            return ""
-        text: str = self.mod["get_constant"](code[0].fields[0]).numpy().tobytes().decode()
+        text: str = self.mod["get_constant"](constant).numpy().tobytes().decode()
         return text
 
     @property

@@ -29,7 +29,6 @@ from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.module import Module
-from tilewright.target.features import features
 from tilewright.tir.function import PrimFunc
 from tilewright.version import __version__
 
@@ -72,7 +71,7 @@ class GraphExecutorBuild(ExecutorCodegen):
 
         def finish(library: Module) -> GraphExecutorFactoryModule:
             functions = list(kernels(program.lowered).values())
-            _fill_report(program.report, graph, functions, targets)
+            _fill_report(program.report, graph, functions)
             factory = GraphExecutorFactoryModule(
                 program.source,
                 targets.default if targets.single else targets.targets,
@@ -118,10 +117,7 @@ def _count(algorithms: Sequence[str]) -> dict[str, int]:
     return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
 
 
-def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc], targets: TargetMap) -> None:
-    # what C source needs is up to the compiler it is given to
-    needed = [name for t in targets.targets.values() if t.kind.name == "llvm" for name in features(t).names]
-    report.cpu_features = tuple(dict.fromkeys(needed))
+def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc]) -> None:
     report.kernels = len(functions)
     report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
     report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}
