@@ -135,3 +135,37 @@ def test_what_is_no_cost_is_refused() -> None:
     mod = AnnotateTarget("dnnl")(parse(NET))
     with pytest.raises(TilewrightError, match="the cost of @tvmgen_default_dnnl_main_0 is a float"):
         PartitionGraph(cost=lambda func: 1.0)(mod)
+
+
+def _dynamic() -> tvm.IRModule:
+    """A convolution in an unknown batch, and a dense layer behind which an unknown number of values is added."""
+    x, d, b = (
+        relay.var(name, shape=shape)
+        for name, shape in (("x", (relay.Any(), 4, 6, 6)), ("d", (3, 4)), ("b", (relay.Any(),)))
+    )
+    weight, bias, matrix = (relay.const(np.ones(shape, "float32")) for shape in ((4, 4, 3, 3), (4,), (5, 4)))
+    conv = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, weight, padding=(1, 1)), bias))
+    return tvm.IRModule.from_expr(relay.Function([x, d, b], relay.Tuple([conv, relay.nn.dense(d, matrix) + b])))
+
+
+@pytest.mark.parametrize("compiler", ["dnnl", "ccompiler", "npu"])
+def test_operators_of_unknown_shapes_stay_on_the_host_with_the_reason(compiler: str) -> None:
+    if compiler == "npu":
+        pytest.importorskip("tilewright_npu")
+    found = {fate.operator: fate for fate in explain_partition(_dynamic(), compiler)}
+    for operator in ("nn.relu", "add"):
+        assert found[operator].region == ""
+        assert "(?" in found[operator].reason and "is not known" in found[operator].reason
+
+
+def test_a_check_that_fails_on_unknown_shapes_refuses() -> None:
+    def small(match: relay.Call) -> bool:
+        return int(match.checked_type.shape[0]) < 9
+
+    found = explain_partition(_dynamic(), "my", [("my.relu", RELU(wildcard()), small)])
+    (fate,) = (fate for fate in found if fate.operator == "nn.relu")
+    assert fate.region == ""
+    assert (
+        "refuses the match that ends in nn.relu: the shape of Tensor[(?, 4, 6, 6), float32] is not known" in fate.reason
+    )
+    assert "TypeError" in fate.reason

@@ -8,6 +8,7 @@ In floating point a convolution or dense layer takes its bias and activation wit
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from tilewright import relay
@@ -20,7 +21,7 @@ from tilewright.relay.build_module import bind_params_by_name
 from tilewright.relay.dataflow_pattern import is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import COMPILER
-from tilewright.relay.op.contrib.register import register_pattern_table
+from tilewright.relay.op.contrib.register import Refusal, refused_shape, register_pattern_table
 from tilewright.relay.qnn.groups import Group, Mean, Move, Product, Sum, describe, operator_name
 from tilewright.relay.visitor import ExprMutator, post_order
 
@@ -143,6 +144,18 @@ def _single_fits(call: Call) -> bool:
     return "pool" not in name or _pool_fits(call)
 
 
+def _explained(check: Callable[[Call], bool]) -> Callable[[Call], bool | Refusal]:
+    """The check, which says so where it refuses unknown shapes: programs of the NPU have known ones."""
+
+    def answer(call: Call) -> bool | Refusal:
+        if check(call):
+            return True
+        refusal = refused_shape(call)
+        return False if refusal is None else refusal
+
+    return answer
+
+
 # ---- the table ----
 def _activated(inner: Any, names: tuple[str, ...]) -> Any:
     choice: Any = is_op(names[0])(inner)
@@ -196,13 +209,14 @@ def pattern_table() -> list[tuple[Any, ...]]:
     }
     addition = is_op("add")(wildcard(), wildcard())
     singles = ("nn.max_pool2d", "nn.global_avg_pool2d", "nn.batch_flatten", "reshape", "squeeze", *_ACTIVATIONS)
-    return [
+    table: list[tuple[str, Any, Callable[..., bool]]] = [
         *((f"npu.{name}", _quantized_pattern(body), _is_quantized) for name, body in quantized.items()),
         ("npu.conv2d", _product_pattern("nn.conv2d"), _product_fits),
         ("npu.dense", _product_pattern("nn.dense"), _product_fits),
         ("npu.add", _activated(addition, _ACTIVATIONS) | addition, _sum_fits),
         *((f"npu.{name.removeprefix('nn.')}", is_op(name)(wildcard()), _single_fits) for name in singles),
     ]
+    return [(name, pattern, _explained(check)) for name, pattern, check in table]
 
 
 # ---- partitioning ----

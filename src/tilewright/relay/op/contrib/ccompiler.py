@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from tilewright.ir.op import Op, register_op_attr
-from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call
+from tilewright.relay.op.contrib.register import Refusal, refused_shape
 
 _MARKS = ("annotation.", "device_copy", "on_device")
 
 
-def _is_known(type_: Type) -> bool:
-    if isinstance(type_, TupleType):
-        return all(map(_is_known, type_.fields))
-    return isinstance(type_, TensorType) and not type_.is_dynamic
-
-
-def takes(call: Call) -> bool:
+def takes(call: Call) -> bool | Refusal:
     """Whether all shapes are known."""
-    return all(_is_known(part.checked_type) for part in (*call.args, call))
+    refusal = refused_shape(call)
+    return True if refusal is None else refusal
 
 
 for _name, _op in list(Op.registry.items()):

@@ -225,6 +225,14 @@ def _chain(expr: RelayExpr, sums: int = 2) -> list[Call]:
     return next(([*chain, expr] for chain in (_chain(arg, sums - 1) for arg in operands) if chain), [])
 
 
+def _operands(match: RelayExpr) -> Iterator[RelayExpr]:
+    """The match, and what all its calls are given."""
+    yield match
+    assert isinstance(match, Call)
+    for call in _chain(match.args[0] if str(match.op) in FUSED_ACTIVATIONS else match):
+        yield from call.args
+
+
 class Fused:
     """What a composite function, or a match, does: an operator, and what follows it in the same primitive.
 
@@ -277,8 +285,11 @@ class Fused:
 
 def _takes_fused(match: RelayExpr) -> Answer:
     """Whether the operator would be taken alone, and what is added to it is a bias or another tensor of its shape."""
+    known = _first_refusal(*(refused_type(part.checked_type) for part in _operands(match)))
+    if not known:
+        return known
     fused = Fused(match)
-    answer = _typed(_RULES[fused.operator])(fused.root)
+    answer = _RULES[fused.operator](fused.root)
     if not answer:
         return answer
     if fused.odd:

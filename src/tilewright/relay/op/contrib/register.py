@@ -2,7 +2,8 @@
 
 A table is a list of ``(name, pattern)`` or ``(name, pattern, check)``, in the order in which they are tried; names
 begin with the compiler's, as in ``"dnnl.conv2d_relu"``. ``check(match)`` says whether the compiler takes a match; it
-may answer with a ``Refusal``, as may a rule ``target.NAME``.
+may answer with a ``Refusal``, as may a rule ``target.NAME``. One that fails on shapes that are not known has refused;
+any other failure, and None, is an error.
 
 What the compilers of this package take is registered by their modules, which are loaded when somebody asks for a table
 or a rule (``target.NAME`` of an operator); installed packages are asked by their entry points.
@@ -14,7 +15,11 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.visitor import direct_children
 from tilewright.runtime.plugins import load_plugins
 
 PLUGINS = "tilewright.compilers"
@@ -38,6 +43,49 @@ class Refusal:
 
     def __repr__(self) -> str:
         return f"Refusal({self.reason!r})"
+
+
+def answer_of(check: Callable[[Any], object], expr: RelayExpr, depth: int, what: str, where: str = "") -> object:
+    """Return what a check or rule says of an expression: true, false, or a ``Refusal``, which is false.
+
+    Args:
+        depth: how many calls below ``expr`` the check may look.
+        what: the check's name, for messages.
+        where: " on ...": what it was asked about.
+
+    Raises:
+        TilewrightError: it gave None, or failed where all shapes are known.
+    """
+    try:
+        answer = check(expr)
+    except Exception as error:
+        refusal = refused_shape(expr, depth)
+        if refusal is None:
+            raise TilewrightError(f"{what} failed{where}: {type(error).__name__}: {error}") from error
+        return Refusal(f"{refusal.reason}, and the check failed ({type(error).__name__}: {error})")
+    if answer is None:
+        text = "expected True, False or a Refusal: a return may be missing"
+        raise TilewrightError(f"{what} gave None{where}; {text}")
+    return answer
+
+
+def refused_shape(expr: RelayExpr, depth: int = 1) -> Refusal | None:
+    """Return a refusal where ``expr``, or what is at most ``depth`` calls below, has a shape that is not known."""
+    level = [expr]
+    for _ in range(depth + 1):
+        for node in level:
+            if _is_dynamic(node.checked_type):
+                return Refusal(f"the shape of {node.checked_type} is not known")
+        level = list(
+            dict.fromkeys(part for node in level for part in direct_children(node) if not isinstance(part, Op))
+        )
+    return None
+
+
+def _is_dynamic(type_: Type) -> bool:
+    if isinstance(type_, TupleType):
+        return any(map(_is_dynamic, type_.fields))
+    return isinstance(type_, TensorType) and type_.is_dynamic
 
 
 PatternTable = Sequence[tuple[Any, ...]]

@@ -41,7 +41,7 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.function_attributes import COMPOSITE
 from tilewright.relay.op.annotation.marks import CompilerBegin, CompilerEnd, compiler_begin, compiler_end
-from tilewright.relay.op.contrib.register import COMPILERS, Refusal, get_pattern_table, load_compiler
+from tilewright.relay.op.contrib.register import COMPILERS, answer_of, get_pattern_table, load_compiler
 from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order
 
@@ -55,23 +55,10 @@ def compiler_of(mark: Call) -> str:
 
 
 def takes_operator(compiler: str, call: Call) -> object:
-    """What ``target.COMPILER`` of the operator says of the call; None where the operator has no such rule.
-
-    True, false, or a ``Refusal`` with its reason, which is false.
-
-    TilewrightError where the rule fails.
-    """
+    """What ``target.COMPILER`` of the operator says of the call, as ``answer_of`` gives it; None where there is no rule."""
     assert isinstance(call.op, Op)
     rule = call.op.get_attr(f"target.{compiler}")
-    if rule is None:
-        return None
-    try:
-        answer = rule(call)
-        return answer if isinstance(answer, Refusal) else bool(answer)
-    except Exception as error:
-        raise TilewrightError(
-            f"the rule target.{compiler} of {call.op.name} failed: {type(error).__name__}: {error}"
-        ) from error
+    return None if rule is None else answer_of(rule, call, 1, f"the rule target.{compiler} of {call.op.name}")
 
 
 def composite_compiler(func: RelayExpr) -> str | None:

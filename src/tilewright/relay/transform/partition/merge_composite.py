@@ -26,8 +26,10 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.dataflow_pattern import DFPattern, partition
+from tilewright.relay.dataflow_pattern.language import pattern_order
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import COMPOSITE
+from tilewright.relay.op.contrib.register import answer_of
 from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.type_infer import infer_expr
 
@@ -40,19 +42,15 @@ class CompositePattern(NamedTuple):
     check: Callable[[RelayExpr], object] = lambda _: True
 
     def accepts(self, match: RelayExpr) -> bool:
-        """Whether the check takes the match; TilewrightError that names pattern and operator where it fails."""
+        """Whether the check takes the match."""
         return bool(self.answer(match))
 
     def answer(self, match: RelayExpr) -> object:
-        """What the check says: true, false or a ``Refusal``."""
-        try:
-            return self.check(match)
-        except Exception as error:
-            root = match.op.name if isinstance(match, Call) and isinstance(match.op, Op) else type(match).__name__
-            raise TilewrightError(
-                f"the check of the pattern {self.name!r} failed on a match that ends in {root}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        """What the check says, as ``answer_of`` gives it."""
+        depth = len(pattern_order(self.pattern))
+        root = match.op.name if isinstance(match, Call) and isinstance(match.op, Op) else type(match).__name__
+        where = f" on a match that ends in {root}"
+        return answer_of(self.check, match, depth, f"the check of the pattern {self.name!r}", where)
 
 
 def composite_patterns(table: Sequence[Any]) -> list[CompositePattern]:
