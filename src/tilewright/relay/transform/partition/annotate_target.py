@@ -22,7 +22,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from tilewright.ir.errors import TilewrightError, did_you_mean
+from tilewright.ir.errors import did_you_mean
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -55,7 +55,7 @@ def compiler_of(mark: Call) -> str:
 
 
 def takes_operator(compiler: str, call: Call) -> object:
-    """What ``target.COMPILER`` of the operator says of the call, as ``answer_of`` gives it; None where there is no rule."""
+    """What ``target.COMPILER`` of the operator says of the call (see ``answer_of``); None where there is no rule."""
     assert isinstance(call.op, Op)
     rule = call.op.get_attr(f"target.{compiler}")
     return None if rule is None else answer_of(rule, call, 1, f"the rule target.{compiler} of {call.op.name}")
