@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,3 +72,14 @@ def test_a_server_of_the_command_line() -> None:
 )
 def test_wrong_use_is_told(arguments: tuple[str, ...], message: str) -> None:
     fails(tilewright(*arguments), message)
+
+
+@pytest.mark.parametrize("command", ["rpc-server", "rpc-tracker", "rpc-proxy"])
+def test_a_port_in_use_is_told(command: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = tilewright(command, "--port", port)
+    fails(done, f"port {port} of 127.0.0.1 is in use")
+    assert "defect" not in done.stderr

@@ -242,23 +242,32 @@ def listen(host: str, port: int, port_end: int) -> socket.socket:
     """Return a socket that listens on the first free port of a range.
 
     Raises:
-        ValueError: no port of the range is free.
+        RPCError: no port of the range is free, or this machine has no such address.
     """
-    family = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0][0]
-    for candidate in range(port, max(port_end, port + 1)):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    last = max(port_end, port + 1) - 1
+    for candidate in range(port, last + 1):
         try:
-            sock.bind((host, candidate))
-            sock.listen(64)
-        except OSError as error:
-            sock.close()
-            if not isinstance(error, PermissionError) and error.errno != errno.EADDRINUSE:
-                raise
-            continue
+            return _listen_on(host, candidate)
+        except (OSError, OverflowError) as error:
+            taken = isinstance(error, PermissionError) or getattr(error, "errno", 0) == errno.EADDRINUSE
+            if not taken:
+                raise RPCError(f"cannot listen on {host}:{candidate}: {error}") from error
+    ports = f"port {port}" if last == port else f"every port from {port} to {last}"
+    raise RPCError(f"{ports} of {host} is in use, or not for this user to take; choose another (--port, --port-end)")
+
+
+def _listen_on(host: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0][0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(64)
         sock.setblocking(False)
-        return sock
-    raise ValueError(f"no port of {port} to {port_end - 1} is free on {host}")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def is_loopback(host: str) -> bool:

@@ -9,7 +9,8 @@ Lines, whose fields tabs separate (``native/src/vm/inputs.c`` reads the same)::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 
 import numpy as np
 
@@ -31,31 +32,36 @@ def interface_of(mod: IRModule) -> str:
     named = list(dict.fromkeys(d for t in inputs for d in t.shape if isinstance(d, DimVar)))
     if len(inputs) != len(types) or not (named or OUTPUT_NAMES.has(mod)):
         return ""
-    lines = [_line("input", t, p.name_hint) for t, p in zip(inputs, main.params, strict=True)]
     outputs = list(tensors_of(main.body.checked_type))
+    words = _words([*named, *(d for t in outputs for d in t.shape if isinstance(d, DimVar))])
+    lines = [_line("input", t, p.name_hint, words) for t, p in zip(inputs, main.params, strict=True)]
     names: Sequence[str] = [str(n) for n in OUTPUT_NAMES.get(mod, ())]
     if len(names) != len(outputs):
         names = [f"output{i}" for i in range(len(outputs))]
-    lines += [_line("output", t, n) for t, n in zip(outputs, names, strict=True)]
+    lines += [_line("output", t, n, words) for t, n in zip(outputs, names, strict=True)]
     for dim in named:
         high = -1 if dim.high is None else dim.high
-        lines.append(f"dim\t{_word(dim.name)}\t{dim.low}\t{high}\t{dim.multiple}")
+        lines.append(f"dim\t{words[dim]}\t{dim.low}\t{high}\t{dim.multiple}")
     return "\n".join(lines)
 
 
-def _line(kind: str, type_: TensorType, name: str) -> str:
-    dims = ",".join(map(_dim, type_.shape))
+def _line(kind: str, type_: TensorType, name: str, words: Mapping[PrimExpr, str]) -> str:
+    dims = ",".join(str(d.value) if isinstance(d, IntImm) else words.get(d, "?") for d in type_.shape)
     return f"{kind}\t{type_.dtype}\t{dims}\t{name.translate({9: ' ', 10: ' '})}"
 
 
-def _dim(dim: PrimExpr) -> str:
-    if isinstance(dim, IntImm):
-        return str(dim.value)
-    return _word(dim.name) if isinstance(dim, DimVar) else "?"
+def _words(dims: Iterable[DimVar]) -> dict[PrimExpr, str]:
+    """The name of each dimension as one word that is no number; names that differ stay apart ("a b", "a_b")."""
+    words: dict[PrimExpr, str] = {}
+    for dim in dims:
+        if dim not in words:
+            word = _word(dim.name)
+            numbered = (f"{word}_{number}" for number in count(2))
+            words[dim] = next(w for w in chain([word], numbered) if w not in words.values())
+    return words
 
 
 def _word(name: str) -> str:
-    """A name of one word, that is no number."""
     word = "".join("_" if c in "\t\n, ?" else c for c in name) or "_"
     return f"_{word}" if word.lstrip("-").isdigit() else word
 

@@ -180,7 +180,8 @@ def symbolic(func: Function) -> Symbolic:
 def _holds(condition: Condition) -> bool:
     """Whether a condition says nothing."""
     if isinstance(condition, AtLeast):
-        return isinstance(condition.dim, IntImm)  # type inference has compared it
+        known = isinstance(condition.dim, IntImm) and isinstance(condition.least, (int, IntImm))
+        return known or condition.dim is condition.least  # type inference has compared numbers
     return ops.as_expr(condition.a) is ops.as_expr(condition.b)
 
 

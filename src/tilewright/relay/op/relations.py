@@ -18,7 +18,7 @@ from tilewright.ir.prim_expr import Any, IntImm, Mul, PrimExpr, Select, Var
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.type_infer.describe import describe, describe_dim, describe_shape
-from tilewright.relay.type_infer.dimensions import note_equal
+from tilewright.relay.type_infer.dimensions import note_at_least, note_equal
 
 T = TypeVar("T")
 Dim = PrimExpr | int
@@ -135,6 +135,13 @@ def require(condition: bool, message: str) -> None:
     """Raise TypeInferenceError with ``message`` unless ``condition`` holds."""
     if not condition:
         raise TypeInferenceError(message)
+
+
+def require_at_least(dim: PrimExpr, least: PrimExpr, message: str) -> None:
+    """Raise TypeInferenceError unless a dimension is ``least`` or more; where one is not known, a kernel checks it."""
+    a, b = known(dim), known(least)
+    require(a is None or b is None or a >= b, message)
+    note_at_least(dim, least)
 
 
 def require_rank(type_: TensorType, rank: int, what: str) -> None:

@@ -26,10 +26,10 @@ class Equal:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """A dimension is no less than a number."""
+    """A dimension is no less than a number, or another dimension."""
 
     dim: PrimExpr
-    least: int
+    least: PrimExpr | int
 
 
 Condition = Equal | AtLeast
@@ -65,8 +65,12 @@ def note_equal(a: AnyType, b: AnyType, or_one: bool = False) -> bool:
     return True
 
 
-def note_at_least(dim: PrimExpr, least: int) -> None:
-    """Note that a dimension must be ``least`` or more, where it is a variable that may be less."""
+def note_at_least(dim: PrimExpr, least: PrimExpr | int) -> None:
+    """Note that a dimension must be ``least`` or more, where one is a variable and that is not known to hold."""
     found = _noted.get()
-    if found is not None and not isinstance(dim, (Any, IntImm)) and not (isinstance(dim, DimVar) and dim.low >= least):
-        found.append(AtLeast(dim, least))
+    known = isinstance(dim, IntImm) and isinstance(least, (int, IntImm))
+    if found is None or known or dim is least or isinstance(dim, Any) or isinstance(least, Any):
+        return
+    if isinstance(dim, DimVar) and isinstance(least, (int, IntImm)) and dim.low >= int(least):
+        return
+    found.append(AtLeast(dim, least))

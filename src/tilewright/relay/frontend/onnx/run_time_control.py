@@ -26,6 +26,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     runtime_extent,
     runtime_shape,
 )
+from tilewright.relay.frontend.onnx.indices import checked_range
 from tilewright.relay.loops import while_loop
 from tilewright.relay.op.dyn import any_dims
 
@@ -101,7 +102,7 @@ def scan_at_run_time(
     """A round for each slice of the scanned inputs."""
     graph = ctx.required("body")
     backwards = ctx.attr("scan_input_directions", (0,) * len(scanned))
-    length = runtime_extent(scanned[0], axes[0])
+    length = _common_length(ctx, len(states), scanned, axes)
 
     def body(step: RelayExpr, values: Sequence[RelayExpr]) -> tuple[RelayExpr | None, list[RelayExpr], list[RelayExpr]]:
         last = relay_op.subtract(length, relay_op.add(step, integer(1)))
@@ -122,6 +123,18 @@ def scan_at_run_time(
         order.insert(ctx.normalize_axis(axis, rank), 0)
         outputs.append(value if order == list(range(rank)) else relay_op.transpose(value, axes=order))
     return outputs
+
+
+def _common_length(ctx: NodeContext, first: int, scanned: Sequence[RelayExpr], axes: Sequence[int]) -> RelayExpr:
+    """The length of all scanned inputs, of which ``first`` is the first one's index."""
+    length = runtime_extent(scanned[0], axes[0])
+    total = length
+    for index, (x, axis) in enumerate(zip(scanned[1:], axes[1:], strict=True), first + 1):
+        more = typed(relay_op.subtract(runtime_extent(x, axis), length))
+        total = relay_op.add(
+            total, checked_range(ctx, index, 1, "its length less the first scanned input's", values=more)
+        )
+    return total
 
 
 def rounds(

@@ -12,6 +12,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import DataNeededError, NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.data_dependent import different, non_zero, places_of, suppressed
 from tilewright.relay.frontend.onnx.host import run_on_host
+from tilewright.relay.frontend.onnx.indices import checked_indices
 from tilewright.relay.frontend.onnx.registry import converter
 
 
@@ -60,4 +61,5 @@ def convert_compress(ctx: NodeContext) -> RelayExpr:
     if axis is None:
         data, axis = typed(relay_op.reshape(data, (-1,))), 0
     places = places_of(ctx.input(1)) if keep is None else int_const(np.flatnonzero(keep.reshape(-1)).tolist())
-    return relay_op.take(data, places, axis=ctx.normalize_axis(axis, ctx.rank(data)))
+    axis = ctx.normalize_axis(axis, ctx.rank(data))
+    return relay_op.take(data, checked_indices(ctx, 1, data, [axis], indices=places), axis=axis)

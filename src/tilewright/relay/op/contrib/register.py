@@ -76,9 +76,8 @@ def refused_shape(expr: RelayExpr, depth: int = 1) -> Refusal | None:
         for node in level:
             if _is_dynamic(node.checked_type):
                 return Refusal(f"the shape of {node.checked_type} is not known")
-        level = list(
-            dict.fromkeys(part for node in level for part in direct_children(node) if not isinstance(part, Op))
-        )
+        parts = (part for node in level for part in direct_children(node))
+        level = list(dict.fromkeys(part for part in parts if not isinstance(part, Op)))
     return None
 
 

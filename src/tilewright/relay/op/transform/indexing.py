@@ -21,6 +21,7 @@ from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 from tilewright.relay.op.transform.checks import checked
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -118,10 +119,7 @@ class Gather(OpDef[GatherAttrs]):
         axis = relations.normalize_axis(attrs.axis, len(data.shape))
         for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)):
             if i != axis:
-                x, y = known(a), known(b)
-                relations.require(
-                    x is None or y is None or y <= x, f"dimension {i} of the indices is {y}, of the data {x}"
-                )
+                relations.require_at_least(a, b, f"dimension {i} of the indices is {b}, of the data {a}")
         return TensorType(indices.shape, data.dtype)
 
     @staticmethod
@@ -180,6 +178,8 @@ class GatherND(OpDef[GatherNDAttrs]):
         relations.require(
             alike, f"batches of {batches[0]} in the data and of {batches[1]} in the indices; they are alike"
         )
+        for a, b in zip(data.shape[: attrs.batch_dims], indices.shape[1:], strict=False):
+            note_equal(a, b)
         return TensorType((*indices.shape[1:], *data.shape[count + attrs.batch_dims :]), data.dtype)
 
     @staticmethod

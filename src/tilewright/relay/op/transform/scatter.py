@@ -45,9 +45,12 @@ def _elements_type(types: Sequence[Type], attrs: ScatterAttrs, solver: TypeSolve
     relations.require_same_dtype((data, updates), "data and updates")
     relations.require_rank(indices, len(data.shape), "indices")
     relations.require_rank(updates, len(data.shape), "updates")
-    relations.normalize_axis(attrs.axis, len(data.shape))
+    axis = relations.normalize_axis(attrs.axis, len(data.shape))
     for i, (a, b) in enumerate(zip(indices.shape, updates.shape, strict=True)):
         solver.assert_equal(a, b, f"dimension {i} of the updates")
+    for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)):
+        if i != axis:
+            relations.require_at_least(a, b, f"dimension {i} of the indices is {b}, of the data {a}")
     return data
 
 
