@@ -76,9 +76,9 @@ class RecordReader:
     def __iter__(self) -> Iterator[Pair]:
         if not Path(self.filename).exists():
             return
-        with open(self.filename, encoding="utf-8") as file:
+        with open(self.filename, encoding="utf-8", errors="replace") as file:
             lines = (line for line in file if line.strip() and not line.startswith(("#", " ")))
-            yield from whole_records(lines, load_record_from_string)
+            yield from whole_records(lines, load_record_from_string, '{"i"')
 
 
 def load_records(filename: str) -> Iterator[Pair]:

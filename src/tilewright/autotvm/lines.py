@@ -66,26 +66,27 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
         target_text, name, args, _ = record["input"]
         costs, error_no, all_cost, timestamp = record["result"]
         config = ConfigEntity.from_json_dict(record["config"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        target = Target(str(target_text).replace("-target=", "-mtriple="))
+        task = Task(name, args_from_json(args))
+        config.cost = mean(costs)
+        result = MeasureResult(tuple(costs), int(error_no), float(all_cost), float(timestamp))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise TilewrightError(f"not a tuning record ({error}): {row[:120]!r}") from None
-    target = Target(str(target_text).replace("-target=", "-mtriple="))
-    task = Task(name, args_from_json(args))
-    config.cost = mean(costs)
-    return MeasureInput(target, task, config), MeasureResult(tuple(costs), int(error_no), all_cost, timestamp)
+    return MeasureInput(target, task, config), result
 
 
 def load_from_buffer(file: Iterable[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
     """The measurements of an open file of record lines; empty lines and comments (#) are skipped.
 
-    A last line that is cut off, as a tuner leaves it that is killed, is left out with a warning.
+    Lines that are cut off or garbled, as a tuner leaves them that is killed, are left out with one warning.
     """
     rows = (row for row in file if row.strip() and not row.startswith("#"))
-    yield from (found for found in whole_records(rows, decode) if found is not None)
+    yield from (found for found in whole_records(rows, decode, '{"input"') if found is not None)
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
     """The measurements of a file of record lines."""
-    with open(filename) as file:
+    with open(filename, encoding="utf-8", errors="replace") as file:
         yield from load_from_buffer(file)
 
 

@@ -142,9 +142,7 @@ def test_what_is_wrong_with_a_table_is_said() -> None:
 
 def test_a_check_without_an_answer_is_an_error_that_names_it() -> None:
     mod = parse("def @main(%x: Tensor[(2), float32]) { exp(%x) }")
-    with pytest.raises(
-        TilewrightError, match=r"pattern 'my.exp' gave None .* ends in exp; expected True"
-    ):
+    with pytest.raises(TilewrightError, match=r"pattern 'my.exp' gave None .* ends in exp; expected True"):
         MergeComposite([("my.exp", is_op("exp")(wildcard()), lambda match: None)])(mod)
     tvm.ir.register_op_attr("exp", "target.mute", lambda call: None)
     with pytest.raises(TilewrightError, match=r"the rule target.mute of exp gave None"):
