@@ -33,6 +33,9 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     infer_correct_layout(attrs, new_in, old_in, old_types) -> InferCorrectLayoutOutput, see ``layout_rules``
     to_static(call)                                        -> Expr with known values as attributes | None
     check_indices(attrs, args)                             -> args, checked by CheckIndices
+    pad_data(attrs, pad_width, value)                      -> attrs that pad the data, too | None
+    scale_axes(attrs, types)                               -> ScaleAxes | None, see ``scaling``
+    slice_operands(call, cut, shape, operands)             -> Part | None, see ``slice_rules``
     places(attrs)                                          -> [Place] of each argument and of the result
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
 
@@ -62,6 +65,14 @@ class OpPattern(enum.IntEnum):
     OUT_ELEMWISE_FUSABLE = 4
     TUPLE = 7
     OPAQUE = 8
+
+
+class Homogeneous(enum.Enum):
+    """For which factors ``s`` an operator computes ``f(s * x)`` as ``s * f(x)``."""
+
+    NO = "none"
+    POSITIVE = "positive ones"
+    ANY = "all"
 
 
 class TypeSolver(Protocol):
@@ -94,6 +105,9 @@ HOOKS: dict[str, str] = {
     "check_indices": "FCheckIndices",
     "value_range": "FValueRange",
     "places": "FPlaces",
+    "pad_data": "FPadData",
+    "scale_axes": "FScaleAxes",
+    "slice_operands": "FSliceOperands",
 }
 
 TRAITS: dict[str, str] = {
@@ -111,6 +125,11 @@ TRAITS: dict[str, str] = {
     "fixed_points": "TFixedPoints",
     "neutral": "TNeutral",
     "absorbing": "TAbsorbing",
+    "finite": "TFinite",
+    "homogeneous": "THomogeneous",
+    "channelwise": "TChannelwise",
+    "factors": "TFactors",
+    "fast": "TFast",
 }
 
 
@@ -135,6 +154,11 @@ class OpDef(Generic[A]):
     fixed_points: ClassVar[tuple[int, ...]] = ()  # numbers that it maps a first argument full of them to
     neutral: ClassVar[tuple[int | None, int | None]] = (None, None)  # a left, a right operand that changes nothing
     absorbing: ClassVar[int | None] = None  # an operand that the result equals, whatever the other one is
+    finite: ClassVar[bool] = False  # gives finite numbers of finite ones, and of its own results again
+    homogeneous: ClassVar[Homogeneous] = Homogeneous.NO  # which factors of its data pass through, along axes it keeps
+    channelwise: ClassVar[bool] = False  # every channel of the result is computed of that channel of the data alone
+    factors: ClassVar[int] = 0  # so many of the first arguments are multiplied, and the products summed
+    fast: ClassVar[str | None] = None  # the operator that approximates it
     op: ClassVar[Op]
 
     @staticmethod

@@ -7,14 +7,14 @@ a pass here calls the hook on every call, children first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Function, TupleGetItem
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.common import open_children, trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
 
 
@@ -106,23 +106,18 @@ def CanonicalizeOps() -> Pass:
 
 
 class _FastMathRewriter(ExprMutator):
-    FAST: ClassVar[dict[str, str]] = {
-        "exp": "fast_exp",
-        "tanh": "fast_tanh",
-        "erf": "fast_erf",
-        "nn.softmax": "nn.fast_softmax",
-    }
-
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
-        if isinstance(post, Call) and isinstance(post.op, Op) and post.op.name in self.FAST:
-            return Call(Op.get(self.FAST[post.op.name]), post.args, post.attrs, post.type_args, post.span)
-        return post
+        fast = trait_of(post, "TFast")
+        if fast is None:
+            return post
+        assert isinstance(post, Call)
+        return Call(Op.get(fast), post.args, post.attrs, post.type_args, post.span)
 
 
 def FastMath() -> Pass:
-    """Replace exp, tanh, erf and softmax by faster approximations (relative error up to 1e-5)."""
+    """Replace exp, tanh, erf, softmax and whatever is ``fast`` by approximations (relative error up to 1e-5)."""
     return _function_pass("FastMath", 4, _FastMathRewriter)

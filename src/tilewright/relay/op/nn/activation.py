@@ -12,9 +12,9 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
+from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import generic as strategies
@@ -22,7 +22,13 @@ from tilewright.relay.op.tensor.unary import erf_array
 from tilewright.target.generic_func import GenericFunc
 
 relu = unary(
-    "nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)), fixed_points=(0, 1)
+    "nn.relu",
+    "max(data, 0)",
+    topi.nn.relu,
+    lambda x: np.maximum(x, np.asarray(0, x.dtype)),
+    fixed_points=(0, 1),
+    finite=True,
+    homogeneous=Homogeneous.POSITIVE,
 )
 
 
@@ -36,6 +42,8 @@ class LeakyRelu(Elementwise[LeakyReluAttrs]):
     """data where positive, else alpha * data."""
 
     name = "nn.leaky_relu"
+    finite = True
+    homogeneous = Homogeneous.POSITIVE
 
     @staticmethod
     def compute(attrs: LeakyReluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -183,7 +191,7 @@ def _softmax_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type
     return data
 
 
-def _declare_softmax(name: str, doc: str, strategy: GenericFunc, evaluate: Any) -> None:
+def _declare_softmax(name: str, doc: str, strategy: GenericFunc, evaluate: Any, **traits: Any) -> None:
     declare(
         name,
         doc,
@@ -194,10 +202,14 @@ def _declare_softmax(name: str, doc: str, strategy: GenericFunc, evaluate: Any) 
         infer_type=_softmax_type,
         strategy=strategy,
         evaluate=lambda attrs, inputs: [evaluate(inputs[0], attrs.axis)],
+        slice_operands=slice_rules.along_others,
+        **traits,
     )
 
 
-_declare_softmax("nn.softmax", "Softmax along an axis.", strategies.softmax_strategy, softmax_array)
+_declare_softmax(
+    "nn.softmax", "Softmax along an axis.", strategies.softmax_strategy, softmax_array, fast="nn.fast_softmax"
+)
 _declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", strategies.fast_softmax_strategy, softmax_array)
 _declare_softmax("nn.log_softmax", "Logarithm of softmax.", strategies.log_softmax_strategy, _log_softmax_array)
 

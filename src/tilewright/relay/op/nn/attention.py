@@ -12,7 +12,7 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -51,6 +51,10 @@ class Attention(OpDef[AttentionAttrs]):
     name = "nn.attention"
     inputs = None
     pattern = OpPattern.COMM_REDUCE
+
+    factors = 3
+
+    slice_operands = staticmethod(slice_rules.attention)
     in_float32 = True
     takes_injective = True
 

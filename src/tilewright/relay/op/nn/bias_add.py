@@ -11,7 +11,7 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -44,6 +44,8 @@ class BiasAdd(OpDef[BiasAddAttrs]):
     name = "nn.bias_add"
     inputs = ("data", "bias")
     pattern = OpPattern.BROADCAST
+
+    slice_operands = staticmethod(slice_rules.bias_add)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BiasAddAttrs, solver: TypeSolver) -> Type | None:

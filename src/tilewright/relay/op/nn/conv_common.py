@@ -21,6 +21,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import dim_map, known
+from tilewright.relay.op.scaling import convolution_axes
 from tilewright.relay.op.strategy.wrappers import SPATIAL, is_depthwise
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
@@ -145,6 +146,22 @@ def result_dtype(data: Array, out_dtype: str) -> Any:
     return numpy_dtype(out_dtype) if out_dtype else data.dtype
 
 
+def added_padding(
+    padding: Sequence[int], data_layout: str, pad_width: Sequence[Sequence[int]], rank: int
+) -> tuple[int, ...] | None:
+    """``padding`` of ``rank`` dimensions and the widths of ``nn.pad``; None where these are not around the image."""
+    axes, letters = parse_layout(data_layout), SPATIAL[rank]
+    if not axes or any(axes.index_of(a) < 0 or axes.factor_of(a) > 0 for a in letters):
+        return None
+    width = {letter: (int(w[0]), int(w[1])) for (letter, _), w in zip(axes.axes, pad_width, strict=True)}
+    if any(w != (0, 0) for letter, w in width.items() if letter not in letters):
+        return None
+    if any(v < 0 for w in width.values() for v in w):
+        return None
+    around = padding_of(padding, rank)
+    return tuple(around[i + side * rank] + width[a][side] for side in (0, 1) for i, a in enumerate(letters))
+
+
 def share_computed(attrs: ConvAttrs, image: Sequence[int], size: Sequence[int], out: Sequence[int]) -> float:
     """The share of a convolution's products that are not with padding.
 
@@ -226,8 +243,16 @@ class Conv(OpDef[C]):
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
+    factors = 2
 
     infer_correct_layout = staticmethod(conv_layouts)
+    scale_axes = staticmethod(convolution_axes)
+
+    @classmethod
+    def pad_data(cls, attrs: C, pad_width: Sequence[Sequence[int]], value: float) -> C | None:
+        """The attributes with zeros around the image added to the padding."""
+        padding = added_padding(attrs.padding, attrs.data_layout, pad_width, cls.rank) if value == 0 else None
+        return None if padding is None else attrs.replace(padding=padding)
 
     @classmethod
     def infer_type(cls, types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver) -> Type | None:

@@ -14,13 +14,14 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call, whole_int
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.scaling import ScaleAxes
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_shape
@@ -108,6 +109,17 @@ class Dense(OpDef[DenseAttrs]):
     name = "nn.dense"
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    factors = 2
+
+    slice_operands = staticmethod(slice_rules.dense)
+
+    @staticmethod
+    def scale_axes(attrs: DenseAttrs, types: Sequence[Type]) -> ScaleAxes | None:
+        """Columns of a matrix, and units."""
+        data = types[0]
+        return ScaleAxes((1,), (1,), (1,), (0,)) if isinstance(data, TensorType) and len(data.shape) == 2 else None
+
     in_float32 = True
 
     @staticmethod
@@ -141,6 +153,7 @@ class Matmul(OpDef[MatmulAttrs]):
     name = "nn.matmul"
     inputs = ("tensor_a", "tensor_b")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    factors = 2
     in_float32 = True
 
     @staticmethod
@@ -221,6 +234,10 @@ class BatchMatmul(OpDef[BatchMatmulAttrs]):
     name = "nn.batch_matmul"
     inputs = ("tensor_a", "tensor_b")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    factors = 2
+
+    slice_operands = staticmethod(slice_rules.batch_matmul)
     in_float32 = True
 
     @staticmethod

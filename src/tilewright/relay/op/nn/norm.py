@@ -17,7 +17,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, Var, const
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, slice_rules
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -208,6 +208,7 @@ class LayerNorm(OpDef[LayerNormAttrs]):
     in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
+    slice_operands = staticmethod(slice_rules.along_others)
 
     @staticmethod
     def evaluate(attrs: LayerNormAttrs, inputs: Sequence[Array]) -> list[Array]:

@@ -18,9 +18,9 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
+from tilewright.relay.op.definition import Homogeneous, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.nn.conv_common import SPATIAL
+from tilewright.relay.op.nn.conv_common import SPATIAL, added_padding
 from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_dim
@@ -166,6 +166,12 @@ def evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool)
     return [(total / np.maximum(count, 1)).astype(x.dtype)]
 
 
+_TRAITS = {
+    "max": {"channelwise": True, "homogeneous": Homogeneous.POSITIVE},
+    "avg": {"channelwise": True, "homogeneous": Homogeneous.ANY},
+}
+
+
 def _declare_pool(kind: str, rank: int) -> None:
     name = f"nn.{kind}_pool{rank}d"
 
@@ -188,7 +194,21 @@ def _declare_pool(kind: str, rank: int) -> None:
         evaluate=lambda attrs, inputs: evaluate_pool(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(name),
+        pad_data=lambda attrs, pad_width, value: _padded(attrs, pad_width, value, rank, kind == "avg"),
+        **_TRAITS[kind],
     )
+
+
+def _padded(attrs: Any, pad_width: Sequence[Sequence[int]], value: float, rank: int, average: bool) -> Any:
+    """A maximum leaves out the pad value only where it is the lowest of all; a mean counts the padded zeros."""
+    if value != (0.0 if average else float("-inf")):
+        return None
+    if average and any(padding_of(attrs.padding, rank)) and not attrs.count_include_pad:
+        return None
+    padding = added_padding(attrs.padding, attrs.layout, pad_width, rank)
+    if padding is None:
+        return None
+    return attrs.replace(padding=padding, count_include_pad=True) if average else attrs.replace(padding=padding)
 
 
 def _adaptive_size(attrs: Any, shape: Sequence[Any], axes: Sequence[int]) -> list[Any]:
@@ -249,6 +269,7 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
         evaluate=lambda attrs, inputs: _evaluate_adaptive(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(name),
+        **_TRAITS[kind],
     )
 
 

@@ -17,9 +17,11 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(down + (inexact & ((a < 0) != (b < 0))).astype(down.dtype))
 
 
-add = binary("add", "lhs + rhs, broadcast.", topi.add, np.add, neutral=(0, 0))
-subtract = binary("subtract", "lhs - rhs, broadcast.", topi.subtract, np.subtract, neutral=(None, 0))
-multiply = binary("multiply", "lhs * rhs, broadcast.", topi.multiply, np.multiply, neutral=(1, 1), absorbing=0)
+add = binary("add", "lhs + rhs, broadcast.", topi.add, np.add, neutral=(0, 0), finite=True)
+subtract = binary("subtract", "lhs - rhs, broadcast.", topi.subtract, np.subtract, neutral=(None, 0), finite=True)
+multiply = binary(
+    "multiply", "lhs * rhs, broadcast.", topi.multiply, np.multiply, neutral=(1, 1), absorbing=0, finite=True
+)
 divide = binary("divide", "lhs / rhs, broadcast; integers round towards zero.", topi.divide, _divide, neutral=(None, 1))
 floor_divide = binary(
     "floor_divide", "lhs / rhs rounded down, broadcast.", topi.floor_divide, np.floor_divide, in_float32=True
@@ -35,6 +37,7 @@ maximum = binary(
     topi.maximum,
     np.maximum,
     value_range=value_ranges.largest,
+    finite=True,
 )
 minimum = binary(
     "minimum",
@@ -42,6 +45,7 @@ minimum = binary(
     topi.minimum,
     np.minimum,
     value_range=value_ranges.smallest,
+    finite=True,
 )
 logical_and = binary("logical_and", "Whether both are true, broadcast.", topi.logical_and, np.logical_and)
 logical_or = binary("logical_or", "Whether at least one is true, broadcast.", topi.logical_or, np.logical_or)
@@ -55,11 +59,13 @@ equal = binary("equal", "lhs == rhs, broadcast; bool.", topi.equal, np.equal, re
 not_equal = binary(
     "not_equal", "lhs != rhs, broadcast; bool.", topi.not_equal, np.not_equal, relations.broadcast_compare
 )
-less = binary("less", "lhs < rhs, broadcast; bool.", topi.less, np.less, relations.broadcast_compare)
+less = binary("less", "lhs < rhs, broadcast; bool.", topi.less, np.less, relations.broadcast_compare, finite=True)
 less_equal = binary(
     "less_equal", "lhs <= rhs, broadcast; bool.", topi.less_equal, np.less_equal, relations.broadcast_compare
 )
-greater = binary("greater", "lhs > rhs, broadcast; bool.", topi.greater, np.greater, relations.broadcast_compare)
+greater = binary(
+    "greater", "lhs > rhs, broadcast; bool.", topi.greater, np.greater, relations.broadcast_compare, finite=True
+)
 greater_equal = binary(
     "greater_equal", "lhs >= rhs, broadcast; bool.", topi.greater_equal, np.greater_equal, relations.broadcast_compare
 )

@@ -203,6 +203,7 @@ class Where(OpDef[None]):
     name = "where"
     inputs = ("condition", "x", "y")
     pattern = OpPattern.BROADCAST
+    finite = True
 
     value_range = staticmethod(value_ranges.selected)
 

@@ -47,7 +47,7 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return lambda x: function(x) if x.dtype.kind not in "iub" else x
 
 
-exp = unary("exp", "e ** data", topi.exp, np.exp)
+exp = unary("exp", "e ** data", topi.exp, np.exp, fast="fast_exp")
 expm1 = unary("expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1)
 log = unary("log", "Natural logarithm of ``data``.", topi.log, np.log)
 log1p = unary(
@@ -57,9 +57,9 @@ log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2)
 log10 = unary("log10", "Logarithm to base 10.", topi.log10, np.log10)
 sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt, fixed_points=(0, 1))
 rsqrt = unary("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True)
-tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh)
-sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array)
-erf = unary("erf", "Error function.", topi.erf, erf_array)
+tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh, fast="fast_tanh", finite=True)
+sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array, finite=True)
+erf = unary("erf", "Error function.", topi.erf, erf_array, fast="fast_erf")
 sin = unary("sin", "Sine.", topi.sin, np.sin)
 cos = unary("cos", "Cosine.", topi.cos, np.cos)
 tan = unary("tan", "Tangent.", topi.tan, np.tan)
@@ -132,6 +132,7 @@ class Clip(Elementwise[ClipAttrs]):
     """Limit every element to [a_min, a_max]."""
 
     name = "clip"
+    finite = True
 
     value_range = staticmethod(value_ranges.limited)
 

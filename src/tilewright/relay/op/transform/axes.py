@@ -14,7 +14,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, slice_rules
 from tilewright.relay.op.attributes import call, computed, ints
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -34,6 +34,8 @@ class Transpose(OpDef[TransposeAttrs]):
     name = "transpose"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+
+    slice_operands = staticmethod(slice_rules.transpose)
     moves = True
 
     schedule = schedule_transpose

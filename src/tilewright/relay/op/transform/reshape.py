@@ -16,7 +16,7 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -145,6 +145,8 @@ class Reshape(OpDef[ReshapeAttrs]):
     name = "reshape"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+
+    slice_operands = staticmethod(slice_rules.reshape)
     reshapes = True
 
     @staticmethod

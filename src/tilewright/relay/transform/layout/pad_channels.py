@@ -31,33 +31,15 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, const
-from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.transform.common import concrete_shape, open_children, pattern_of, trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
-# All of them are finite where their operands are 0, and again where their operands are their own results.
-_ELEMENTWISE = frozenset(
-    {
-        "add",
-        "subtract",
-        "multiply",
-        "maximum",
-        "minimum",
-        "clip",
-        "nn.relu",
-        "nn.leaky_relu",
-        "sigmoid",
-        "tanh",
-        "less",
-        "greater",
-        "where",
-    }
-)
-_POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d"})
 _UNPACKED = 2  # how much slower a convolution is whose channels are not packed
 _COPIED_BYTES = 8  # bytes that a slice moves in the time of a vector multiply-add: it reads and writes through L2
 
@@ -67,13 +49,9 @@ def _shape(expr: RelayExpr) -> tuple[int, ...]:
     return concrete_shape(expr) or ()
 
 
-def _name(expr: RelayExpr) -> str:
-    return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
-
-
 def _is_conv(expr: RelayExpr) -> bool:
     """Whether ``expr`` is a convolution of floats whose weights can be padded."""
-    if not isinstance(expr, Call) or _name(expr) != "nn.conv2d" or not isinstance(expr.args[1], Constant):
+    if not isinstance(expr, Call) or expr.op is not Conv2D.op or not isinstance(expr.args[1], Constant):
         return False
     attrs: Any = expr.attrs
     type_ = expr.checked_type
@@ -130,12 +108,12 @@ class _Estimate:
         if not isinstance(expr, Call) or len(_shape(expr)) != 4:
             return False
         data = expr.args[0]
-        if _name(expr) in _POOLS:
+        if trait_of(expr, "TChannelwise"):
             attrs: Any = expr.attrs
             return data in padded and attrs.layout == "NCHW"
         if _is_conv(expr):
             return _is_depthwise(expr) and data in padded
-        if _name(expr) not in _ELEMENTWISE:
+        if not trait_of(expr, "TFinite") or pattern_of(expr) > OpPattern.BROADCAST:
             return False
         values = [a for a in expr.args if not isinstance(a, Constant)]
         channels = _shape(expr)[1]

@@ -20,24 +20,23 @@ from collections.abc import Sequence
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.op.nn.attention import Attention
+from tilewright.relay.op.tensor.unary import Cast, cast
+from tilewright.relay.transform.common import open_children, trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 from tilewright.target.gpu import architecture
 from tilewright.target.target import Target
 from tilewright.topi.gpu import tensor_attention, tensor_tiles
 
-_PRODUCTS = ("nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d")
 _WIDE = "float32"
 
 
 def _narrow(factor: RelayExpr) -> RelayExpr | None:
     """What a factor was before it was cast to float32; None where it is no half type."""
-    if isinstance(factor, Call) and isinstance(factor.op, Op) and factor.op.name == "cast":
+    if isinstance(factor, Call) and factor.op is Cast.op:
         if getattr(factor.attrs, "dtype", None) != _WIDE:
             return None
         (factor,) = factor.args
@@ -67,9 +66,8 @@ class _Narrower(ExprRewriter):
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        name = pre.op.name if isinstance(pre.op, Op) else ""
-        count = {"nn.attention": 3}.get(name, 2 if name in _PRODUCTS else 0)
-        if not count or (count == 2 and getattr(pre.attrs, "out_dtype", None) != _WIDE):
+        count, attention = trait_of(pre, "TFactors", 0), pre.op is Attention.op
+        if not count or (not attention and getattr(pre.attrs, "out_dtype", None) != _WIDE):
             return post
         factors = [_narrow(arg) for arg in pre.args[:count]]
         found = [f for f in factors if f is not None]
@@ -80,7 +78,7 @@ class _Narrower(ExprRewriter):
             return post
         args = [*(_made(f, before, after) for f, before, after in zip(found, pre.args, post.args, strict=False)),
                 *post.args[count:]]  # fmt: skip
-        if count == 2:
+        if not attention:
             return Call(post.op, args, post.attrs, post.type_args, post.span)
         shapes = _known(found)
         if shapes is None or _dtype(found[0]) != "float16" or not tensor_attention.fills(

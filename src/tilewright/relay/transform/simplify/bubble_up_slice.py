@@ -20,9 +20,7 @@ the same slice, and where that saves more than moving or mapping elements.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -32,7 +30,9 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.op import slice_rules
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.slice_rules import Cut, Part
 from tilewright.relay.op.transform.indexing import Take
 from tilewright.relay.op.transform.slicing import StridedSlice, slices_of
 from tilewright.relay.transform.common import (
@@ -45,124 +45,22 @@ from tilewright.relay.transform.common import (
 )
 from tilewright.relay.visitor import ExprMutator, post_order
 
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """Elements ``begin`` to ``end`` of one dimension, and all of the others."""
-
-    axis: int
-    begin: int
-    end: int
-
-    def on(self, axis: int) -> _Cut:
-        return _Cut(axis, self.begin, self.end)
-
-    def of(self, shape: Shape) -> Shape:
-        return (*shape[: self.axis], self.end - self.begin, *shape[self.axis + 1 :])
-
-
-@dataclass(frozen=True)
-class _Part:
-    """How to compute a part of a call's result: the parts of its operands (None: all of one), and its attributes."""
-
-    operands: list[_Cut | None]
-    attrs: Any
-
-
-_Rule = Callable[[Call, _Cut, Shape, "list[Shape]"], "_Part | None"]
-
-
-def _element_wise(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    """Operands broadcast: each is cut where it has the extent."""
-    parts: list[_Cut | None] = []
-    for operand in operands:
-        axis = cut.axis - len(shape) + len(operand)
-        extent = operand[axis] if axis >= 0 else 1
-        if extent not in (1, shape[cut.axis]):
-            return None
-        parts.append(cut.on(axis) if extent != 1 else None)
-    return _Part(parts, call.attrs) if any(parts) else None
-
-
-def _bias_add(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    attrs: Any = call.attrs
-    return _Part([cut, cut.on(0) if attrs.axis % len(shape) == cut.axis else None], attrs)
-
-
-def _along_others(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    """One dimension is reduced; the others are computed each for itself."""
-    attrs: Any = call.attrs
-    if attrs.axis % len(shape) == cut.axis:
-        return None
-    return _Part([cut, *(None for _ in operands[1:])], attrs)
-
-
-def _dense(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    return _Part([cut, None], call.attrs) if cut.axis < len(shape) - 1 else None
-
-
-def _batch_matmul(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    attrs: Any = call.attrs
-    if cut.axis == 1:
-        return _Part([cut.on(2 if attrs.transpose_a else 1), None], attrs)
-    if cut.axis == 2:
-        return _Part([None, cut.on(1 if attrs.transpose_b else 2)], attrs)
-    return _Part([cut if operand[0] != 1 else None for operand in operands], attrs)
-
-
-def _attention(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    """(batch, rows, heads, width) of query (batch, heads, rows, depth): rows are each for themselves."""
-    if cut.axis != 1:
-        return None
-    masks = [cut.on(2) if mask[2] != 1 else None for mask in operands[3:]]
-    return _Part([cut.on(2), None, None, *masks], call.attrs)
-
-
-def _transpose(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    attrs: Any = call.attrs
-    axes = attrs.axes or tuple(range(len(shape) - 1, -1, -1))
-    return _Part([cut.on(int(axes[cut.axis]) % len(shape))], attrs)
-
-
-def _reshape(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
-    """The dimension has to be one of the operand's, with as many elements before it."""
-    (source,) = operands
-    before = math.prod(shape[: cut.axis])
-    for axis, extent in enumerate(source):
-        if extent == shape[cut.axis] != 1 and math.prod(source[:axis]) == before:
-            return _Part([cut.on(axis)], relay_op.reshape(call.args[0], newshape=cut.of(shape)).attrs)
-    return None
-
-
-_RULES: dict[str, _Rule] = {
-    "nn.bias_add": _bias_add,
-    "nn.layer_norm": _along_others,
-    "nn.softmax": _along_others,
-    "nn.log_softmax": _along_others,
-    "nn.dense": _dense,
-    "nn.batch_matmul": _batch_matmul,
-    "nn.attention": _attention,
-    "transpose": _transpose,
-    "reshape": _reshape,
-}
 _PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
 
 
-def _part_of(call: Call, cut: _Cut) -> _Part | None:
+def _part_of(call: Call, cut: Cut) -> Part | None:
     """How to compute the part of the result; None where that takes all of the operands, or is not known."""
     shape, operands = concrete_shape(call), [concrete_shape(a) for a in call.args]
     known = [s for s in operands if s is not None]
     if shape is None or not known or len(known) != len(operands) or not isinstance(call.op, Op):
         return None
-    rule = _RULES.get(call.op.name)
+    rule: slice_rules.Rule | None = call.op.get_attr("FSliceOperands")
     if rule is None and pattern_of(call) <= OpPattern.BROADCAST and not any(hasattr(call.attrs, n) for n in _PLACED):
-        rule = _element_wise
+        rule = slice_rules.element_wise
     return None if rule is None else rule(call, cut, shape, known)
 
 
-def _cut_of_slice(call: Call) -> _Cut | None:
+def _cut_of_slice(call: Call) -> Cut | None:
     """What a slice along one dimension, or taking one element of it, reads of its operand."""
     shape = concrete_shape(call.args[0]) if call.args else None
     attrs: Any = call.attrs
@@ -170,25 +68,25 @@ def _cut_of_slice(call: Call) -> _Cut | None:
         return None
     if call_of(call, StridedSlice.op) is not None:
         parts = [part.indices(extent) for part, extent in zip(slices_of(shape, attrs), shape, strict=True)]
-        cuts = [_Cut(i, p[0], p[1]) for i, (p, n) in enumerate(zip(parts, shape, strict=True)) if p != (0, n, 1)]
+        cuts = [Cut(i, p[0], p[1]) for i, (p, n) in enumerate(zip(parts, shape, strict=True)) if p != (0, n, 1)]
         return cuts[0] if len(cuts) == 1 and parts[cuts[0].axis][2] == 1 and cuts[0].begin < cuts[0].end else None
     if call_of(call, Take.op) is not None and attrs.axis is not None and not attrs.batch_dims:
         index, axis = scalar_constant(call.args[1]), attrs.axis % len(shape)
         if index is not None and concrete_shape(call.args[1]) == () and 0 <= index < shape[axis] != 1:
-            return _Cut(axis, int(index), int(index) + 1)
+            return Cut(axis, int(index), int(index) + 1)
     return None
 
 
-def _find_parts(func: Function) -> dict[RelayExpr, _Part]:
+def _find_parts(func: Function) -> dict[RelayExpr, Part]:
     """The calls of which only a part is looked at, and that can be computed in part, with how."""
     order = post_order(func, open_children)
-    wanted: dict[RelayExpr, list[_Cut | None]] = {}
-    parts: dict[RelayExpr, _Part] = {}
+    wanted: dict[RelayExpr, list[Cut | None]] = {}
+    parts: dict[RelayExpr, Part] = {}
     for node in reversed(order):
         wants = set(wanted.get(node, [None]))
         cut = wants.pop() if len(wants) == 1 else None
         part = _part_of(node, cut) if isinstance(node, Call) and cut is not None else None
-        needs: list[_Cut | None] = []
+        needs: list[Cut | None] = []
         if part is not None:
             parts[node] = part
             needs = part.operands
@@ -201,9 +99,9 @@ def _find_parts(func: Function) -> dict[RelayExpr, _Part]:
     return _worthwhile(order, parts)
 
 
-def _worthwhile(order: Sequence[RelayExpr], parts: dict[RelayExpr, _Part]) -> dict[RelayExpr, _Part]:
+def _worthwhile(order: Sequence[RelayExpr], parts: dict[RelayExpr, Part]) -> dict[RelayExpr, Part]:
     """The parts that lead to an operator which does more than to move or to map elements."""
-    kept: dict[RelayExpr, _Part] = {}
+    kept: dict[RelayExpr, Part] = {}
     for node in order:
         if node in parts and isinstance(node, Call):
             if pattern_of(node) > OpPattern.INJECTIVE or any(a in kept for a in node.args):
@@ -212,7 +110,7 @@ def _worthwhile(order: Sequence[RelayExpr], parts: dict[RelayExpr, _Part]) -> di
 
 
 class _Slicer(ExprMutator):
-    def __init__(self, parts: dict[RelayExpr, _Part]) -> None:
+    def __init__(self, parts: dict[RelayExpr, Part]) -> None:
         super().__init__()
         self.parts = parts
 
@@ -230,7 +128,7 @@ class _Slicer(ExprMutator):
             return relay_op.reshape(self.visit(expr.args[0]), newshape=shape)
         return super().visit_call(expr)
 
-    def _part(self, expr: RelayExpr, cut: _Cut | None) -> RelayExpr:
+    def _part(self, expr: RelayExpr, cut: Cut | None) -> RelayExpr:
         if cut is None or expr in self.parts:
             return self.visit(expr)
         return relay_op.strided_slice(self.visit(expr), begin=(cut.begin,), end=(cut.end,), axes=(cut.axis,))

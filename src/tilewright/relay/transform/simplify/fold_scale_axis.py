@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -38,16 +37,17 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, Var, is_whole
-from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.definition import Homogeneous, OpPattern
+from tilewright.relay.op.scaling import ScaleAxes
+from tilewright.relay.op.tensor.binary import add, divide, multiply, subtract
+from tilewright.relay.op.tensor.unary import exp, rsqrt, sqrt
 from tilewright.relay.op.views import is_reshape
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.common import call_of, open_children, trait_of, typed_function_pass
 from tilewright.relay.transform.simplify.fold_constant import FoldConstant
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
-from tilewright.tir.layout import Layout, layout
 
-_PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
-_LINEAR = frozenset({"nn.avg_pool2d", "nn.global_avg_pool2d"})
+_SUMS = (add.op, subtract.op)
 _MOST_SCALE_OPERATORS = 64  # that a scale is looked through for where it comes from
 
 
@@ -77,10 +77,6 @@ class _Scaled:
 
 def _rank(type_: Type) -> int:
     return len(type_.shape) if isinstance(type_, TensorType) else -1
-
-
-def _op_name(expr: RelayExpr) -> str:
-    return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
 
 
 def expand_bias_to_match_axis(scale: RelayExpr, target: Type, axes: Sequence[int]) -> RelayExpr:
@@ -135,14 +131,13 @@ def is_all_positive(expr: RelayExpr) -> bool:
     """Whether every element is known to be positive."""
     if isinstance(expr, Constant):
         return bool(np.all(numpy_view(expr.data) > 0))
-    name = _op_name(expr)
     if not isinstance(expr, Call):
         return False
     if is_reshape(expr):
         return is_all_positive(expr.args[0])
-    if name in ("multiply", "divide", "add"):
+    if expr.op in (multiply.op, divide.op, add.op, sqrt.op, rsqrt.op):
         return all(is_all_positive(a) for a in expr.args)
-    return name in ("exp",) or (name in ("sqrt", "rsqrt") and is_all_positive(expr.args[0]))
+    return expr.op is exp.op
 
 
 def is_divisor(expr: RelayExpr) -> bool:
@@ -151,10 +146,9 @@ def is_divisor(expr: RelayExpr) -> bool:
     The reciprocal of a root is, such as that of a variance which a batch normalization multiplies by.
     """
     if isinstance(expr, Call):
-        name = _op_name(expr)
-        if name == "divide":
-            return is_divisor(expr.args[0]) and _op_name(expr.args[1]) == "sqrt"
-        return name == "rsqrt" or (is_reshape(expr) and is_divisor(expr.args[0]))
+        if expr.op is divide.op:
+            return is_divisor(expr.args[0]) and call_of(expr.args[1], sqrt.op) is not None
+        return expr.op is rsqrt.op or (is_reshape(expr) and is_divisor(expr.args[0]))
     if not isinstance(expr, Constant):
         return False
     values = np.abs(numpy_view(expr.data))
@@ -162,56 +156,23 @@ def is_divisor(expr: RelayExpr) -> bool:
     return bool(np.all((values >= least) & np.isfinite(values)))
 
 
-@dataclass(frozen=True)
-class _Weighted:
-    """How a convolution or dense layer takes scales: axes of data and result, and where they are in the weight."""
-
-    data_axes: tuple[int, ...]
-    weight_in_axes: tuple[int, ...]
-    out_axes: tuple[int, ...]
-    weight_out_axes: tuple[int, ...]
-
-
-def _axes_of(found: Layout, letter: str) -> tuple[int, ...]:
-    """Where a layout has a dimension: one axis, or two where it is split."""
-    return tuple(i for i in (found.index_of(letter), found.index_of(letter.lower())) if i >= 0)
-
-
-def _extent(shape: Sequence[int], axes: Sequence[int]) -> int:
-    return math.prod(shape[a] for a in axes)
-
-
-def _weighted(call: Call) -> _Weighted | None:
-    """The axes of an operator that can absorb a scale into its weight; weights of whole numbers stay what they are."""
-    attrs: Any = call.attrs
-    name = _op_name(call)
-    if len(call.args) > 1 and is_whole(call.args[1]):
+def _scale_axes(call: Call) -> ScaleAxes | None:
+    """The axes along which an operator takes a scale into its weight; weights of whole numbers stay what they are."""
+    hook = trait_of(call, "FScaleAxes")
+    if hook is None or is_whole(call.args[1]):
         return None
-    if name == "nn.dense":
-        return _Weighted((1,), (1,), (1,), (0,)) if _rank(call.args[0].checked_type) == 2 else None
-    if name not in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):
-        return None
-    data_layout, kernel_layout = layout(attrs.data_layout), layout(attrs.kernel_layout)
-    out_layout = layout(attrs.out_layout or attrs.data_layout)
-    weight = call.args[1].checked_type
-    if not isinstance(weight, TensorType) or weight.is_dynamic:
-        return None
-    shape = weight.concrete_shape
-    o_axes, i_axes = _axes_of(kernel_layout, "O"), _axes_of(kernel_layout, "I")
-    groups = int(attrs.groups)
-    depthwise = groups > 1 and _extent(shape, i_axes) == 1 and _extent(shape, o_axes) == groups
-    if groups > 1 and not depthwise:
-        return None
-    taken = o_axes if depthwise else i_axes
-    found = _Weighted(_axes_of(data_layout, "C"), taken, _axes_of(out_layout, "C"), o_axes)
-    # a scale of a split axis is reshaped from one side to the other, which takes its parts in order
-    in_order = all(list(axes) == sorted(axes) for axes in (found.data_axes, taken, found.out_axes, o_axes))
-    same_parts = all(len(a) == len(b) for a, b in ((found.data_axes, taken), (found.out_axes, o_axes)))
-    return found if in_order and same_parts else None
+    found: ScaleAxes | None = hook(call.attrs, [a.checked_type for a in call.args])
+    return found
+
+
+def _passes(call: Call) -> Homogeneous:
+    """Which factors of its data pass through ``call``."""
+    found: Homogeneous = trait_of(call, "THomogeneous", Homogeneous.NO)
+    return found
 
 
 def _scaled_weight(weight: RelayExpr, type_: Type, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr:
-    return relay_op.multiply(weight, expand_bias_to_match_axis(scale, type_, axes))
+    return multiply(weight, expand_bias_to_match_axis(scale, type_, axes))
 
 
 def _users_of(order: Sequence[RelayExpr]) -> dict[RelayExpr, list[RelayExpr]]:
@@ -270,19 +231,16 @@ class _ForwardFolder(_Folder):
 
     @staticmethod
     def _prepare(call: Call, out: _Message | None, wanted: dict[tuple[RelayExpr, RelayExpr], _Message]) -> None:
-        name = _op_name(call)
-        weighted = _weighted(call)
+        weighted = _scale_axes(call)
         if weighted is not None:
             if call.args[0] is not call.args[1]:
-                wanted[call, call.args[0]] = _Message(weighted.data_axes)
+                wanted[call, call.args[0]] = _Message(weighted.data)
             return
         if out is None:
             return
-        if name in _PASS_THROUGH:
-            wanted[call, call.args[0]] = replace(out, positive=True)
-        elif name in _LINEAR:
-            wanted[call, call.args[0]] = out
-        elif name in ("add", "subtract"):
+        if (passes := _passes(call)) is not Homogeneous.NO:
+            wanted[call, call.args[0]] = replace(out, positive=out.positive or passes is Homogeneous.POSITIVE)
+        elif call.op in _SUMS:
             left, right = call.args
             result_rank = _rank(call.checked_type)
             if left is right:
@@ -296,15 +254,14 @@ class _ForwardFolder(_Folder):
                 wanted[call, left] = wanted[call, right] = out
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        name = _op_name(expr)
         rewritten: RelayExpr | None = None
-        if _weighted(expr) is not None:
+        if _scale_axes(expr) is not None:
             rewritten = self._take(expr)
-        elif name in _PASS_THROUGH or name in _LINEAR:
+        elif _passes(expr) is not Homogeneous.NO:
             rewritten = self._pass(expr)
-        elif name in ("add", "subtract"):
+        elif expr.op in _SUMS:
             rewritten = self._add(expr)
-        elif name == "multiply" and expr in self.messages:
+        elif expr.op is multiply.op and expr in self.messages:
             rewritten = self._lift(expr)
         return rewritten if rewritten is not None else super().visit_call(expr)
 
@@ -320,7 +277,7 @@ class _ForwardFolder(_Folder):
             )
             value = self.visit(data)
             if (inner := self.scaled.get(data)) is not None:
-                value, lifted = inner.value, relay_op.multiply(inner.scale, lifted)
+                value, lifted = inner.value, multiply(inner.scale, lifted)
             self.scaled[expr] = _Scaled(value, lifted, message.axes)
             return Call(expr.op, [self.visit(a) for a in expr.args], expr.attrs, expr.type_args, expr.span)
         return None
@@ -347,24 +304,24 @@ class _ForwardFolder(_Folder):
             index = 0 if left else 1
             scale = expand_bias_to_match_axis(state.scale, expr.checked_type, state.axes)
             sides[index] = state.value
-            sides[1 - index] = relay_op.divide(sides[1 - index], scale)
+            sides[1 - index] = divide(sides[1 - index], scale)
         self.scaled[expr] = _Scaled(Call(expr.op, sides, expr.attrs, expr.type_args), state.scale, state.axes)
         return self._realize(self.scaled[expr], expr.checked_type)
 
     def _take(self, expr: Call) -> RelayExpr | None:
         state = self.scaled.get(expr.args[0])
-        weighted = _weighted(expr)
-        if state is None or weighted is None or state.axes != weighted.data_axes:
+        weighted = _scale_axes(expr)
+        if state is None or weighted is None or state.axes != weighted.data:
             return None
         weight_type = expr.args[1].checked_type
-        weight = _scaled_weight(self.visit(expr.args[1]), weight_type, state.scale, weighted.weight_in_axes)
+        weight = _scaled_weight(self.visit(expr.args[1]), weight_type, state.scale, weighted.weight_in)
         return Call(
             expr.op, [state.value, weight, *map(self.visit, expr.args[2:])], expr.attrs, expr.type_args, expr.span
         )
 
     @staticmethod
     def _realize(state: _Scaled, type_: Type) -> RelayExpr:
-        return relay_op.multiply(state.value, expand_bias_to_match_axis(state.scale, type_, state.axes))
+        return multiply(state.value, expand_bias_to_match_axis(state.scale, type_, state.axes))
 
 
 class _BackwardFolder(_Folder):
@@ -383,16 +340,15 @@ class _BackwardFolder(_Folder):
 
     def _absorbs(self, call: Call) -> _Message | None:
         """The scale of its result that ``call`` can take in, through its operands."""
-        name = _op_name(call)
-        weighted = _weighted(call)
+        weighted, passes = _scale_axes(call), _passes(call)
         if weighted is not None:
-            return _Message(weighted.out_axes)
-        if name in _PASS_THROUGH or name in _LINEAR:
+            return _Message(weighted.out)
+        if passes is not Homogeneous.NO:
             inner = self._single_use(call.args[0])
-            return replace(inner, positive=inner.positive or name in _PASS_THROUGH) if inner else None
-        if name in ("add", "subtract"):
+            return replace(inner, positive=inner.positive or passes is Homogeneous.POSITIVE) if inner else None
+        if call.op in _SUMS:
             return self._absorbs_sum(call)
-        if name == "multiply":
+        if call.op is multiply.op:
             return self._absorbs_product(call)
         return None
 
@@ -419,7 +375,7 @@ class _BackwardFolder(_Folder):
         return None
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        if _op_name(expr) == "multiply":
+        if expr.op is multiply.op:
             for data, scale in (expr.args, reversed(expr.args)):
                 message = self._single_use(data)
                 if message is None or not is_scale(data, scale, message.axes):
@@ -435,19 +391,18 @@ class _BackwardFolder(_Folder):
 
     def _push(self, call: Call, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
         """``call`` with its result scaled, by scaling its operands. Walks down one operand at a time."""
-        name = _op_name(call)
-        weighted = _weighted(call)
+        weighted = _scale_axes(call)
         args = [self.visit(a) for a in call.args]
         if weighted is not None:
-            args[1] = _scaled_weight(args[1], call.args[1].checked_type, scale, weighted.weight_out_axes)
-        elif name == "multiply":
+            args[1] = _scaled_weight(args[1], call.args[1].checked_type, scale, weighted.weight_out)
+        elif call.op is multiply.op:
             index = next(i for i, a in enumerate(call.args) if self._takes(a, call.args[1 - i], axes))
             other = self._squeezed(call.args[index], call.args[1 - index], axes)
-            return self._push_into(call.args[index], relay_op.multiply(other, scale), axes)
-        elif name in ("add", "subtract"):
+            return self._push_into(call.args[index], multiply(other, scale), axes)
+        elif call.op in _SUMS:
             expanded = expand_bias_to_match_axis(scale, call.checked_type, axes)
             args = [
-                self._push_into(a, scale, axes) if self._single_use(a) else relay_op.multiply(new, expanded)
+                self._push_into(a, scale, axes) if self._single_use(a) else multiply(new, expanded)
                 for a, new in zip(call.args, args, strict=True)
             ]
         else:
