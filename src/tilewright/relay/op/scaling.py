@@ -13,7 +13,7 @@ from tilewright.tir.layout import Layout, layout
 
 @dataclass(frozen=True)
 class ScaleAxes:
-    """A scale of ``data`` is one of the weight along ``weight_in``, a scale of the result (``out``) along ``weight_out``.
+    """A scale along ``data`` is one of the weight along ``weight_in``; of the result, ``out`` and ``weight_out``.
 
     Each is one axis, or the parts of one that a layout splits, from the outermost on.
     """

@@ -166,7 +166,7 @@ def evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool)
     return [(total / np.maximum(count, 1)).astype(x.dtype)]
 
 
-_TRAITS = {
+_TRAITS: dict[str, Any] = {
     "max": {"channelwise": True, "homogeneous": Homogeneous.POSITIVE},
     "avg": {"channelwise": True, "homogeneous": Homogeneous.ANY},
 }
