@@ -474,7 +474,7 @@ class Simplifier(ExprMutator):
         return self._finish(super().visit_broadcast(e))
 
     def visit_call(self, e: Call) -> PrimExpr:
-        """``likely`` and ``if_then_else`` with a known condition go away; bit operations on literals fold."""
+        """Remove ``likely`` and ``if_then_else`` with a known condition; fold bit operations on literals."""
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "tir.likely":
             cond = self.visit_expr(e.args[0])

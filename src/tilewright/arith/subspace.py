@@ -1,4 +1,4 @@
-"""Dividing indices between the loops inside a block and those around it.
+"""Division of indices between the loops inside a block and those around it.
 
 ``subspace_divide`` brings each index to ``outer * extent + inner``, where ``inner``, of [0, extent), is an iterator of
 the given variables and ``outer`` one of the others: with x in [0, 3), of ``z*12 + y*3 + x`` and [x], ``z*4 + y`` and
@@ -48,7 +48,7 @@ class _Divider:
         self.inner_conditions: list[PrimExpr] = []
 
     def index(self, index: IterSumExpr) -> _Division:
-        """An index as ``detect_iter_map`` gives it: one iterator at most, and an offset."""
+        """Return an index as ``detect_iter_map`` does: one iterator at most, and an offset."""
         found = self._whole(index)
         sum_ = found.inner.source
         assert isinstance(sum_, IterSumExpr)

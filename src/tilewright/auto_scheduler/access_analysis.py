@@ -1,8 +1,8 @@
-"""Who reads what of whom: the static analyses of a computation that the search rules ask.
+"""Static analyses of the accesses of a computation, for the search rules.
 
 An access is *simple* when each index is one axis plus a constant, or a constant. An operation is *strictly inlineable*
 when inlining it always pays: simple accesses in the order of its axes, no branch, no expensive function; it *needs
-multi-level tiling* when its inputs are read again and again, because each lacks some of its axes.
+multi-level tiling* when its inputs are reused, because each lacks some of its axes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _shifted(expr: PrimExpr) -> PrimExpr:
 
 
 def matched_axes(op: ComputeOp, access: Access) -> list[int] | None:
-    """For each index that is not a constant the axis of ``op`` that it is, up to a constant; None if one is not."""
+    """Return, for each non-constant index, the axis of ``op`` that it equals up to a constant; None if one does not."""
     position = {iv.var: i for i, iv in enumerate(op.axis)}
     found: list[int] = []
     for index in access:

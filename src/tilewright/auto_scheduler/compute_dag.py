@@ -1,4 +1,4 @@
-"""``ComputeDAG``: a computation, what is known of its accesses, and the way between states and schedules.
+"""``ComputeDAG``: a computation, its access analysis, and the conversion between states and schedules.
 
 >>> dag = ComputeDAG([A, B, C])
 >>> print(dag)
@@ -159,7 +159,7 @@ class ComputeDAG:
         return updated
 
     def infer_bound(self, state: StateObject) -> StateObject:
-        """``infer_bound_from_state`` of what a ``State`` holds."""
+        """Infer the bounds of a ``State``; see ``infer_bound_from_state``."""
         if not state.concrete:
             raise TilewrightError("bounds are inferred of states whose splits all have lengths; sample them first")
         if not state.stages:
@@ -200,7 +200,7 @@ class ComputeDAG:
         return json.dumps([digest, *[list(get_const_tuple(t.shape)) for t in self.tensors]])
 
     def print_dag(self, simple_mode: bool = False) -> str:
-        """One line for each result; simple mode leaves out shapes of inputs and arguments of calls."""
+        """Return one line for each result; simple mode omits shapes of inputs and arguments of calls."""
         return "".join(line for op in self.ops for line in _lines_of(op, simple_mode))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which state a kernel of a network is scheduled by: a stack of contexts, the innermost asked first."""
+"""Lookup of the state that schedules a kernel of a network: a stack of contexts, innermost first."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ApplyHistoryBest(DispatchContext):
 
 
 def _keys(target: Any) -> list[str]:
-    """What records of a target are found by: its model, unless that is not known, then its keys."""
+    """Return the lookup keys of a target's records: its model if known, then its keys."""
     model = str(target.attrs.get("model") or "unknown")
     return [*([f"model {model}"] if model != "unknown" else []), *target.keys]
 

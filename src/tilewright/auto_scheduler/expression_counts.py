@@ -1,4 +1,4 @@
-"""How many operations of each kind one evaluation of a computation's element takes."""
+"""Operation counts, by kind, of one evaluation of a computation's element."""
 
 from __future__ import annotations
 

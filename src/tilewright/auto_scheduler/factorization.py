@@ -15,14 +15,14 @@ def factors_of(number: int) -> tuple[int, ...]:
 
 @cache
 def _count(extent: int, parts: int, max_innermost: int) -> int:
-    """In how many ways ``extent`` is divided by ``parts`` lengths, the last at most ``max_innermost``."""
+    """Count the divisions of ``extent`` by ``parts`` lengths, the last at most ``max_innermost``."""
     if parts == 1:
         return sum(f <= max_innermost for f in factors_of(extent))
     return sum(_count(extent // f, parts - 1, max_innermost) for f in factors_of(extent))
 
 
 def sample_lengths(extent: int, parts: int, max_innermost: int, rng: random.Random) -> tuple[int, ...]:
-    """``parts`` lengths whose product divides ``extent``, each such choice equally probable.
+    """Draw ``parts`` lengths whose product divides ``extent``, uniformly.
 
     The last, of the innermost loop, is at most ``max_innermost``.
     """

@@ -38,7 +38,7 @@ def get_per_store_feature_names(max_n_bufs: int | None = None) -> list[str]:
 
 
 def features_of_state(task: TaskRecord, state: StateObject, max_n_bufs: int = DEFAULT_MAX_N_BUFS) -> Features:
-    """One row for each buffer that a state's program stores; one row of zeros if its steps cannot be applied."""
+    """Return one row for each buffer that a state's program stores; a row of zeros if its steps cannot be applied."""
     names, logarithmic = _names(max_n_bufs)
     dag = task.compute_dag
     try:
@@ -101,5 +101,5 @@ def get_per_store_features_from_measure_pairs(
 def get_per_store_features_from_file(
     filename: str, max_lines: int, max_n_bufs: int | None = None
 ) -> tuple[Features, Features, Features]:
-    """``get_per_store_features_from_measure_pairs`` of a file of records."""
+    """Return ``get_per_store_features_from_measure_pairs`` of a file of records."""
     return get_per_store_features_from_measure_pairs(*RecordReader(filename).read_lines(max_lines), 0, max_n_bufs)

@@ -1,4 +1,4 @@
-"""How many arithmetic operations a computation takes, by its expressions."""
+"""Arithmetic operation count of a computation, from its expressions."""
 
 from __future__ import annotations
 

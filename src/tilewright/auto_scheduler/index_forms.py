@@ -1,4 +1,4 @@
-"""Indices as sums of axes: what bounds and features of thousands of states are worked out from, in plain numbers.
+"""Indices as numeric sums of axes, for bounds and features of thousands of states.
 
 An index is ``const + sum(coefficient * axis)``, rounded down to steps (``//``) and cut to a period (``%``); an index of
 another kind may be anywhere in its dimension.
@@ -35,7 +35,7 @@ Access = tuple[int, tuple[Form, ...]]
 
 
 def form_of(expr: PrimExpr, axes: Mapping[Var, int]) -> Form:
-    """The form of an index over axes with the given numbers."""
+    """Return the form of an index over numbered axes."""
     if isinstance(expr, IntImm):
         return Form((), expr.value)
     if isinstance(expr, Var):
@@ -99,7 +99,7 @@ def _unknown(*forms: Form) -> Form:
 
 
 def _composed(outer: Form, inner: Sequence[Form]) -> Form:
-    """``outer``, over the axes of an inlined operation, over those of its reader, which reads at ``inner``."""
+    """Compose ``outer``, over an inlined operation's axes, with the indices ``inner`` of its reader."""
     result = Form((), outer.const, outer.slack, 0, outer.known)
     for axis, coefficient in outer.terms:
         result = _sum(result, _scaled(inner[axis], coefficient), 1.0)
@@ -129,7 +129,7 @@ class AccessForms:
         self._through: dict[tuple[int, frozenset[int]], list[Access]] = {}
 
     def reads(self, op: int, inlined: frozenset[int]) -> list[Access]:
-        """What an operation reads when others are inlined."""
+        """Return the reads of an operation when others are inlined."""
         key = op, inlined
         found = self._through.get(key)
         if found is None:

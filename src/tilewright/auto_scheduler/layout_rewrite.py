@@ -1,9 +1,8 @@
-"""Inputs in the layout that a schedule reads best: the order in which its loops visit their elements.
+"""Layout rewriting: inputs stored in the order in which a schedule's loops visit their elements.
 
 With C's loops ``i.0 j.0 k.0 i.1 j.1 k.1`` (``j.0`` of 4, ``k.0`` of 8, ``j.1`` of 16, ``k.1`` of 2 iterations), the
-input ``B[k, j]`` becomes ``B[j.0, k.0, j.1, k.1]``; its layout is written ``4j8k16j2k``. Constants are brought into it
-once, when a network is compiled; a computation on its own does it every time, in a stage that is added before its
-reader.
+input ``B[k, j]`` becomes ``B[j.0, k.0, j.1, k.1]``; its layout is written ``4j8k16j2k``. Constants are packed once,
+when a network is compiled; a stand-alone computation packs in every run, in a stage added before the reader.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LEAST_LANES, _MOST_LANES = 4, 64  # of a vector of the stage that transforms a 
 
 
 class LayoutRewriteOption:
-    """Whether inputs that may have any layout get another one, and who brings them into it."""
+    """Whether inputs of free layout are rewritten, and who packs them."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -91,7 +90,7 @@ def rewrite_layouts(
 
 
 def packings(state: StateObject) -> dict[Tensor, list[tuple[int, int]]]:
-    """The layouts that ``rewrite_layouts`` gives inputs: of each part of a layout its dimension and extent."""
+    """Return the layouts of rewritten inputs: dimension and extent of each part."""
     return {op.output(0): [(part.dim, part.extent) for part in parts] for op, parts in _layouts(state, False).items()}
 
 
@@ -154,7 +153,7 @@ def _sizes(parts: Sequence[_Part]) -> dict[int, int]:
 
 
 def _visited_axes(state: StateObject, stage_id: int) -> list[tuple[int, int]] | None:
-    """(axis, iterations) of each loop around the body of a stage, the outermost first; None if a loop mixes axes.
+    """Return (axis, iterations) of each loop around a stage's body, outermost first; None if a loop mixes axes.
 
     Loops of stages that this one is computed inside are those of the axis in the same place.
     """
@@ -191,12 +190,12 @@ def _value(extent: PrimExpr) -> int:
 
 
 def layout_text(parts: Sequence[tuple[int, str]]) -> str:
-    """``[(4, "j"), (8, "k")]`` as ``4j8k``."""
+    """Format ``[(4, "j"), (8, "k")]`` as ``4j8k``."""
     return "".join(f"{extent}{name}" for extent, name in parts)
 
 
 def parse_layout(text: str) -> list[tuple[int, str]]:
-    """``4j8k`` as ``[(4, "j"), (8, "k")]``; raises TilewrightError for other text."""
+    """Parse ``4j8k`` to ``[(4, "j"), (8, "k")]``; raises TilewrightError for other text."""
     if not re.fullmatch(r"(\d+[A-Za-z_]+)+", text):
         raise TilewrightError(f"{text!r} is no layout; it is numbers with the names of axes, such as 4j8k16j2k")
     return [(int(extent), name) for extent, name in re.findall(r"(\d+)([A-Za-z_]+)", text)]
@@ -225,7 +224,7 @@ def _strides(parts: Sequence[_Part]) -> list[int]:
 
 
 def new_indices(indices: Sequence[PrimExpr], parts: Sequence[tuple[int, int]]) -> list[PrimExpr]:
-    """Where the element at ``indices`` is in a layout of ``(dimension, extent)`` parts."""
+    """Return the indices, in a layout of ``(dimension, extent)`` parts, of the element at ``indices``."""
     strides = _strides([_Part(dim, extent, "") for dim, extent in parts])
     return [
         prim_ops.floormod(prim_ops.floordiv(indices[dim], stride), extent)
@@ -344,7 +343,7 @@ def _axis_name(index: PrimExpr) -> str:
 
 
 def layouts_of(ops: Mapping[Any, Any] | Sequence[Operation]) -> list[tuple[str, str]]:
-    """(layout before, layout now) of the inputs that ``rewrite_layouts`` changed."""
+    """Return (old layout, new layout) of the inputs that ``rewrite_layouts`` changed."""
     return [
         (op.attrs["ori_placeholder_layout"], op.attrs["new_placeholder_layout"])
         for op in ops

@@ -1,4 +1,4 @@
-"""How far each loop of a state runs, and what it moves, in plain numbers: for thousands of states.
+"""Numeric loop extents and strides of a state, fast enough for thousands of states.
 
 Works from the outputs back to the inputs, as bound inference of ``te`` does. For a stage inside loops of another, the
 loops around it stand still and say where its part begins; the others say how large it is:
@@ -69,7 +69,7 @@ class LoopBounds:
         return around * prod(self.axes[stage_id][:rank]) / max(1, prod(self.forms.shapes[stage_id]))
 
     def reads(self, stage_id: int) -> list[Access]:
-        """What a stage reads, through inlined ones."""
+        """Return the reads of a stage, through inlined ones."""
         return self.forms.reads(stage_id, self.inlined)
 
     def _run(self) -> None:
@@ -129,7 +129,7 @@ class LoopBounds:
         return form.const + below, form.const + above, outer
 
     def index_motion(self, stage_id: int, form: Form) -> Motion:
-        """Which loops move an index of a stage, and how far."""
+        """Return which loops move an index of a stage, and how far."""
         if len(form.terms) == 1:
             axis, c = form.terms[0]
             own = self.motion[stage_id][axis]
@@ -166,7 +166,7 @@ class LoopBounds:
 
 
 def _given_length(origin: Origin) -> int:
-    """The length that a split gives a loop: a block has as many threads, though some may find nothing to do."""
+    """Return the loop length that a split sets: a block has that many threads, even if some have no work."""
     if not isinstance(origin, SplitOrigin):
         return 1
     place = origin.position - 1 if origin.inner_to_outer else origin.position
@@ -174,7 +174,7 @@ def _given_length(origin: Origin) -> int:
 
 
 def extent_of_origin(origin: Origin, axes: Sequence[int], known: dict[Origin, int]) -> int:
-    """The iterations of a loop, when the axes of its stage have the given extents."""
+    """Return the iterations of a loop for given extents of its stage's axes."""
     found = known.get(origin)
     if found is not None:
         return found
@@ -203,7 +203,7 @@ def split_extents(extent: int, lengths: Sequence[int | None], inner_to_outer: bo
 def moved_axes(
     origin: Origin, extent: int, axes: Sequence[int], known: dict[Origin, int]
 ) -> list[tuple[int, float, float]]:
-    """(axis, change by one iteration, change by all) for each axis that a loop moves."""
+    """Return (axis, change by one iteration, change by all) for each axis that a loop moves."""
     unit = 1
     while isinstance(origin, SplitOrigin):
         parts = split_extents(extent_of_origin(origin.parent, axes, known), origin.lengths, origin.inner_to_outer)
@@ -217,7 +217,7 @@ def moved_axes(
 def _moved_by_fused(
     origin: FuseOrigin, unit: int, extent: int, axes: Sequence[int], known: dict[Origin, int]
 ) -> list[tuple[int, float, float]]:
-    """Of a loop that walks over several in steps of ``unit``: digits of a mixed-radix number."""
+    """Return the changes for a fused loop in steps of ``unit``: digits of a mixed-radix number."""
     span = unit * (extent - 1)
     inside = 1
     total: dict[int, list[float]] = {}

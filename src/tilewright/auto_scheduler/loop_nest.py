@@ -1,4 +1,4 @@
-"""What a search state is made of: loops, stages, and which stage is computed inside which loop.
+"""Parts of a search state: loops, stages, and which stage is computed inside which loop.
 
 ::
 
@@ -6,8 +6,8 @@
     stage   ::= op, kind, loop*, place       place ::= root | inlined | iter (computed inside a loop of another stage)
     loop    ::= name, range | None, kind, annotation
 
-All of it is immutable: a step gives a new state that shares what it did not change. A range is None where a step made
-it unknown (``compute_at``); ``ComputeDAG.infer_bound_from_state`` fills it in.
+All of it is immutable: a step returns a new state that shares the unchanged parts. A range is None after a step that
+makes it unknown (``compute_at``); ``ComputeDAG.infer_bound_from_state`` fills it in.
 """
 
 from __future__ import annotations
@@ -168,13 +168,13 @@ class AttachMap:
         return AttachMap(places, inverse)
 
     def attach(self, stage: int, key: LoopKey) -> AttachMap:
-        """``stage`` inside the loop ``key``, wherever it was before."""
+        """Attach ``stage`` to the loop ``key``, wherever it was before."""
         places = {s: k for s, k in self.stage_to_attach_iter.items() if s != stage}
         places[stage] = key
         return AttachMap.of(places)
 
     def detach(self, stage: int) -> AttachMap:
-        """``stage`` inside no loop."""
+        """Detach ``stage`` from its loop."""
         if stage not in self.stage_to_attach_iter:
             return self
         return AttachMap.of({s: k for s, k in self.stage_to_attach_iter.items() if s != stage})

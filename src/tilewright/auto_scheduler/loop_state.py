@@ -54,8 +54,8 @@ StageKey = int | Operation | Tensor
 class State:
     """A state in the search, with the schedule primitives of ``te``.
 
-    A stage is given by its number, its operation or its tensor; a loop by the ``Iterator`` in ``state[op].iters``.
-    Primitives that give loops give those of the new state. ``compute_dag``: the ``ComputeDAG`` that it is a state of.
+    A stage is specified by its number, its operation or its tensor; a loop by the ``Iterator`` in ``state[op].iters``.
+    Primitives return loops of the new state. ``compute_dag``: the ``ComputeDAG`` that it is a state of.
     """
 
     ANNOTATION_TRANS_TABLE: ClassVar[dict[str, int]] = {n: i for i, n in enumerate(("none", *ANNOTATIONS[1:]))}
@@ -156,7 +156,7 @@ class State:
         self._apply(PragmaStep(*self._place(stage, iterator), pragma_type))
 
     def reorder(self, stage: StageKey, order: Sequence[Iterator]) -> None:
-        """Put all loops of a stage in the given order."""
+        """Reorder all loops of a stage."""
         self._apply(ReorderStep(*self._places(stage, order)))
 
     def split(
@@ -186,7 +186,7 @@ class State:
 
         Parameters
         ----------
-        factor_or_nparts : True to give the inner loop that extent, False the outer one
+        factor_or_nparts : True if the inner loop has that extent, False for the outer one
         """
         place = self._place(stage, iterator)
         step = FollowFusedSplitStep(*place, tuple(src_step_ids), level, bool(factor_or_nparts))
@@ -219,7 +219,7 @@ class State:
         return self._apply_adding(CacheWriteStep(self._stage_id(stage), scope_name))
 
     def rfactor(self, stage: StageKey, iterator: Iterator, factor_iter_id: int) -> Operation:
-        """Make a reduction loop an axis, in the given place, of a partial result; return its operation."""
+        """Make a reduction loop an axis of a partial result, at position ``factor_iter_id``; return its operation."""
         return self._apply_adding(RfactorStep(*self._place(stage, iterator), factor_iter_id))
 
     def copy(self) -> State:

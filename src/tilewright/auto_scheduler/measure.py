@@ -55,9 +55,9 @@ TASK_INPUT_CHECK_FUNC_REGISTRY: dict[str, Callable[..., Mapping[Any, str]]] = {}
 
 
 def register_task_input_check_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
-    """Register a function that says which arguments are special inputs; also as a decorator.
+    """Register a function that decides which arguments are special inputs; also as a decorator.
 
-    The function takes the argument tensors of a program and gives a dictionary from tensors to names of buffers of
+    The function takes the argument tensors of a program and returns a dictionary from tensors to names of buffers of
     ``SearchTask(..., task_inputs=...)``.
     """
     return register_by_name(TASK_INPUT_CHECK_FUNC_REGISTRY, "a function", func_name, f, override)
@@ -133,7 +133,7 @@ class LocalBuilder(ProgramBuilder):
         return self._pool
 
     def _handle(self, request: list[Any]) -> dict[str, Any]:
-        """In a worker: build one input; return the library's file, or an error."""
+        """Build one input in a worker; return the library's file, or an error."""
         text, folder, number = request
         recorded = deserialize_input(text)
         task = self._tasks[recorded.task.workload_key, str(recorded.task.target)]
@@ -263,7 +263,7 @@ class LocalRunner(ProgramRunner):
 
 
 def _saved_inputs(folder: Path, values: Sequence[Any], arguments: Sequence[Any]) -> str:
-    """A file with the values up to the last that is given; "" if none is."""
+    """Write the values, up to the last that is set, to a file; return "" if there are none."""
     given = [i for i, v in enumerate(values) if v is not None]
     if not given:
         return ""
@@ -327,7 +327,7 @@ class RPCRunner(ProgramRunner):
         self._check()
 
     def _check(self) -> None:
-        """Raises RuntimeError when the tracker gives no device within ``timeout`` seconds."""
+        """Raise RuntimeError if the tracker offers no device within ``timeout`` seconds."""
         try:
             self._runs.session()
         except Exception as error:
@@ -428,7 +428,7 @@ class ProgramMeasurer:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Forget the measurements."""
         self.ct = self.error_ct = 0
         self.best_flops: dict[str, float] = {}
         self.best_ct: dict[str, int] = {}

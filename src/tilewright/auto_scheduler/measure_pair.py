@@ -1,4 +1,4 @@
-"""What is measured and what came of it, and both as one line of TVM 0.8's records.
+"""Measurement inputs and results, and their line in TVM 0.8's records.
 
 ::
 

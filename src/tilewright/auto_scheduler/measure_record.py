@@ -33,7 +33,7 @@ class MeasureCallback:
     """Is called after each batch of measurements."""
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """``policy`` chose the inputs."""
+        """Handle measured inputs that ``policy`` chose."""
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ class RecordReader:
     def read_lines(
         self, max_lines: int | None = None, skip_lines: int = 0
     ) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """Inputs and results of at most ``max_lines`` records after the first ``skip_lines``.
+        """Return inputs and results of at most ``max_lines`` records after the first ``skip_lines``.
 
         States have their steps only; ``measure.recover_measure_input`` makes the rest.
         """

@@ -1,7 +1,7 @@
-"""Changes of one decision of a program: what evolution tries.
+"""Mutations of evolutionary search: changes of one decision of a program.
 
-Each rule gives a changed state, or None where there is nothing to change or the change makes no valid program. All of
-them change one step and repeat the steps, so that the state is one that the steps make.
+Each rule returns a changed state, or None if there is nothing to change or the result is no valid program. All of them
+change one step and replay the steps, so that steps and state agree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a sketch to a program: tile sizes, places, threads, unrolling and vectors, drawn at random.
+"""Random completion of a sketch to a program: tile sizes, places, threads, unrolling and vectors.
 
-Each rule takes a state and gives a state, or None where the draw makes no valid program.
+Each rule takes a state and returns a state, or None if the draw is no valid program.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def fill_tile_sizes(policy: Any, state: StateObject, rng: random.Random) -> Stat
 
 
 def reduce_lanes_in_parts(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """For half of the programs, sums of a vector's lanes in parts: of 16 lanes 4 times 4 at once, then the last 4.
+    """For half of the programs, sum a vector's lanes in parts: 16 lanes as 4 times 4 at once, then the last 4.
 
     One lane after the other, each addition waits for the one before.
     """
@@ -170,7 +170,7 @@ def _move(policy: Any, edited: State, stage_id: int, rng: random.Random) -> None
 
 
 def _move_inside(policy: Any, edited: State, stage_id: int, rng: random.Random) -> None:
-    """Into the innermost loop in which each element is computed once, or few more than once."""
+    """Attach to the innermost loop in which each element is computed once, or few more than once."""
     places = ask.compute_locations(policy.search_task, edited.state_object, stage_id)
     dag = policy.search_task.compute_dag
     # Loops of the nearest reader come first, from the outside in; what that reader is inside comes last.
@@ -187,7 +187,7 @@ def _move_inside(policy: Any, edited: State, stage_id: int, rng: random.Random) 
 
 
 def parallelize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """The outermost loops of each stage at root that is worth it, as many as give every core enough to do."""
+    """Run the outermost loops of each large root stage in parallel, as many as occupy all cores."""
     edited = State(state, policy.search_task.compute_dag)
     wanted = policy.search_task.hardware_params.num_cores * 16
     for stage_id, stage in enumerate(state.stages):

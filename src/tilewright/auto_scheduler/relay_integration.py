@@ -51,7 +51,7 @@ _OPTION = "relay.backend.use_auto_scheduler"
 
 
 class TracingMode:
-    """What is traced: all kernels, or those with reductions."""
+    """Modes of tracing: all kernels, or those with reductions."""
 
     EXTRACT_TASK = 0
     EXTRACT_COMPLEX_TASK_ONLY = 1
@@ -173,7 +173,7 @@ def _note(call: Call, target: Target) -> None:
 
 
 def traverse_to_get_io_tensors(outs: Sequence[Tensor]) -> tuple[list[Tensor], bool, bool]:
-    """Inputs and results of a kernel, whether some input may have any layout, and whether there is a reduction.
+    """Return inputs and results of a kernel, whether an input has a free layout, and whether there is a reduction.
 
     There are none ([]) where a shape is not known.
     """
@@ -224,16 +224,16 @@ class _Kernel:
         return {t for op in computes for t in op.attrs.get(LAYOUT_FREE, ()) if isinstance(t.op, PlaceholderOp)}
 
     def positions(self, params: Sequence[int]) -> Sequence[int]:
-        """Where parameters are among the inputs; none where one is a tuple."""
+        """Return the positions of parameters among the inputs; empty if one is a tuple."""
         return params if self.param_count == len(self.inputs) else ()
 
     def state(self, target: Target) -> StateObject | None:
-        """What the records in force say of it."""
+        """Return the state of the kernel in the current records."""
         return DispatchContext.current.query(target, self.key, self.has_reduction, self.dag, self.name)
 
 
 def packing(func: Function, constant: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-    """How the record of a kernel reads those of its inputs that are constant and may have any layout.
+    """Return how a kernel's record reads its constant inputs of free layout.
 
     Parameters
     ----------
@@ -256,9 +256,7 @@ def packing(func: Function, constant: Sequence[int]) -> dict[int, list[tuple[int
 
 
 def scheduled_by_record(func: Function, target: Target) -> Any | None:
-    """Inputs, outputs, schedule and builder of a kernel from the records of the current context; None where there are
-    none, or the build does not ask for them.
-    """
+    """Return inputs, outputs, schedule and builder of a kernel from the current records, or None."""
     if not auto_scheduled():
         return None
     plain, packed = without_packing(func)

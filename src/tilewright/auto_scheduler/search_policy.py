@@ -89,7 +89,7 @@ class PreloadCustomSketchRule(SearchCallback):
 
 
 class SearchPolicy:
-    """Base class: ``search`` gives the best state it finds."""
+    """Base class: ``search`` returns the best state that it finds."""
 
     def __init__(self, task: TaskRecord, verbose: int = 1) -> None:
         self.search_task = task
@@ -301,7 +301,7 @@ class SketchPolicy(SearchPolicy):
         return [(s, float(v)) for s, v in zip(kept, scores, strict=True) if v > -1e10]
 
     def evolutionary_search(self, init_populations: Sequence[Any], out_size: int) -> list[StateObject]:
-        """The best states that mutations of the given ones lead to, which were not measured, the best first."""
+        """Return the best unmeasured states that mutations of initial states reach, the best first."""
         began = time.monotonic()
         now = [s.state_object if isinstance(s, State) else s for s in init_populations]
         rounds = int(self.params["evolutionary_search_num_iters"])

@@ -39,15 +39,15 @@ from tilewright.te.tensor import Tensor
 
 
 class TuningOptions:
-    """How a task is tuned.
+    """Options of tuning a task.
 
     Parameters
     ----------
-    num_measure_trials : measurements in all; with 0 the search ends with the state that the cost model likes best
+    num_measure_trials : measurements in all; with 0 the search returns the state that the cost model ranks best
     early_stopping : stop when so many measurements in a row are no faster
     num_measures_per_round : measurements between two trainings of the cost model
     verbose : 0 for silence
-    builder, runner : who builds and runs, "local" for this machine
+    builder, runner : "local" for this machine
     measure_callbacks : called after each batch, such as ``RecordToFile``
     """
 

@@ -1,8 +1,8 @@
 """The rules that derive sketches: programs whose structure is chosen and whose tile sizes are not.
 
 A rule looks at one stage of a state, from the last to the first. ``meets`` says whether it applies, and whether rules
-after it are tried, too; ``apply`` gives states with the number of the stage to look at next. The order of the rules in
-a list is their priority.
+after it are tried, too; ``apply`` returns states with the number of the stage to look at next. The order of the rules
+in a list is their priority.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def step_from_record(record: Sequence[Any]) -> Step:
 
 
 def apply_step(state: StateObject, step: Step, dag: Any) -> tuple[StateObject, Any]:
-    """The state after a step, which it remembers, and what the step gives."""
+    """Apply a step and record it in the state; return the state, and the step's result."""
     made, result = step.apply(state, dag)
     return made.with_step(step), result
 
@@ -287,7 +287,7 @@ def is_stage_adding(step: Step) -> bool:
 
 
 def replayed(state: StateObject, steps: Sequence[Step], dag: Any) -> StateObject:
-    """``state`` after more steps."""
+    """Return ``state`` after more steps."""
     for step in steps:
         state, _ = apply_step(state, step, dag)
     return state

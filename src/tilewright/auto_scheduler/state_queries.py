@@ -1,4 +1,4 @@
-"""What rules ask of a state: who reads whom, what was done to a stage, and where else it could be computed."""
+"""Queries of the rules on a state: readers, changes of a stage, and other places to compute it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,9 @@ class _Loop(NamedTuple):
 
 @dataclass
 class _Access:
-    """What a store does to one buffer: for each dimension what moves it, and how far several accesses lie apart."""
+    """A store's access to one buffer: for each dimension the loops that move it, and the distance of
+    several accesses.
+    """
 
     buffer: int
     kind: int
@@ -129,7 +131,7 @@ class StoreFeatures:
                 self._walk(stage_id)
 
     def matrix(self) -> list[list[float]]:
-        """One list of features for each stored buffer."""
+        """Return one list of features for each stored buffer."""
         empty = [0.0] * len(_BUFFER_NAMES)
         made = []
         for row in self.rows.values():
@@ -303,7 +305,7 @@ class StoreFeatures:
         return (stride if depth == len(self.loops) - 1 else 0.0), max(lines, 1.0)
 
     def _contiguous(self, access: _Access) -> float:
-        """Bytes in a row that are touched: of the innermost dimension, if it is touched whole."""
+        """Return the contiguous bytes that are touched: of the innermost dimension, if it is touched whole."""
         bytes_in_row = float(access.size)
         for dim in reversed(range(len(access.shape))):
             reach = sum(m.get(loop.mover, (0.0, 0.0))[1] for m in access.moves[dim][:1] for loop in self.loops)

@@ -1,4 +1,4 @@
-"""What a task is, apart from how it is tuned: a computation, a target, and what the target's hardware can do."""
+"""Tasks: a computation, a target, and the limits of the target's hardware."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _defaults(target: Target) -> tuple[int, ...]:
 
 @dataclass(init=False)
 class HardwareParams:
-    """What the search asks of hardware.
+    """Hardware limits for the search.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class HardwareParams:
     vector_unit_bytes, cache_line_bytes : in bytes
     max_shared_memory_per_block, max_local_memory_per_block : in bytes
     max_threads_per_block, max_vthread_extent, warp_size : in threads
-    target, target_host : what is not given is the default of this target: for CPUs the threads of this process, for
+    target, target_host : other parameters default to those of this target: for CPUs the threads of this process, for
         ``cuda`` and ``opencl`` the record of the processor that the target names (``target.gpu``)
     """
 
@@ -120,7 +120,7 @@ class TaskRecord:
 
     @property
     def compute_dag(self) -> Any:
-        """The computation: made from the workload key where it was not given."""
+        """The computation, made from the workload key if it was not passed."""
         if self._compute_dag is None:
             self._compute_dag = ComputeDAG(self.workload_key)
         return self._compute_dag
@@ -211,7 +211,7 @@ def get_task_input_buffer(workload_key: str, input_name: str) -> Any:
 
 
 def input_values(task: TaskRecord, args: Sequence[Any], names: Mapping[Any, str]) -> list[Any]:
-    """For each argument of a program the numpy array that the task says, or None where any value will do.
+    """Return, for each argument of a program, the task's numpy array, or None for arbitrary values.
 
     Raises TilewrightError when the program lacks an input that the task names.
     """

@@ -1,4 +1,4 @@
-"""``TaskScheduler``: which of many tasks to tune next.
+"""``TaskScheduler``: choice of the task to tune next.
 
 "gradient" follows section 6 of "Ansor" (Zheng et al., OSDI 2020): the next round goes to the task from which the
 objective is expected to gain most, by what its last rounds gained, by what it could gain at the same pace, and by how
@@ -36,7 +36,7 @@ def make_search_policies(
     load_log_file: str | None = None,
     adapative_training: bool = False,
 ) -> list[SearchPolicy]:
-    """One policy for each task, all with one cost model.
+    """Return one policy for each task, all with one cost model.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def make_search_policies(
 
 
 def derive_similarity_tag(dag: Any, log_base: float = 1.618) -> str:
-    """What similar computations share: the tags of their operations and the size; "" for one like no other."""
+    """Return the tag that similar computations share: their operations' tags and the size; "" without such tags."""
     tags = "".join(f"{op.attrs[_TAG]}_" for op in dag.ops if op.attrs.get(_TAG))
     return f"{tags}{int(math.log(dag.flop_ct + 1, log_base))}" if tags else ""
 
@@ -148,7 +148,7 @@ class TaskScheduler:
         Parameters
         ----------
         search_policy, search_policy_params, adapative_training : as of ``make_search_policies``
-        per_task_early_stopping : give a task up when so many of its measurements in a row are no faster
+        per_task_early_stopping : stop a task after that many measurements in a row without improvement
 
         Raises ValueError when there is not one trial for each task.
         """
@@ -198,7 +198,7 @@ class TaskScheduler:
         return min(alive, key=gains.__getitem__)
 
     def _gradient(self, i: int) -> float:
-        """How the objective is expected to change with another round of a task (negative: it falls)."""
+        """Return the expected change of the objective by another round of a task (negative: it falls)."""
         step = 1e-4
         changed = list(self.best_costs)
         changed[i] -= step

@@ -12,7 +12,7 @@ from tilewright.ir.errors import TilewrightError
 
 
 def multi_level_tiling(state: State, stage_id: int, structure: str) -> list[int]:
-    """Split each loop of a stage into as many as its kind has letters in ``structure``, and order them so.
+    """Split each loop of a stage into the levels of its kind in ``structure``, and order them so.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class Step:
         raise NotImplementedError
 
     def apply(self, state: StateObject, dag: Any) -> tuple[StateObject, Any]:
-        """The state after the step, and what the step gives: its new loops, or the position of its new stage.
+        """Apply the step; return the state and the step's result: its new loops, or the position of its new stage.
 
         ``state.transform_steps`` holds the steps before this one.
         """
@@ -268,7 +268,7 @@ class ReorderStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class _Splitting(Step):
-    """What all splits share: ``factors`` says the lengths, from a step's own fields and the steps before it."""
+    """Base of the splits: ``factors`` returns the lengths, from a step's own fields and the steps before it."""
 
     iter_id: int
 
@@ -346,7 +346,7 @@ def _split_loop(it: Iterator, lengths: Sequence[int | None], inner_to_outer: boo
 
 @dataclass(frozen=True, slots=True)
 class SplitStep(_Splitting):
-    """Split a loop by given lengths; None waits for the search to choose. ``extent``: of the loop, None unknown."""
+    """Split a loop by ``lengths``; None leaves a length to the search. ``extent``: of the loop, None if unknown."""
 
     prefix: ClassVar[str] = "SP"
     extent: int | None

@@ -103,7 +103,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def deserialize_args(args: Sequence[Any]) -> list[Any]:
-    """The arguments that ``serialize_args`` was given, with inputs for tensors."""
+    """Return the arguments of ``serialize_args``, with inputs for tensors."""
     return [
         te.placeholder(tuple(a[1]), dtype=a[2]) if isinstance(a, (tuple, list)) and a and a[0] == "TENSOR" else a
         for a in args

@@ -21,19 +21,19 @@ WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
 
 
 def register_workload(func_name: Any, f: Any = None, override: bool = False) -> Any:
-    """Register a function whose arguments, numbers and lists, say a computation; also as a decorator.
+    """Register a function that makes a computation from numbers and lists; also as a decorator.
 
     Parameters
     ----------
     func_name : the function, or the name to register it under
-    f : the function, when a name is given
+    f : the function, when ``func_name`` is a name
     override : replace a function of that name
     """
     return register_by_name(WORKLOAD_FUNC_REGISTRY, "a workload", func_name, f, override)
 
 
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:
-    """Register a computation's tensors under its key, which is given back."""
+    """Register a computation's tensors under its key, and return the key."""
     register_workload(workload_key, list(tensors), override=override)
     return workload_key
 

@@ -41,7 +41,7 @@ class DummyDatabase(Database):
         self.db[key] = [*(self.db.get(key, []) if extend else []), encode(inp, res)]
 
     def filter(self, func: Callable[[MeasureInput, Sequence[MeasureResult]], bool]) -> list[Any]:
-        """(input, its latest result) where ``func(input, results)`` is true."""
+        """Return (input, latest result) pairs for which ``func(input, results)`` is true."""
         found = []
         for lines in self.db.values():
             records = [r for line in lines if (r := decode(line)) is not None]
@@ -51,7 +51,7 @@ class DummyDatabase(Database):
         return found
 
     def flush(self) -> None:
-        """Forget all."""
+        """Forget all records."""
         self.db = {}
 
 

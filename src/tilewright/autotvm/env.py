@@ -1,10 +1,10 @@
-"""What holds for all tuning of this process."""
+"""Global state of tuning in this process."""
 
 from __future__ import annotations
 
 
 class AutotvmGlobalScope:
-    """``in_tuning`` while a tuner works; ``silent`` says nothing of operators without records."""
+    """Global flags: ``in_tuning`` while a tuner works; ``silent`` to not report operators without records."""
 
     current: AutotvmGlobalScope
 

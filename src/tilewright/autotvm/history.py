@@ -106,7 +106,7 @@ apply_history_best = ApplyHistoryBest
 
 
 class ApplyGraphBest(DispatchContext):
-    """What a graph tuner chose: records in the order of the network's operators, equal workloads one after the other.
+    """Records chosen by a graph tuner, in the order of the network's operators; equal workloads take them in turn.
 
     ``records`` is a file name, an open file, or (MeasureInput, MeasureResult) pairs.
     """

@@ -30,7 +30,7 @@ def args_from_json(value: Any) -> Any:
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
-    """What an input is found by: target, task and, where asked, configuration."""
+    """Return the lookup key of an input: target, task and, if requested, configuration."""
     config = str(inp.config) if include_config else ""
     return "".join([str(inp.target), inp.task.name, str(inp.task.args), str(inp.task.kwargs), config])
 

@@ -10,7 +10,7 @@ from tilewright.target.target import Target
 
 
 class MeasureErrorNo(enum.IntEnum):
-    """Why a measurement has no time; records hold the number."""
+    """Reasons why a measurement has no time; records hold the number."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1

@@ -55,7 +55,7 @@ def _own_records(target: Target) -> list[Record]:
 
 
 def shipped_file(target: Target) -> Path:
-    """Where the package has the records for a target's processor, if it has any."""
+    """Return the shipped file of records for a target's processor; it may not exist."""
     return _SHIPPED / f"{processor_key(target)}.jsonl.gz"
 
 

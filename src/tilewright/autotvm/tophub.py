@@ -16,12 +16,12 @@ from tilewright.target.target import Target
 
 
 def context(target: Any, extra_files: Iterable[str | os.PathLike[str]] | None = None) -> DispatchContext:
-    """The records of the user's folder for a target, or several, and those of ``extra_files``, to be put in force.
+    """Return a context of the records in the user's folder for a target, or several, and of ``extra_files``.
 
     >>> with autotvm.tophub.context("llvm"):
     ...     lib = relay.build(mod, "llvm", params=params)
 
-    Without any record, what is given leaves everything untuned.
+    Without any record, the context leaves everything untuned.
     """
     targets: Sequence[Any] = target if isinstance(target, (list, tuple)) else [target]
     records = [record for each in targets for record in default_records(Target(each))]

@@ -12,7 +12,9 @@ _SMALLEST = -24  # the power of ten of the first of them
 
 
 def format_si_prefix(x: float, si_prefix: str) -> float:
-    """``x`` in units of the prefix: ``format_si_prefix(2e9, "G")`` is 2.0. Raises ValueError on an unknown one."""
+    """Return ``x`` in units of the prefix: ``format_si_prefix(2e9, "G")`` is 2.0. Raises ValueError on an
+    unknown one.
+    """
     return float(x) / 10 ** (SI_PREFIXES.index(si_prefix) * 3 + _SMALLEST)
 
 
@@ -25,7 +27,7 @@ def get_rank(values: np.ndarray) -> np.ndarray:
 
 
 def sample_ints(low: int, high: int, m: int) -> list[int]:
-    """``m`` different integers of [low, high), which may be longer than what numpy counts."""
+    """Sample ``m`` different integers of [low, high), a range that may exceed numpy's integers."""
     return random.sample(range(low, high), m)
 
 

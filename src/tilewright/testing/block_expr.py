@@ -81,7 +81,7 @@ class ExprCode:
         return np.arange(self.count) if self.mask is None else np.flatnonzero(self.mask)
 
     def under(self, condition: Any, code: Code) -> Any:
-        """``code`` for the lanes that meet a condition; None where there are none."""
+        """Run ``code`` for the lanes that meet a condition; return None when there are none."""
         outer = self.mask
         if np.ndim(condition) == 0:
             return code() if condition else None
@@ -92,12 +92,12 @@ class ExprCode:
             self.mask = outer
 
     def spread(self, value: Any, dtype: str) -> np.ndarray:
-        """One value for each lane."""
+        """Broadcast one value to each lane."""
         shape = (self.count, dt.lanes(dtype)) if dt.lanes(dtype) > 1 else (self.count,)
         return np.broadcast_to(value, shape)
 
     def all_active_or_none(self, what: str, groups: np.ndarray | None = None) -> None:
-        """That in every block (or group) all lanes are active, or none."""
+        """Raise InterpreterError unless in every block (or group) all lanes are active, or none."""
         if self.lanes is None:
             raise InterpreterError(f"{what} stands outside of all threads")
         if self.mask is None:
@@ -249,7 +249,7 @@ class ExprCode:
         return where
 
     def place(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Code:
-        """Code that gives the memory and the flat index of an element."""
+        """Return code for the memory and the flat index of an element."""
         codes = [self.expr(i) for i in indices]
         steps, shape = [self.expr(s) for s in buffer.strides], [self.expr(d) for d in buffer.shape]
         offset, env = self.expr(buffer.elem_offset), self.env
@@ -458,7 +458,7 @@ def _compact(extents: Sequence[Any]) -> list[int]:
 
 
 def _groups(lanes: Lanes, axes: ThreadAxes, reduced: set[str]) -> np.ndarray:
-    """By group of threads that reduce together, the lanes in it."""
+    """Return, by group of threads that reduce together, its lanes."""
     index = {}
     rest = lanes.thread
     for tag in THREAD_TAGS:

@@ -113,7 +113,7 @@ class BlockMemory:
         return found
 
     def write(self, run: Lanes | None, lanes: np.ndarray, index: np.ndarray, values: np.ndarray) -> None:
-        """``lanes`` write ``values`` at ``index``."""
+        """Write ``values`` of ``lanes`` at ``index``."""
         places = self._places(lanes, index, "write")
         if run is not None and self.kind != "local":
             self._note_write(run, lanes, places, index, values)
@@ -180,7 +180,7 @@ class BlockMemory:
 
 
 def _differ(a: np.ndarray, b: Any) -> np.ndarray:
-    """Where values differ; one that is not a number is equal to another one."""
+    """Return where values differ; NaN equals NaN."""
     result: np.ndarray = (a != b) & ~((a != a) & (b != b))
     return result
 

@@ -94,7 +94,7 @@ def _add_weights(model: ModelProto, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _roles(nodes: list[NodeProto]) -> dict[str, tuple[str, int]]:
-    """For each value, the operator that consumes it and at which input; looking through changes of shape."""
+    """Return, for each value, its consumer and input number, looking through changes of shape."""
     roles: dict[str, tuple[str, int]] = {}
     for node in reversed(nodes):
         for index, name in enumerate(node.input):

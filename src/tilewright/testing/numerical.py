@@ -38,11 +38,12 @@ def check_numerical_grads(
     """Compare gradients with differences of the function's values.
 
     Args:
-        function: a number of arrays, which are given by position if ``input_values`` is a sequence, else by name.
+        function: a scalar function of arrays, passed by position if ``input_values`` is a sequence, else by name.
         input_values: where the gradients are taken.
         grad_values: the gradient by each input that is to be checked, of its shape.
         function_value: the function there, if it is known.
-        delta: the step. A central difference over it, and where that is far off one of fourth order, is compared.
+        delta: the step. Gradients are compared with central differences over it, or with fourth-order ones if those
+            are far off.
         atol, rtol: how far a gradient may be off, as a vector: ``atol * sqrt(size) + rtol * its length``.
 
     Raises:

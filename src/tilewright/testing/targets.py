@@ -1,6 +1,6 @@
-"""Which targets tests run on, and pytest's decorators and fixtures for that, as TVM 0.8's ``tvm.testing`` names them.
+"""Targets of tests, with pytest decorators and fixtures, as TVM 0.8's ``tvm.testing`` names them.
 
-The plug-in :mod:`tilewright.testing.plugin` gives each test that takes ``target`` every enabled one, and ``dev`` its
+The plug-in :mod:`tilewright.testing.plugin` runs each test with ``target`` for every enabled one, and ``dev`` is its
 device. pytest is needed for the decorators, not for this module.
 """
 
@@ -55,7 +55,7 @@ def device_enabled(target: str) -> bool:
 
 
 def _skip_unless(there: Callable[[], bool], what: str, *args: Callable[..., Any]) -> Any:
-    """pytest's marks for a test that needs ``what``; applied to the test if that is given, else returned as a list."""
+    """Return pytest's marks for a test that needs ``what``, or apply them if a test is passed."""
     import pytest
 
     mark = pytest.mark.skipif(not there(), reason=f"{what} is not here")
@@ -72,27 +72,27 @@ def requires_llvm(*args: Callable[..., Any]) -> Any:
 
 
 def requires_cuda(*args: Callable[..., Any]) -> Any:
-    """As :func:`requires_llvm`, for NVIDIA's GPUs."""
+    """Mark tests that need NVIDIA GPUs, as :func:`requires_llvm` does."""
     return _needs("cuda", *args)
 
 
 def requires_opencl(*args: Callable[..., Any]) -> Any:
-    """As :func:`requires_llvm`, for OpenCL."""
+    """Mark tests that need OpenCL, as :func:`requires_llvm` does."""
     return _needs("opencl", *args)
 
 
 def requires_vulkan(*args: Callable[..., Any]) -> Any:
-    """As :func:`requires_llvm`, for Vulkan."""
+    """Mark tests that need Vulkan, as :func:`requires_llvm` does."""
     return _needs("vulkan", *args)
 
 
 def requires_metal(*args: Callable[..., Any]) -> Any:
-    """As :func:`requires_llvm`, for Apple's GPUs."""
+    """Mark tests that need Apple's GPUs, as :func:`requires_llvm` does."""
     return _needs("metal", *args)
 
 
 def requires_rocm(*args: Callable[..., Any]) -> Any:
-    """As :func:`requires_llvm`, for AMD's GPUs."""
+    """Mark tests that need AMD's GPUs, as :func:`requires_llvm` does."""
     return _needs("rocm", *args)
 
 
@@ -126,7 +126,7 @@ def requires_package(*packages: str) -> Callable[[Callable[..., Any]], Callable[
 
 
 def parametrize_targets(*args: Any) -> Any:
-    """Run a test with ``target`` for each of the given ones; without any, for those that are enabled."""
+    """Run a test with ``target`` for each of ``targets``; by default for the enabled ones."""
     import pytest
 
     if len(args) == 1 and callable(args[0]):
@@ -156,9 +156,9 @@ def _remember(name: str, kinds: tuple[str, ...]) -> Callable[[Callable[..., Any]
 
 
 def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Mapping[str, Any] | None = None) -> Any:
-    """A fixture with each of ``values`` in turn: after ``size = parameter(1, 10)`` a test with ``size`` runs twice.
+    """Create a fixture of ``values``: after ``size = parameter(1, 10)`` a test with ``size`` runs twice.
 
-    Tests that take several run for all combinations. ``by_dict`` gives values with their names.
+    Tests that take several run for all combinations. ``by_dict`` maps names to values.
     """
     import pytest
 
@@ -178,9 +178,9 @@ _groups = itertools.count()
 
 
 def parameters(*value_sets: tuple[Any, ...], ids: Sequence[str] | None = None) -> list[Any]:
-    """Fixtures that change together: ``size, dtype = parameters((16, "float32"), (512, "float16"))``.
+    """Create fixtures that change together: ``size, dtype = parameters((16, "float32"), (512, "float16"))``.
 
-    The plug-in gives a test one set after the other, not all combinations.
+    The plug-in runs a test with one set after the other, not with all combinations.
     """
     import pytest
 
@@ -209,7 +209,7 @@ def _function_of(made: Any) -> Any:
 
 
 def group_of(function: Any) -> tuple[int, tuple[Any, ...], Sequence[str] | None] | None:
-    """For a fixture of :func:`parameters`: its group, its values, and their names."""
+    """Return the group, the values and their names of a fixture of :func:`parameters`."""
     return _GROUPS.get(function)
 
 

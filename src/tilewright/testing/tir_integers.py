@@ -41,7 +41,7 @@ def _integer_source(e: PrimExpr, parts: list[Any], depth: int) -> str | None:
 
 @cache
 def _factory(source: str, count: int) -> Callable[..., Code]:
-    """What makes the code of expressions of one form, given their parts."""
+    """Return the factory of code for expressions of one form, from their parts."""
     made: Callable[..., Code] = eval(
         f"lambda {', '.join(f'p{i}' for i in range(count))}: lambda env: {source}", {"wrap_int": wrap_int}
     )

@@ -252,7 +252,7 @@ class Compiler:
         return scalar
 
     def _place(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Code:
-        """Code that gives the memory and the flat index of an element."""
+        """Return code for the memory and the flat index of an element."""
         codes = [self.expr(i) for i in indices]
         strides = [self.expr(s) for s in buffer.strides]
         shape = [self.expr(d) for d in buffer.shape]

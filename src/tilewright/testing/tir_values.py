@@ -35,7 +35,7 @@ class Memory:
 
 
 class Pointer:
-    """What ``tvm_access_ptr`` and ``address_of`` give: memory and an offset in elements."""
+    """A pointer of ``tvm_access_ptr`` or ``address_of``: memory and an offset in elements."""
 
     def __init__(self, memory: Memory, offset: int) -> None:
         self.memory = memory
@@ -63,7 +63,7 @@ def as_scalar(value: Any, dtype: str) -> Any:
 
 
 def trunc_div(a: Any, b: Any) -> Any:
-    """Integer division rounding towards zero."""
+    """Divide integers, rounding towards zero."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
     if b == 0:
@@ -73,7 +73,7 @@ def trunc_div(a: Any, b: Any) -> Any:
 
 
 def divisor(b: Any) -> Any:
-    """``b``, which must not be 0."""
+    """Return ``b``, which must not be 0."""
     if (b == 0).any() if isinstance(b, np.ndarray) else b == 0:
         raise InterpreterError("integer division by zero")
     return b

@@ -60,7 +60,7 @@ class TaskState:
 
     @property
     def share(self) -> float:
-        """Of what the machine could do."""
+        """The share of the machine's peak."""
         return self.least / self.best if self.best < float("inf") else 0.0
 
     @property
@@ -79,9 +79,9 @@ class NetworkTuner:
 
     Parameters
     ----------
-    tasks : and how often the network has each
+    tasks : with the number of uses of each in the network
     make_tuner : a tuner for a task
-    option : what ``measure_option`` gives
+    option : the result of ``measure_option``
     machine : for shares of the roofline; None where it is not known (boards)
     log : file that every trial is appended to; what it has already is not measured again
     watch : called with this object whenever something has changed
@@ -226,7 +226,7 @@ class NetworkTuner:
             state.left += min(_SLICE, trials - self.trials_done - handed)
 
     def _advance(self, state: TaskState) -> int:
-        """What came of a task's trials is kept; return how many there were."""
+        """Record the results of a task's trials; return how many there were."""
         done = 0
 
         def keep(_: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -294,7 +294,7 @@ class NetworkTuner:
 
 
 def trials_file(output: Path) -> Path:
-    """Where all trials of a run are logged whose records go to ``output``."""
+    """Return the file that logs all trials of a run whose records go to ``output``."""
     return output.with_name(f"{output.stem}.trials{output.suffix or '.jsonl'}")
 
 

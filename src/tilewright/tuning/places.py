@@ -1,4 +1,4 @@
-"""Where the tuned network is compared with the untuned: on this machine, on a board, or on a worker of a cluster."""
+"""Places to compare the tuned network with the untuned: this machine, a board, or a worker of a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def here(factories: Sequence[Any]) -> list[NetworkRun]:
 
 
 def place_of(runner: Runner) -> Place:
-    """Where a runner's candidates run."""
+    """Return the place where a runner's candidates run."""
     if isinstance(runner, RPCRunner):
         return lambda factories: _on_board(runner, factories)
     in_turns = getattr(runner, "networks_in_turns", None)  # of a cluster, which may not be installed

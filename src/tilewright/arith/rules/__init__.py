@@ -25,7 +25,7 @@ _INDEX_OPERANDS = "e.a.dtype == 'int32' or e.a.dtype == 'int64'"
 
 
 def _of_indices(rule: Rule) -> Rule:
-    """Only for comparisons of integers: those of floats are not a total order."""
+    """Restrict a rule to integer comparisons: those of floats are not a total order."""
     return replace(rule, guard="(x.dtype == 'int32' or x.dtype == 'int64')")
 
 

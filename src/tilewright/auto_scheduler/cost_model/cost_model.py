@@ -1,4 +1,4 @@
-"""What a cost model is, and the one that knows nothing."""
+"""Base class of cost models, and a random one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A cost model of gradient-boosted trees.
 
-The score of a program is the sum of the scores that the trees give its stores. They learn how fast programs are,
+The score of a program is the sum of the trees' scores of its stores. They learn how fast programs are,
 relative to the best one measured of the same task, by squared error weighted by that speed: it matters most which of
 the fast ones are fastest.
 """
@@ -138,7 +138,7 @@ class XGBModel(PythonBasedModel):
         return [*map(float, scores), *[float(v) for found in stores for v in (len(found), *found)]]
 
     def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
-        """Learn from a file of records, of its first ``n_lines`` if given."""
+        """Learn from a file of records, or from its first ``n_lines``."""
         inputs, results = RecordReader(file_name).read_lines(n_lines)
         logger.info("XGBModel: Loaded %s measurement records from %s", len(inputs), file_name)
         self.update(inputs, results)

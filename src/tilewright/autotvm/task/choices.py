@@ -55,7 +55,7 @@ def choosing_as(text: str) -> Iterator[None]:
 
 
 def choose(name: str, candidates: Sequence[T], default: T) -> T:
-    """One of ``candidates``: ``default``, or what the configuration says of the kernel that is being tuned or built.
+    """Return one of ``candidates``: ``default``, or the choice in the configuration of the current kernel.
 
     Choices of one name in a kernel are one; candidates of later ones do not count.
     """

@@ -1,7 +1,7 @@
-"""Which configuration a template gets: a stack of contexts, the innermost first asked.
+"""Lookup of a template's configuration: a stack of contexts, asked from the innermost outwards.
 
-Every thread has a stack of its own, as of ``PassContext`` and ``Target``: threads may build under different contexts,
-and one that is entered in one thread is not in force in another.
+Every thread has its own stack, as for ``PassContext`` and ``Target``: threads may build under different contexts, and
+entering one in a thread does not affect the others.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DispatchContext(metaclass=_Current):
     """Base of contexts. ``DispatchContext.current`` is the one in force in this thread."""
 
     def is_fallback(self) -> bool:
-        """Return whether this context knows nothing: every query gives a fallback configuration."""
+        """Return whether this context has no records: every query returns a fallback configuration."""
         return False
 
     def query(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
@@ -102,7 +102,7 @@ class FallbackContext(DispatchContext):
         return self.memory.setdefault((str(target), workload), FallbackConfigEntity())
 
     def clear_cache(self, target: Target | str | None, workload: Workload) -> None:
-        """Forget what was used for ``workload``."""
+        """Forget the configuration of ``workload``."""
         self.memory.pop((str(target), workload), None)
 
     def update(self, target: Target | str | None, workload: Workload, cfg: ConfigSpace) -> None:
@@ -111,7 +111,9 @@ class FallbackContext(DispatchContext):
 
 
 def clear_fallback_cache(target: Target | str | None, workload: Workload) -> None:
-    """Forget what the outermost contexts of this thread use for ``workload``, so that rules are asked again."""
+    """Forget the configurations of ``workload`` in this thread's outermost contexts, so that rules are
+    consulted again.
+    """
     for context in _stack():
         if isinstance(context, FallbackContext):
             context.clear_cache(target, workload)

@@ -1,4 +1,4 @@
-"""How many arithmetic operations a schedule's computation takes."""
+"""Arithmetic operation count of a schedule's computation."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class TransformSpace:
 
 
 def extent_of(axis: Any) -> int:
-    """The constant extent of an axis given as an int, an IterVar or a ``VirtualAxis``."""
+    """Return the constant extent of an axis: an int, an IterVar or a ``VirtualAxis``."""
     if isinstance(axis, VirtualAxis):
         return axis.length
     if isinstance(axis, IterVar):
@@ -123,7 +123,7 @@ class SplitSpace(TransformSpace):
 
 
 class SplitEntity:
-    """One factoring: the extents of the parts, outermost first; -1 means what is left."""
+    """One factoring: the extents of the parts, outermost first; -1 stands for the remaining factor."""
 
     def __init__(self, size: Sequence[int]) -> None:
         self.size = [int(v) for v in size]

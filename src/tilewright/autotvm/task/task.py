@@ -79,7 +79,7 @@ class TaskTemplate:
         return self.from_parts(arguments)
 
     def from_parts(self, arguments: Sequence[Any]) -> tuple[te.Schedule, list[te.Tensor]]:
-        """What the registered compute and schedule make of the arguments."""
+        """Apply the registered compute and schedule to the arguments."""
         if self.fcompute is None or self.fschedule is None:
             raise TilewrightError("the template has no compute or no schedule registered")
         out = self.fcompute(*arguments)
@@ -102,7 +102,7 @@ def template_version(name: str) -> str | None:
 
 
 def task_in_words(name: str, args: Sequence[Any]) -> str:
-    """What a task is of, for people."""
+    """Describe a task in words."""
     return TASK_TABLE[name].words(args) if name in TASK_TABLE else shapes_in_words(args)
 
 
@@ -123,7 +123,7 @@ class Task:
 
     @property
     def workload(self) -> Workload:
-        """What records of this task are looked up by."""
+        """The key by which records of this task are looked up."""
         return (self.name, *self.args)
 
     @property
@@ -162,9 +162,9 @@ def create(task_name: str, args: Sequence[Any], target: Target | str, target_hos
 
 
 def untuned_config(task: Task, **given: Any) -> ConfigEntity:
-    """What a task's template chooses untuned, as a configuration; its index is None where the space has it not.
+    """Return the untuned choices of a task's template as a configuration; its index is None if the space lacks it.
 
-    ``given``: choices that it finds made already, which others may depend on.
+    ``given``: choices fixed beforehand, which others may depend on.
     """
     assert task.target is not None
     fallback = FallbackConfigEntity()
@@ -185,7 +185,7 @@ def untuned_config(task: Task, **given: Any) -> ConfigEntity:
 
 
 def first_configs(task: Task) -> list[ConfigEntity]:
-    """What is worth measuring first: each algorithm but that of the untuned choice, its other choices untuned."""
+    """Return configurations to measure first: each algorithm but the untuned one, with other choices untuned."""
     space = task.config_space
     if space is None or ALGORITHM not in space.space_map:
         return []

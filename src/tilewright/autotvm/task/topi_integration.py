@@ -37,7 +37,7 @@ class TaskExtractEnv:
         self.tracing = False
 
     def reset(self, wanted_relay_ops: Sequence[Any] | None = None) -> None:
-        """Forget what was collected."""
+        """Forget the collected tasks."""
         self.task_collection = []
         self.wanted_relay_ops = wanted_relay_ops
 
@@ -48,7 +48,7 @@ class TaskExtractEnv:
             self.task_collection.append(key)
 
     def get_tasks(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """(name, arguments) of the calls, in their order."""
+        """Return (name, arguments) of the calls, in order."""
         return self.task_collection
 
     @staticmethod
@@ -89,7 +89,7 @@ def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None
 
 
 def _without_config(f: Callable[..., Any]) -> inspect.Signature:
-    """What callers of a template give: all but its first parameter, the configuration."""
+    """Return the signature of a template without its first parameter, the configuration."""
     signature = inspect.signature(f)
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 

@@ -1,4 +1,4 @@
-"""What a back end of Tilewright is to fulfil, as checks that its package runs against itself.
+"""Conformance checks of back ends, which a back end's package runs against itself.
 
 A package says what it is, once::
 

@@ -1,4 +1,4 @@
-"""What a back end says of itself, and what a check is."""
+"""Declarations of back ends, and checks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that can be made to go wrong.
+    """A fault that can be injected.
 
     Attributes:
         name: of it, for reports.
         arm: makes the next run of a network go wrong.
-        clear: makes all well again, whether it went wrong or not.
-        message: a regular expression that the error's text has.
+        clear: removes the fault, whether it struck or not.
+        message: a regular expression that the error's text matches.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Backend:
-    """A back end: a device, a compiler of parts of networks, or both. What it leaves out is not checked.
+    """A back end: a device, a compiler of parts of networks, or both. Fields left out are not checked.
 
     Attributes:
         name: for reports.
         device: the name of its device, as ``tvm.device`` takes it.
         scopes: the device's memories: bytes that each has, or None where it is not known when one is full.
-        target: what networks are compiled for, as ``relay.build`` takes it.
+        target: the target of networks, as for ``relay.build``.
         devices: names of the devices that an executor is made on.
         prepare: from a network and its parameters to what is compiled: partitions it, or places it on devices. None:
             it is compiled as it is.
@@ -51,7 +51,7 @@ class Backend:
         unsupported: operators of one argument, of its shape, that the compiler does not take.
         families: which random operators it is asked for; all of `operators.FAMILIES` unless it says.
         tolerance: how far floating-point results may be off, in parts of the largest.
-        faults: what can be made to go wrong.
+        faults: faults that can be injected.
         held: what the driver holds, as something that compares; equal before and after what gives all back.
     """
 
@@ -124,7 +124,7 @@ class Check:
 
     @property
     def meaning(self) -> str:
-        """What the check shows."""
+        """The first line of the check's docstring."""
         return (self.function.__doc__ or "").split("\n")[0]
 
 

@@ -22,7 +22,7 @@ ATTRIBUTES = (
 
 
 def checks(backend: Backend) -> Iterator[Check]:
-    """Those that apply."""
+    """Yield the checks that apply."""
     if backend.device is None:
         return
     plain = (
@@ -108,7 +108,7 @@ def copies_between_its_devices(backend: Backend) -> None:
 
 
 def copies_layouts(backend: Backend) -> None:
-    """What is not contiguous on the host is copied as its elements are."""
+    """Strided host arrays are copied element by element."""
     values = _values((3, 5), "float32").T
     np.testing.assert_array_equal(runtime.ndarray.array(values, backend.handle()).numpy(), values)
 
@@ -159,7 +159,7 @@ def refuses_unknown_scopes(backend: Backend) -> None:
 
 
 def scope_ends(backend: Backend, scope: str, size: int) -> None:
-    """A full memory is an error, takes nothing, and gives again when something was given back."""
+    """A full memory raises an error, takes nothing, and serves again after memory was freed."""
 
     def half() -> Any:
         return runtime.ndarray.empty((size * 5 // 8,), "int8", backend.handle(), scope)

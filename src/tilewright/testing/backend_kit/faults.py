@@ -1,4 +1,4 @@
-"""What goes wrong on demand: an error, nothing held, and all well afterwards."""
+"""Injected faults: an error, no leaks, and correct runs afterwards."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tilewright.testing.backend_kit.partitioning import answer, image, network
 
 
 def checks(backend: Backend) -> Iterator[Check]:
-    """One for each fault that the back end can be asked for."""
+    """Yield a check for each fault of the back end."""
     for fault in backend.faults:
         yield Check("faults", fault.name, is_told_and_survived, backend, (fault,))
 
 
 def is_told_and_survived(backend: Backend, fault: Fault) -> None:
-    """The run fails with the fault's message; the next executor gives the right answer; nothing is kept."""
+    """The run fails with the fault's message; the next executor returns the right answer; nothing leaks."""
     mod, params = network()
     with backend.gives_all_back():
         library = backend.compile(mod, params)

@@ -20,7 +20,7 @@ CASES = 4
 
 
 def checks(backend: Backend, cases: int = CASES, seed: int = 0) -> Iterator[Check]:
-    """Those that apply: a family each."""
+    """Yield the checks that apply: one per family."""
     if backend.compiler is None and backend.device is None:
         return
     for name in backend.families or FAMILIES:
@@ -28,7 +28,7 @@ def checks(backend: Backend, cases: int = CASES, seed: int = 0) -> Iterator[Chec
 
 
 def computes(backend: Backend, family: str, cases: int, seed: int) -> None:
-    """Random operators of a family give what numpy gives."""
+    """Random operators of a family return what numpy returns."""
     for case in range(cases):
         rng = np.random.default_rng([seed, case, zlib.crc32(family.encode())])
         mod = InferType()(IRModule.from_expr(FAMILIES[family](rng)))
@@ -39,7 +39,7 @@ def computes(backend: Backend, family: str, cases: int, seed: int) -> None:
 
 
 def draw_inputs(mod: IRModule, rng: np.random.Generator) -> Arrays:
-    """Inputs of a network: normal numbers, whole ones of all values for integers."""
+    """Draw inputs of a network: normal numbers, and all values of integer types."""
     main = mod["main"]
     assert isinstance(main, Function)
     return {param.name_hint: _random(param.checked_type, rng) for param in main.params}

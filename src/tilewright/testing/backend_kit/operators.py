@@ -126,7 +126,7 @@ def elementwise(rng: Draw) -> Function:
 
 
 def softmax(rng: Draw) -> Function:
-    """Softmax along the last axis."""
+    """Build a softmax along the last axis."""
     x = _input(*(_extent(rng) for _ in range(int(rng.integers(2, 4)))))
     return Function([x], relay.nn.softmax(x))
 

@@ -1,4 +1,4 @@
-"""What goes to an external compiler, and the library that comes of it."""
+"""Checks of partitioning for an external compiler, and of the library built from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ np.save(folder + "/out.npy", executor.get_output(0).numpy())
 
 
 def checks(backend: Backend) -> Iterator[Check]:
-    """Those that apply."""
+    """Yield the checks that apply."""
     if backend.compiler is not None:
         for function in (takes_a_convolution, marks_its_functions, partitions_alike_twice, leaves_the_rest):
             yield Check("partitioning", function.__name__, function, backend)
@@ -66,7 +66,7 @@ def network(seed: int = 0) -> tuple[IRModule, dict[str, Any]]:
 
 
 def answer(mod: IRModule, params: dict[str, Any], x: np.ndarray) -> list[np.ndarray]:
-    """What the network gives."""
+    """Return the network's result."""
     return meaning(mod, {"x": x} | {name: value.numpy() for name, value in params.items()})
 
 
@@ -112,14 +112,14 @@ def marks_its_functions(backend: Backend) -> None:
 
 
 def partitions_alike_twice(backend: Backend) -> None:
-    """The same network gives the same partition, to the letter."""
+    """Partitioning a network twice yields the same partition, to the letter."""
     mod, params = network()
     first, second = (backend.prepared(mod, params).astext() for _ in range(2))
     assert first == second, "two partitions of one network differ"
 
 
 def leaves_the_rest(backend: Backend) -> None:
-    """What it does not take stays on the host, between parts that it takes."""
+    """Unsupported operators stay on the host, between parts that the compiler takes."""
     for operator in backend.unsupported:
         x = relay.var("x", shape=(1, 8, 9, 9))
         weights = relay.const(np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype("float32") / 8)
@@ -141,7 +141,7 @@ def leaves_the_rest(backend: Backend) -> None:
 
 
 def library_runs_in_another_process(backend: Backend) -> None:
-    """An exported library gives its answer in a process that imports Tilewright alone."""
+    """An exported library returns its answer in a process that imports Tilewright alone."""
     mod, params = network()
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "network.so"

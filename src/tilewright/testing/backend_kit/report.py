@@ -10,7 +10,7 @@ from tilewright.testing.backend_kit.backend import Backend, Check
 
 
 def checks(backend: Backend, cases: int = numerics.CASES, seed: int = 0) -> list[Check]:
-    """Those that apply to a back end.
+    """Return the checks that apply to a back end.
 
     Args:
         backend: what it says of itself.

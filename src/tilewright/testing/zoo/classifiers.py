@@ -25,7 +25,7 @@ class ResidualBlock(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, data: Tensor) -> Tensor:
-        """Same height and width as `body` gives."""
+        """Return data with the height and width of `body`'s result."""
         total: Tensor = self.relu(self.body(data) + self.shortcut(data))
         return total
 
@@ -117,7 +117,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, data: Tensor) -> Tensor:
-        """(n, inputs, h, w) to (n, outputs, h / stride, w / stride)."""
+        """Map (n, inputs, h, w) to (n, outputs, h / stride, w / stride)."""
         narrowed: Tensor = self.body(data)
         return data + narrowed if self.residual else narrowed
 
@@ -165,7 +165,7 @@ class Fire(nn.Module):
         self.expand3 = nn.Sequential(nn.Conv2d(squeezed, expanded, 3, padding=1), nn.ReLU(inplace=True))
 
     def forward(self, data: Tensor) -> Tensor:
-        """(n, inputs, h, w) to (n, 2 * expanded, h, w)."""
+        """Map (n, inputs, h, w) to (n, 2 * expanded, h, w)."""
         squeezed = self.squeeze(data)
         return torch.cat([self.expand1(squeezed), self.expand3(squeezed)], 1)
 

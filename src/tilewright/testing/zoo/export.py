@@ -30,7 +30,7 @@ TOLERANCE = 1e-3
 
 
 def cache_directory() -> Path:
-    """Where exports are kept: ``$TILEWRIGHT_ZOO``, or ``tilewright/zoo`` in the user's cache folder."""
+    """Return the cache folder: ``$TILEWRIGHT_ZOO``, or ``tilewright/zoo`` in the user's cache folder."""
     chosen = environment.ZOO.read()
     if chosen is not None:
         return chosen
@@ -39,7 +39,7 @@ def cache_directory() -> Path:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What decides an exported file, beside the network's name."""
+    """Settings that determine an exported file, besides the network's name."""
 
     keep_batch_norm: bool
     opset: int

@@ -55,7 +55,7 @@ def _conv(
     stride: int = 1,
     padding: int | tuple[int, int] = 0,
 ) -> nn.Sequential:
-    """Inception's unit: bias-free convolution, batch norm with epsilon 0.001, ReLU."""
+    """Build Inception's unit: bias-free convolution, batch norm with epsilon 0.001, ReLU."""
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs, eps=0.001), nn.ReLU(inplace=True))
 
@@ -81,7 +81,7 @@ class _Inception:
     def chain(
         self, inputs: int, *units: tuple[int, int | tuple[int, int]], last_stride: int = 1
     ) -> tuple[nn.Module, int]:
-        """Units one after the other, each given as (published channels, kernel)."""
+        """Chain units, each specified as (published channels, kernel)."""
         modules = []
         for index, (published, kernel) in enumerate(units):
             unit, inputs = self.conv(inputs, published, kernel, last_stride if index == len(units) - 1 else 1)
@@ -144,8 +144,7 @@ class _Inception:
 
 
 def inception_v3(image_size: int = 299, width: float = 1.0, classes: int = 1000) -> Workload:
-    """Inception v3 (Szegedy et al., arXiv:1512.00567) as in torchvision, without the training-time side
-    branch.
+    """Build Inception v3 (Szegedy et al., arXiv:1512.00567) as in torchvision, without the side branch of training.
 
     `image_size` is at least 75; every channel count is multiplied by `width`.
     """
@@ -196,7 +195,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, classes, 1)
 
     def forward(self, data: Tensor) -> Tensor:
-        """(n, 3, h, w) to (n, classes, h, w); h and w are multiples of 2 ** layers."""
+        """Map (n, 3, h, w) to (n, classes, h, w); h and w are multiples of 2 ** layers."""
         skipped: list[Tensor] = []
         for level, encode in enumerate(self.down):
             data = encode(data if level == 0 else self.pool(data))

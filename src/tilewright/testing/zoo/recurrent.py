@@ -20,9 +20,7 @@ class BidirectionalLstm(nn.Module):
             nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.1)
 
     def forward(self, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(steps, n, inputs) to all outputs (steps, n, 2 * hidden) and the last states (2 * layers, n,
-        hidden).
-        """
+        """Map (steps, n, inputs) to all outputs (steps, n, 2 * hidden) and the last states (2 * layers, n, hidden)."""
         output, (hidden, cell) = self.lstm(data)
         return output, hidden, cell
 

@@ -17,9 +17,9 @@ from .workload import Workload
 
 
 def _random_weights(network: nn.Module, layers: int) -> None:
-    """Weights with unit-variance scores and residual branches scaled by 1 / sqrt(2 * layers).
+    """Initialise weights for unit-variance scores, with residual branches scaled by 1 / sqrt(2 * layers).
 
-    The published 0.02 gives almost uniform attention on random inputs, which would hide errors in it.
+    The published 0.02 makes attention almost uniform on random inputs, which would hide errors in it.
     """
     for name, parameter in network.named_parameters():
         if parameter.dim() == 1 and name.endswith("weight"):
@@ -46,7 +46,7 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(hidden, hidden)
 
     def split(self, data: Tensor) -> Tensor:
-        """(n, tokens, hidden) to (n, heads, tokens, hidden / heads)."""
+        """Map (n, tokens, hidden) to (n, heads, tokens, hidden / heads)."""
         batch, tokens, hidden = data.shape
         return data.view(batch, tokens, self.heads, hidden // self.heads).transpose(1, 2)
 
@@ -56,7 +56,7 @@ class SelfAttention(nn.Module):
         return scores + addend
 
     def forward(self, data: Tensor, mask: Tensor) -> Tensor:
-        """(n, tokens, hidden) and a mask (n, tokens) of 0 and 1 to (n, tokens, hidden)."""
+        """Map (n, tokens, hidden) and a mask (n, tokens) of 0 and 1 to (n, tokens, hidden)."""
         query, key, value = (
             self.split(self.query(data)),
             self.split(self.key(data)),
@@ -90,7 +90,7 @@ class EncoderLayer(nn.Module):
         self.output_norm = nn.LayerNorm(hidden, eps=1e-12)
 
     def forward(self, data: Tensor, mask: Tensor) -> Tensor:
-        """(n, tokens, hidden) to the same."""
+        """Map (n, tokens, hidden) to the same shape."""
         data = self.attention_norm(self.attention(data, mask) + data)
         widened = functional.gelu(self.widen(data))
         output: Tensor = self.output_norm(self.project(widened) + data)
@@ -183,7 +183,7 @@ class VisionLayer(nn.Module):
         self.project = nn.Linear(4 * hidden, hidden)
 
     def forward(self, data: Tensor) -> Tensor:
-        """(n, tokens, hidden) to the same."""
+        """Map (n, tokens, hidden) to the same shape."""
         normed = self.attention_norm(data)
         attended, _ = self.attention(normed, normed, normed, need_weights=False)
         data = data + attended
@@ -207,7 +207,7 @@ class VisionTransformer(nn.Module):
         _random_weights(self, layers)
 
     def forward(self, data: Tensor) -> Tensor:
-        """(n, 3, image_size, image_size) to logits (n, classes)."""
+        """Map (n, 3, image_size, image_size) to logits (n, classes)."""
         patches = self.patches(data).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.class_embedding.expand(data.shape[0], -1, -1), patches], 1)
         encoded = self.norm(self.layers(tokens + self.position_embedding))
@@ -237,7 +237,7 @@ class TransposedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, data: Tensor) -> Tensor:
-        """(..., inputs) to (..., outputs)."""
+        """Map (..., inputs) to (..., outputs)."""
         flat = torch.addmm(self.bias, data.view(-1, data.shape[-1]), self.transposed)
         return flat.view(*data.shape[:-1], -1)
 
@@ -301,9 +301,7 @@ class Gpt2Step(nn.Module):
 def gpt2_decode(
     past: int = 128, layers: int = 12, hidden: int = 768, heads: int = 12, vocabulary: int = 50257
 ) -> Workload:
-    """One decoding step of GPT-2 small: one token id, `past` cached tokens; logits and the extended cache
-    out.
-    """
+    """Build one decoding step of GPT-2 small: one token id, `past` cached tokens; logits and the extended cache out."""
     network = Gpt2Step(layers, hidden, heads, vocabulary, positions=max(1024, past + 1))
     inputs: dict[str, Tensor] = {"input_ids": torch.randint(0, vocabulary, (1, 1))}
     outputs = ["logits"]

@@ -1,4 +1,4 @@
-"""What a builder of the zoo returns, and the random weights that make a network well-conditioned."""
+"""Result type of the zoo's builders, and random weights that make a network well-conditioned."""
 
 from __future__ import annotations
 

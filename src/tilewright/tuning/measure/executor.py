@@ -9,7 +9,7 @@ from typing import Any
 class Executor:
     """Runs functions for a runner; set ``runner.executor`` to one.
 
-    ``submit(func, *args, **kwargs)`` gives something whose ``result()`` is the function's.
+    ``submit(func, *args, **kwargs)`` returns an object whose ``result()`` is the function's.
     """
 
     DEFAULT_TIMEOUT = 120  # seconds

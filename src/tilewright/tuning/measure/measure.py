@@ -67,11 +67,11 @@ class Runner:
         return None
 
     def get_build_kwargs(self) -> dict[str, Any]:
-        """What the device asks of builds."""
+        """Return the build arguments that the device requires."""
         raise NotImplementedError
 
     def measure_batch(self, task: Task, option: Mapping[str, Any]) -> Any:
-        """What measures configurations of ``task``, where this runner has a way of its own; None for the common way."""
+        """Return the batch that measures configurations of ``task``, or None for the common one."""
         return None
 
     def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
@@ -83,7 +83,7 @@ class Runner:
         return times
 
     def measured(self) -> list[tuple[MeasureInput, MeasureResult]]:
-        """What was measured in this run of tuning when nobody was there to ask for it."""
+        """Return measurements of this tuning run that were made without a waiting requester."""
         return []
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:

@@ -48,7 +48,7 @@ class Untuned(NamedTuple):
 
 
 class CandidateError(RuntimeError):
-    """What became of a configuration in another process; ``traceback`` is of there."""
+    """The outcome of a configuration in another process; ``traceback`` is from there."""
 
     def __init__(self, message: str, traceback: str = "") -> None:
         super().__init__(message)
@@ -102,7 +102,7 @@ class LocalBuilder(Builder):
 
     @property
     def tmp_dir(self) -> str:
-        """Where libraries are."""
+        """The folder of libraries."""
         return self._folder.name
 
     def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -120,7 +120,7 @@ class LocalBuilder(Builder):
         self._pool = Pool(lambda: fork_worker(self._work, begin), self.n_parallel, self.timeout)
 
     def _work(self, request: dict[str, Any]) -> Any:
-        """In a process of the pool: build, or tell the program of a configuration."""
+        """Build, or return the program of a configuration; runs in a process of the pool."""
         task = self._tasks[request["task"]]
         config = building.config_from_json(task, request["config"])
         if request["path"] is None:
@@ -280,7 +280,7 @@ class LocalRunner(Runner):
         )
 
     def _inputs(self) -> str:
-        """The file of the inputs that were given, if any."""
+        """Return the file of the stored inputs, or ""."""
         if not self.ref_input:
             return ""
         import numpy as np
@@ -312,7 +312,7 @@ def measured(outcome: Outcome, build_seconds: float) -> MeasureResult:
 
 
 def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, Any]:
-    """How to measure: a builder and a runner, or "local" for those of this machine.
+    """Combine a builder and a runner; "local" selects those of this machine.
 
     >>> autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(number=10, timeout=5))
     """
@@ -351,16 +351,18 @@ class MeasureBatch:
         return len(self._submitted)
 
     def submit(self, measure_inputs: Sequence[MeasureInput]) -> None:
-        """Have inputs measured; ``collect`` gives what came of them."""
+        """Submit inputs for measurement; ``collect`` returns the results."""
         self._submitted += measure_inputs
 
     def collect(self, wait: bool = True) -> list[tuple[MeasureInput, MeasureResult]]:
-        """Some of what was submitted, with results: all of it here; others give what is there, or ``wait`` for it."""
+        """Return finished measurements: all submitted ones here; other batches return those that are ready, or
+        ``wait``.
+        """
         batch, self._submitted = self._submitted, []
         return list(zip(batch, self(batch), strict=True))
 
     def cancel(self) -> None:
-        """What was submitted and has not begun need not be measured."""
+        """Drop submitted measurements that have not begun."""
         self._submitted = []
 
     def wait(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Runs on boards that a tracker of remote devices gives."""
+"""Runs on boards from a tracker of remote devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.tuning.processes.boards import BoardRuns
 
 
 class RPCRunner(Runner):
-    """Runs each library on a board of the kind ``key``, which a tracker at ``host``:``port`` gives.
+    """Runs each library on a board of the kind ``key`` from a tracker at ``host``:``port``.
 
     Several boards of a kind work at the same time. A session is had by a process of its own, so that what hangs on a
     board is ended here after ``timeout`` seconds, and ended there by the session's own time-out.
@@ -24,7 +24,7 @@ class RPCRunner(Runner):
     Parameters
     ----------
     key, host, port : of boards, and where the tracker is; ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT`` by default
-    priority : of requests; who asks with a higher one is served first
+    priority : of requests; higher ones are served first
     timeout : seconds that a run may take
     n_parallel : boards to use at once; by default as many as the tracker knows
     number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush : as of ``LocalRunner``

@@ -1,4 +1,4 @@
-"""Runs on boards that a tracker of remote devices gives: what is asked and answered is as of runs on this machine."""
+"""Runs on boards from a tracker of remote devices, with the requests and answers of local runs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class BoardRuns:
         return [[float("inf") if t is None else t for t in times] for times in outcome.value]
 
     def _turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float | None]]:
-        """In a process of the pool: libraries in turns on one board."""
+        """Run libraries alternating on one board; runs in a process of the pool."""
         remote = self.session(self.timeout * turns * len(requests))
         timers = _timers(requests, remote)
         times: list[list[float | None]] = [[] for _ in requests]
@@ -93,7 +93,7 @@ class BoardRuns:
         return times
 
     def _work(self, message: dict[str, Any]) -> Any:
-        """In a process of the pool: one library on one board, or several in turns."""
+        """Run one library on one board, or several alternating; runs in a process of the pool."""
         if "turns" in message:
             return self._turns([RunRequest(**r) for r in message["requests"]], message["turns"])
         request, remote = RunRequest(**message), self.session()
@@ -117,7 +117,7 @@ class BoardRuns:
 
 
 def _arguments(request: RunRequest, remote: Any, device: Any) -> list[Any]:
-    """Arrays on the board: the values that are given, then random ones."""
+    """Return arrays on the board: the passed values, then random ones."""
     given: list[Any] = []
     if request.inputs:
         with np.load(request.inputs) as file:
@@ -131,7 +131,7 @@ def _arguments(request: RunRequest, remote: Any, device: Any) -> list[Any]:
 
 
 def _timers(requests: Sequence[RunRequest], remote: Any) -> list[Callable[[], Sequence[float]] | None]:
-    """What times each library; None for one that gives other results than the first."""
+    """Return a timer for each library; None for one whose results differ from the first's."""
     timers: list[Callable[[], Sequence[float]] | None] = []
     expected: list[Any] = []
     first = requests[0]
@@ -159,7 +159,7 @@ def _seconds(evaluate: Any, arrays: Sequence[Any]) -> Sequence[float]:
 
 
 def _results(function: Any, arrays: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
-    """What a function writes over a strange value."""
+    """Return the results of a function, whose outputs were filled with a marker before."""
     for i in outputs:
         fill_strange(arrays[i])
     function(*arrays)

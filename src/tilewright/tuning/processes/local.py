@@ -64,8 +64,8 @@ class RunAnswer:
 class LocalRuns:
     """Runs libraries one after the other in a process of their own, which is replaced when it dies or takes too long.
 
-    Where a reference kernel is given, its time in the first run, or what the request says, is the measure: costs are
-    divided by how much slower it is, so that a machine that heats up or is busy with something else cheats nobody.
+    If there is a reference kernel, costs are divided by its slowdown against its first run, or against the request's
+    reference time, to compensate for a machine that throttles or is busy.
     """
 
     def __init__(self, timeout: float = 10.0) -> None:
@@ -73,7 +73,7 @@ class LocalRuns:
         self._reference_seconds: dict[str, float] = {}
 
     def run(self, requests: Sequence[RunRequest], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
-        """What came of each request; the value of those that are done is a :class:`RunAnswer`."""
+        """Run the requests and return their outcomes; the value of a finished one is a :class:`RunAnswer`."""
         return [
             Outcome(**{**vars(o), "value": self._answer(r, o.value)}) if o.status == "done" else o
             for r, o in zip(requests, self._pool.map([asdict(r) for r in requests], each), strict=True)

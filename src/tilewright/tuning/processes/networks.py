@@ -1,4 +1,4 @@
-"""Whole networks in turns, where their libraries are: here or on a board."""
+"""Alternating runs of whole networks on the machine of their libraries: this one or a board."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_MS = 20  # of one turn
 
 @dataclass(frozen=True)
 class NetworkRun:
-    """What a network gave for made-up inputs, the same for all, and its median seconds."""
+    """The outputs of a network for made-up inputs, the same for all networks, and its median seconds."""
 
     outputs: list[np.ndarray[Any, Any]]
     seconds: float

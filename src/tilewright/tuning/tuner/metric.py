@@ -1,4 +1,4 @@
-"""How good a ranking is: curves over the first k of the items that a model puts first."""
+"""Quality of a ranking: curves over the first k items."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tilewright.tuning.tuner.tuner import Tuner, speed
 
 
 class CostModel:
-    """Predicts the speed of configurations, given by their numbers."""
+    """Predicts the speed of configurations from their numbers."""
 
     def fit(self, xs: Sequence[int], ys: Sequence[float], plan_size: int) -> None:
         """Learn that the configurations ``xs`` have the speeds ``ys``."""
@@ -43,7 +43,7 @@ class ModelOptimizer:
     """Finds the configurations that a model likes best."""
 
     def find_maximums(self, model: CostModel, num: int, exclusive: Iterable[int]) -> list[int]:
-        """``num`` configurations, the best first, none of ``exclusive``."""
+        """Return the best ``num`` configurations by the model, in order, without those of ``exclusive``."""
         raise NotImplementedError
 
 

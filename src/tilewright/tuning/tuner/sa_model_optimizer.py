@@ -1,4 +1,4 @@
-"""What a model likes best, by simulated annealing of many points at once; all of them in a small space."""
+"""Search for the best configurations of a model, by simulated annealing of many points, or all of a small space."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SimulatedAnnealingOptimizer(ModelOptimizer):
         self._changeable = np.array([i for i, dim in enumerate(self.dims) if dim > 1], np.int64)
 
     def find_maximums(self, model: CostModel, num: int, exclusive: Iterable[int]) -> list[int]:
-        """``num`` configurations, the best first, none of ``exclusive``."""
+        """Return the best ``num`` configurations by the model, in order, without those of ``exclusive``."""
         best = _Best(num, exclusive)
         if self.size <= _ALL:
             points = np.arange(self.size)

@@ -83,7 +83,7 @@ class Tuner:
 
         Parameters
         ----------
-        measure_option : what :func:`autotvm.measure_option` gives
+        measure_option : the result of :func:`autotvm.measure_option`
         early_stopping : stop when so many trials brought nothing better
         callbacks : called with (tuner, inputs, results) of every batch
         si_prefix : unit of FLOPS in what is logged
@@ -113,10 +113,10 @@ class Tuner:
     def advance(
         self, at_most: int, callbacks: Sequence[Callback] = (), si_prefix: str = "G", wait: bool = True
     ) -> bool:
-        """Have up to ``at_most`` trials measured, those under way among them, and learn from what is there.
+        """Measure up to ``at_most`` trials, including pending ones, and learn from the results.
 
-        Returns False when nothing is left. Here that is a batch; a cluster has many trials under way, and gives results
-        as they come: without ``wait``, none if there is none yet.
+        Returns False when nothing is left. A local runner measures a batch; a cluster has many pending trials and
+        returns results as they come: without ``wait``, possibly none.
 
         Raises
         ------
@@ -142,14 +142,14 @@ class Tuner:
             self.own_seconds += elapsed - self._measuring
 
     def _measured(self, measure: Callable[[], Any]) -> Any:
-        """What ``measure`` gives; its time is not the tuner's own."""
+        """Call ``measure`` and exclude its time from the tuner's own."""
         start = time.perf_counter()
         found = measure()
         self._measuring += time.perf_counter() - start
         return found
 
     def _submit(self, at_most: int) -> None:
-        """As many more trials as there is room for; ``known`` configurations are passed over."""
+        """Submit more trials up to the runner's capacity; skip ``known`` configurations."""
         assert self.task.target is not None
         room = min(self.measure.n_parallel, at_most) - self.measure.pending
         while room > 0 and (self._starts or self.has_next()):
@@ -207,6 +207,6 @@ class Tuner:
             )  # fmt: skip
 
     def reset(self) -> None:
-        """Forget the best."""
+        """Forget the best configuration."""
         self.best_config = self.best_measure_pair = None
         self.best_flops = 0.0
