@@ -20,6 +20,7 @@ from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.model import Model as Model
 from tilewright.runtime.model import load as load
@@ -97,7 +98,7 @@ def _imported(
 
 def _with_names(mod: IRModule) -> IRModule:
     """Return a module that names its outputs, so that the library describes them."""
-    if "output_names" in mod.attrs:
+    if OUTPUT_NAMES.has(mod):
         return mod
     count = len(list(tensors_of(infer_module(mod)["main"].body.checked_type)))
-    return mod.with_attr("output_names", [f"output_{i}" for i in range(count)])
+    return mod.with_attr(OUTPUT_NAMES.key, [f"output_{i}" for i in range(count)])

@@ -11,9 +11,10 @@ import pytest
 from tests.target.codegen_helpers import elementwise, module
 
 import tilewright as tvm
+from tilewright.auto_scheduler.task import HardwareParams
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.runtime import plugins
-from tilewright.target import Target, kind, list_tags, register_tag, register_target_kind
+from tilewright.target import BlockLimits, Capabilities, Target, kind, list_tags, register_tag, register_target_kind
 from tilewright.target.target import TAGS
 
 
@@ -215,3 +216,24 @@ def test_options_without_effect_are_refused(name: str, option: str, message: str
 def test_options_that_ask_for_what_is_done_anyway_are_taken(option: str) -> None:
     func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)
     assert tvm.build({f"llvm {option}": module(func)}).implements_function("f")
+
+
+def test_a_kind_can_nothing_special_unless_it_says_so() -> None:
+    assert register_target_kind("plain").capabilities == Capabilities()
+
+
+def test_a_kind_of_a_package_has_the_capabilities_that_it_states() -> None:
+    able = Capabilities(threads=True, warp_shuffles=True, block=BlockLimits(96, 1 << 10, warp=16, virtual_threads=3))
+    register_target_kind("simt", default_keys=["simt", "gpu"], capabilities=able)
+    found = HardwareParams(target="simt")
+    assert (found.max_threads_per_block, found.max_shared_memory_per_block) == (96, 1 << 10)
+    assert (found.warp_size, found.max_vthread_extent, found.num_cores) == (16, 3, -1)
+
+
+def test_a_device_given_by_number_is_called_as_its_kind() -> None:
+    assert register_target_kind("numbered", device=70).device_name == "numbered"
+
+
+@pytest.mark.parametrize(("text", "name"), [("llvm", "cpu"), ("c", "cpu"), ("nvptx", "cuda"), ("opencl", "opencl")])
+def test_a_kind_knows_the_device_that_runs_its_code(text: str, name: str) -> None:
+    assert Target(text).kind.device_name == name

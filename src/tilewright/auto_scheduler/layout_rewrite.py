@@ -42,7 +42,7 @@ class LayoutRewriteOption:
     @staticmethod
     def get_target_default(target: Any, in_relay_integration: bool = False) -> int:
         """The option for a target: CPUs rewrite layouts, other devices do not."""
-        if target.kind.name != "llvm" and target.attrs.get("device") != "mali":
+        if not target.kind.capabilities.rewrites_layouts and target.attrs.get("device") != "mali":
             return LayoutRewriteOption.NO_REWRITE
         if in_relay_integration:
             return LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED

@@ -251,7 +251,7 @@ class LocalRunner(ProgramRunner):
         values = input_values(inp.task, built.args, prepare_input_map(built.args))
         arguments = [(get_const_tuple(a.shape), a.dtype) for a in built.args]
         request = RunRequest(
-            built.filename, arguments, device=inp.task.target.kind.name.replace("llvm", "cpu"), number=self.number,
+            built.filename, arguments, device=inp.task.target.kind.device_name, number=self.number,
             repeat=self.repeat, min_repeat_ms=self.min_repeat_ms, flush=self.enable_cpu_cache_flush,
             inputs=_saved_inputs(folder, values, arguments),
         )  # fmt: skip
@@ -355,7 +355,7 @@ class RPCRunner(ProgramRunner):
         return RunRequest(
             built.filename,
             arguments,
-            device=inp.task.target.kind.name.replace("llvm", "cpu"),
+            device=inp.task.target.kind.device_name,
             number=self.number,
             repeat=self.repeat,
             min_repeat_ms=self.min_repeat_ms,

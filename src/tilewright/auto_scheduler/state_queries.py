@@ -36,7 +36,7 @@ from tilewright.te.operation import Operation
 
 def is_gpu(task: TaskRecord) -> bool:
     """Return whether the task's programs run in blocks of threads."""
-    return task.target.kind.name in ("cuda", "rocm", "opencl", "metal", "vulkan")
+    return task.target.kind.capabilities.threads
 
 
 def is_mali(task: TaskRecord) -> bool:

@@ -15,6 +15,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.runtime import ndarray
 from tilewright.runtime.environment import NUM_THREADS
 from tilewright.target.gpu import limits_of
+from tilewright.target.kind import BlockLimits
 from tilewright.target.target import Target
 
 _FIELDS = (
@@ -25,19 +26,21 @@ _NO_LIMIT = (1 << 31) - 1
 
 
 def _defaults(target: Target) -> tuple[int, ...]:
-    kind = target.kind.name
-    if kind == "opencl" and target.attrs.get("device") in ("mali", "adreno"):  # no warps that a program could count on
-        return (-1, 16, 64, 32 << 10, _NO_LIMIT, 256, 1, 1)
-    if kind in ("cuda", "nvptx", "opencl"):
-        limits = limits_of(target)
-        warp = limits.warp if limits.warp > 1 else 32  # a target that says nothing of warps
-        return (-1, 16, 64, limits.shared_per_block, _NO_LIMIT, limits.threads_per_block, warp // 4, warp)
-    if kind in ("rocm", "vulkan"):
-        return (-1, 16, 64, 48 << 10, _NO_LIMIT, 1024, 8, 32)
-    if kind == "metal":
-        return (-1, 16, 64, 32 << 10, _NO_LIMIT, 1024, 2, 8)
-    threads = NUM_THREADS.read() or len(os.sched_getaffinity(0))
-    return (threads, 64, 64, 0, 0, 0, 0, 0)
+    if not target.kind.capabilities.threads:
+        threads = NUM_THREADS.read() or len(os.sched_getaffinity(0))
+        return (threads, 64, 64, 0, 0, 0, 0, 0)
+    block = _block_limits(target)
+    return (-1, 16, 64, block.shared_bytes, _NO_LIMIT, block.threads, block.virtual_threads, block.warp)
+
+
+def _block_limits(target: Target) -> BlockLimits:
+    if target.attrs.get("device") in ("mali", "adreno"):  # no warps that a program could count on
+        return BlockLimits(256, 32 << 10, warp=1, virtual_threads=1)
+    if target.kind.capabilities.block is not None:
+        return target.kind.capabilities.block
+    limits = limits_of(target)
+    warp = limits.warp if limits.warp > 1 else 32  # a target that says nothing of warps
+    return BlockLimits(limits.threads_per_block, limits.shared_per_block, warp, warp // 4)
 
 
 @dataclass(init=False)

@@ -244,7 +244,7 @@ def build(
 
 def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
     """Return what the library will need of the processor; what C source needs is up to the compiler it is given to."""
-    needed = [name for t in targets.targets.values() if t.kind.name == "llvm" for name in features(t).names]
+    needed = [name for t in targets.targets.values() if t.kind.capabilities.machine_code for name in features(t).names]
     return tuple(dict.fromkeys(needed))
 
 

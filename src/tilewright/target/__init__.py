@@ -22,7 +22,7 @@ from tilewright.target.generic_func import (
     get_native_generic_func,
     override_native_generic_func,
 )  # fmt: skip
-from tilewright.target.kind import TargetKind, register_target_kind
+from tilewright.target.kind import BlockLimits, Capabilities, TargetKind, register_target_kind
 from tilewright.target.tag import list_tags, register_tag
 from tilewright.target.target import (
     Target,
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "bifrost", "create", "cuda", "features",
-    "generic_func", "get_native_generic_func", "intel_graphics", "list_tags", "mali", "override_native_generic_func",
-    "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
+    "BlockLimits", "Capabilities", "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "bifrost", "create",
+    "cuda", "features", "generic_func", "get_native_generic_func", "intel_graphics", "list_tags", "mali",
+    "override_native_generic_func", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
 ]  # fmt: skip

@@ -84,7 +84,7 @@ def check_limits(kernel: PrimFunc) -> None:
     What an OpenCL device has is known where the kernel is loaded, which says the same.
     """
     target = TARGET.of(kernel)
-    if target.kind.name not in ("cuda", "nvptx"):
+    if not target.kind.capabilities.sm_architecture:
         return
     limits, taken = limits_of(target), _Resources()
     taken.visit_stmt(kernel.body)

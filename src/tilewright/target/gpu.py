@@ -73,8 +73,8 @@ _GENERIC = GpuLimits("generic", 16, 1e9, threads_per_block=256, threads_per_core
 
 
 def architecture(target: Target) -> int:
-    """Return the least number in ``-arch=sm_80,sm_90`` (75 by default for CUDA), and 0 for other targets."""
-    if target.kind.name not in ("cuda", "nvptx"):
+    """Return the least number in ``-arch=sm_80,sm_90`` (75 by default for NVIDIA's), and 0 for other targets."""
+    if not target.kind.capabilities.sm_architecture:
         return 0
     name = str(target.attrs.get("arch") or target.attrs.get("mcpu") or "sm_75")
     return min([int(digits) for digits in re.findall(r"sm_(\d+)", name)], default=75)

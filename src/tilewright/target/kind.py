@@ -51,12 +51,51 @@ _BOTH_CPU: dict[str, type] = {
 
 
 @dataclass(frozen=True)
+class BlockLimits:
+    """Most that one block of threads may take, where the auto-scheduler has no record of the processor to ask."""
+
+    threads: int
+    shared_bytes: int
+    warp: int
+    virtual_threads: int
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What code for a kind of target can do: what the compiler asks instead of the kind's name.
+
+    Attributes
+    ----------
+    machine_code : Tilewright makes the machine code, for a processor whose features it knows. Otherwise another
+        compiler does, which is told of no features.
+    vector_shuffles : lanes of vectors are rearranged by few instructions; written out one by one, they take C compilers
+        minutes
+    threads : programs run in blocks of threads
+    warp_shuffles : threads of a warp read each other's registers
+    int8_dot_products : four products of int8 are summed into an int32 by one instruction
+    sm_architecture : the options ``arch`` and ``mcpu`` name an NVIDIA architecture, by which limits are known
+    rewrites_layouts : the auto-scheduler lays out weights as its schedules read them
+    block : limits of a block of threads; by default those of the processor's record (``target.gpu``)
+    """
+
+    machine_code: bool = False
+    vector_shuffles: bool = False
+    threads: bool = False
+    warp_shuffles: bool = False
+    int8_dot_products: bool = False
+    sm_architecture: bool = False
+    rewrites_layouts: bool = False
+    block: BlockLimits | None = None
+
+
+@dataclass(frozen=True)
 class TargetKind:
     """A kind of target.
 
     ``options`` are the names of the options that its targets take, with their types (``str``, ``int``, ``float``,
     ``bool``, ``list`` of strings); ``defaults`` the values of those that are not set; ``default_keys`` the keys by
-    which schedules are looked up; ``device`` the name or DLPack number of the device that runs the code.
+    which schedules are looked up; ``device`` the name or DLPack number of the device that runs the code;
+    ``capabilities`` what the code can do.
     """
 
     name: str
@@ -64,6 +103,12 @@ class TargetKind:
     options: Mapping[str, type]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     device: str | int = "cpu"
+    capabilities: Capabilities = Capabilities()
+
+    @property
+    def device_name(self) -> str:
+        """The name of the device; the kind's own where a number was given."""
+        return self.device if isinstance(self.device, str) else self.name
 
     @property
     def device_type(self) -> int:
@@ -112,6 +157,7 @@ def register_target_kind(
     options: Mapping[str, type] | None = None,
     defaults: Mapping[str, Any] | None = None,
     device: str | int = "cpu",
+    capabilities: Capabilities | None = None,
     override: bool = False,
 ) -> TargetKind:
     """Register a kind of target.
@@ -124,6 +170,7 @@ def register_target_kind(
         ``num-cores``), and their types: str, int, float, bool, or list (of strings)
     defaults : values of options that a target's text does not set
     device : the device that runs its code, by name or DLPack number
+    capabilities : what its code can do; nothing beyond plain loops by default
     override : whether to replace a kind of that name
 
     Raises
@@ -141,7 +188,7 @@ def register_target_kind(
     keys = (name,) if default_keys is None else tuple(default_keys)
     kind = TargetKind(name, keys, {**_COMMON, **(options or {})}, {}, device)
     converted = {option: kind.convert(option, value) for option, value in (defaults or {}).items()}
-    _kinds[name] = TargetKind(name, keys, kind.options, converted, device)
+    _kinds[name] = TargetKind(name, keys, kind.options, converted, device, capabilities or Capabilities())
     return _kinds[name]
 
 
@@ -165,7 +212,12 @@ def list_kinds() -> list[str]:
 
 
 def _gpu(
-    name: str, device: str, threads: Mapping[str, int], options: Mapping[str, type], keys: tuple[str, ...] = ()
+    name: str,
+    device: str,
+    threads: Mapping[str, int],
+    options: Mapping[str, type],
+    keys: tuple[str, ...] = (),
+    **capabilities: Any,
 ) -> None:
     """A kind with blocks of threads; ``threads`` are numbers of them, which are options with defaults."""
     register_target_kind(
@@ -174,6 +226,7 @@ def _gpu(
         options={"system-lib": bool, **dict.fromkeys(threads, int), **options},
         defaults=threads,
         device=device,
+        capabilities=Capabilities(threads=True, **capabilities),
     )
 
 
@@ -204,14 +257,42 @@ register_target_kind(
     default_keys=["cpu"],
     options={**_BOTH_CPU, "mfloat-abi": str, "mabi": str, "opt-level": int},
     defaults={"link-params": False},
+    capabilities=Capabilities(machine_code=True, vector_shuffles=True, rewrites_layouts=True),
 )
 register_target_kind("c", default_keys=["cpu"], options={**_BOTH_CPU, "march": str}, defaults={"link-params": False})
-_gpu("cuda", "cuda", _NVIDIA, _CUDA)
-_gpu("nvptx", "cuda", _NVIDIA, {"mcpu": str, "mtriple": str}, ("cuda", "gpu"))
-_gpu("rocm", "rocm", {"max_num_threads": 256, "thread_warp_size": 64}, {"mcpu": str, "mtriple": str})
+_gpu("cuda", "cuda", _NVIDIA, _CUDA, warp_shuffles=True, int8_dot_products=True, sm_architecture=True)
+_gpu(
+    "nvptx",
+    "cuda",
+    _NVIDIA,
+    {"mcpu": str, "mtriple": str},
+    ("cuda", "gpu"),
+    warp_shuffles=True,
+    sm_architecture=True,
+)
+_gpu(
+    "rocm",
+    "rocm",
+    {"max_num_threads": 256, "thread_warp_size": 64},
+    {"mcpu": str, "mtriple": str},
+    warp_shuffles=True,
+    block=BlockLimits(1024, 48 << 10, warp=32, virtual_threads=8),
+)
 _gpu("opencl", "opencl", {"max_num_threads": 256, "thread_warp_size": 1}, {})
-_gpu("metal", "metal", {"max_num_threads": 256, "thread_warp_size": 16, "max_function_args": 31}, {})
-_gpu("vulkan", "vulkan", {"max_num_threads": 256, "thread_warp_size": 1}, _VULKAN)
+_gpu(
+    "metal",
+    "metal",
+    {"max_num_threads": 256, "thread_warp_size": 16, "max_function_args": 31},
+    {},
+    block=BlockLimits(1024, 32 << 10, warp=8, virtual_threads=2),
+)
+_gpu(
+    "vulkan",
+    "vulkan",
+    {"max_num_threads": 256, "thread_warp_size": 1},
+    _VULKAN,
+    block=BlockLimits(1024, 48 << 10, warp=32, virtual_threads=8),
+)
 _gpu("webgpu", "webgpu", {"max_num_threads": 256}, {})
 register_target_kind("ext_dev", default_keys=[], options={"system-lib": bool}, device="ext_dev")
 register_target_kind("hybrid", default_keys=[], options={"system-lib": bool})

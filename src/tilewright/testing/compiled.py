@@ -34,7 +34,7 @@ def compile_model(
     module, params = relay.frontend.from_onnx(model, shapes)
     with tvm.transform.PassContext(opt_level=opt_level):
         factory = relay.build(module, target=target, params=params)
-    device = tvm.device(tvm.target.Target(target).kind.name, 0)
+    device = tvm.device(tvm.target.Target(target).kind.device_name, 0)
     if library is None:
         executor = factory["default"](device)
     else:

@@ -22,7 +22,7 @@ def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
         raise _unsupported(target, "interface-api", "functions have the packed signature (-interface-api=packed)")
     if target.attrs.get("workspace-byte-alignment", WORKSPACE_ALIGNMENT) not in (1, 2, 4, 8, 16, 32, 64):
         raise _unsupported(target, "workspace-byte-alignment", f"workspaces are aligned to {WORKSPACE_ALIGNMENT} bytes")
-    if target.kind.name == "llvm":  # of C source, a C compiler for that system makes what it can
+    if target.kind.capabilities.machine_code:  # of C source, a C compiler for that system makes what it can
         _check_system(cpu)
         _check_riscv(target, cpu)
     abi = target.attrs.get("mfloat-abi")

@@ -62,8 +62,6 @@ from tilewright.tir.transform.threads import (
 )
 from tilewright.tir.visitor import StmtMutator, stmt_vars, substitute
 
-_SHUFFLE_KINDS = ("cuda", "nvptx", "rocm")
-
 
 @dataclass
 class _Group:
@@ -357,7 +355,7 @@ def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
     target = TARGET.get(func)
     if target is None:
         raise TilewrightError("LowerThreadAllreduce needs functions with the attribute target")
-    warp = int(target.attrs.get("thread_warp_size", 1)) if target.kind.name in _SHUFFLE_KINDS else 1
+    warp = int(target.attrs.get("thread_warp_size", 1)) if target.kind.capabilities.warp_shuffles else 1
     body = _Lower(warp, GLOBAL_SYMBOL.get(func, "main")).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 

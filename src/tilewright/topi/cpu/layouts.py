@@ -32,7 +32,8 @@ def choose_layouts(in_channels: int, out_channels: int, groups: int, dtype: str,
     lanes, depthwise = features().lanes(accumulator_bits(dtype)), 1 < groups == in_channels
     if best is None:
         target = Target.current()
-        if depthwise or in_channels % groups or out_channels % groups or target is None or target.kind.name != "llvm":
+        shuffles = target is not None and target.kind.capabilities.vector_shuffles
+        if depthwise or in_channels % groups or out_channels % groups or not shuffles:
             return None
         data_block, out_block = (channel_block(c // groups, lanes) for c in (in_channels, out_channels))
         best = _layouts(data_block, f"OIHW{data_block}i{out_block}o", out_block)

@@ -23,7 +23,6 @@ from tilewright.tuning.measure.measure_methods import (
     CandidateError,
     MeasureBatch,
     Untuned,
-    device_of,
     failure,
 )
 from tilewright.tuning.processes.networks import NetworkRun
@@ -273,11 +272,12 @@ class ClusterBatch(MeasureBatch):
         }  # fmt: skip
 
     def _run_request(self, config: Any) -> dict[str, Any]:
+        assert self.task.target is not None
         return {
             **self.cluster.options, "id": self._identity(config), "run": self.cluster.run_name,
             "wanted": self._wanted, "config": None if config is None else config.to_json_dict(),
-            "record": self._record(config), "device": device_of(self.task.target), "timeout": self.cluster.timeout,
-            "check": self.cluster.check, "reference_seconds": self._reference_seconds,
+            "record": self._record(config), "device": self.task.target.kind.device_name,
+            "timeout": self.cluster.timeout, "check": self.cluster.check, "reference_seconds": self._reference_seconds,
             "tolerance": TOLERANCE.get(_dtype(self.task), 2e-3),
         }  # fmt: skip
 

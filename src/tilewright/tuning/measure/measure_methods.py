@@ -266,7 +266,7 @@ class LocalRunner(Runner):
         return RunRequest(
             built.filename,
             built.arg_info,
-            device=device_of(inp.target),
+            device=inp.target.kind.device_name,
             number=self.number,
             repeat=self.repeat,
             min_repeat_ms=self.min_repeat_ms,
@@ -291,11 +291,6 @@ class LocalRunner(Runner):
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder.name, name)
-
-
-def device_of(target: Any) -> str:
-    """The name of the device that a target's code runs on."""
-    return "cpu" if "cpu" in target.keys else target.kind.name
 
 
 def measured(outcome: Outcome, build_seconds: float) -> MeasureResult:

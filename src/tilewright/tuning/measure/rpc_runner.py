@@ -10,7 +10,7 @@ from tilewright import rpc
 from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.ir.errors import TilewrightError
 from tilewright.tuning.measure.measure import Runner
-from tilewright.tuning.measure.measure_methods import BuildResult, device_of, measured, tolerance_of
+from tilewright.tuning.measure.measure_methods import BuildResult, measured, tolerance_of
 from tilewright.tuning.processes import RunRequest
 from tilewright.tuning.processes.boards import BoardRuns
 
@@ -90,7 +90,7 @@ class RPCRunner(Runner):
         return RunRequest(
             built.filename,
             built.arg_info,
-            device=device_of(inp.target),
+            device=inp.target.kind.device_name,
             number=self.number,
             repeat=self.repeat,
             min_repeat_ms=self.min_repeat_ms,

@@ -87,7 +87,7 @@ def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target:
     """nn.dense: one schedule, whose tasks have TVM's names, by dtype and rows."""
     rows = known(inputs[0].shape[0])
     integers = [t.dtype for t in inputs[:2]] == ["int8", "int8"] and output_dtype(attrs, inputs) == "int32"
-    if target.kind.name == "cuda" and integers:
+    if target.kind.capabilities.int8_dot_products and integers:
         name, template = "dense_int8.cuda", (int8.dense_int8, int8.schedule_dense_int8)
     elif rows is not None and rows < _SMALL_BATCH:
         name, template = "dense_small_batch.gpu", (dense.dense_small_batch, dense.schedule_dense_small_batch)

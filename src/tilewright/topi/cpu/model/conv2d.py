@@ -74,7 +74,7 @@ def conv2d_layouts(
     if in_channels % groups or out_channels % groups:
         return None
     each, used = in_channels // groups, target or Target.current()
-    shuffles = used is not None and used.kind.name == "llvm"  # lanes written out one by one take C compilers minutes
+    shuffles = used is not None and used.kind.capabilities.vector_shuffles
     even = groups > 1 and in_channels == out_channels and lanes % each == 0 and in_channels % lanes == 0
     if shuffles and even and each < lanes:
         return Conv2dLayouts(f"NCHW{lanes}c", f"OIHW{each}i{lanes}o", f"NCHW{lanes}c", lanes, lanes)
