@@ -242,6 +242,17 @@ class IRBuilder:
         self.emit(Call("int32", "tir.tvm_report_index", (StringImm(what), *numbers)))
         self.emit(Call("int32", "tir.tvm_throw_last_error", ()))
 
+    def refuse_shape(self, what: str, shape: tuple[Any, int], why: str, like: tuple[Any, int] | None = None) -> None:
+        """Leave the function with the error that ``what``, the vector ``shape``, ``why``, a tensor of shape ``like``.
+
+        The vectors are pointers to int64, and numbers of elements; only code of the host can do that.
+        """
+        (numbers, count), (dims, rank) = shape, like or (shape[0], -1)
+        counts = [ops.const(n, "int32") for n in (count, rank)]
+        parts = (StringImm(what), numbers.asobject(), counts[0], StringImm(why), dims.asobject(), counts[1])
+        self.emit(Call("int32", "tir.tvm_report_shape", parts))
+        self.emit(Call("int32", "tir.tvm_throw_last_error", ()))
+
     def likely(self, expr: Any) -> PrimExpr:
         """Mark a condition that nearly always holds."""
         return intrinsics.likely(expr)

@@ -39,6 +39,7 @@ from tilewright.topi.math import *  # noqa: F403
 from tilewright.topi.reduction import *  # noqa: F403
 from tilewright.topi.scan import *  # noqa: F403
 from tilewright.topi.scatter import *  # noqa: F403
+from tilewright.topi.shape_checks import *  # noqa: F403
 from tilewright.topi.sort import *  # noqa: F403
 from tilewright.topi.sparse import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403

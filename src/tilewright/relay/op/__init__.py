@@ -126,6 +126,7 @@ from tilewright.relay.op.tensor.unary import (
     trunc,
 )  # fmt: skip
 from tilewright.relay.op.transform import checks as checks
+from tilewright.relay.op.transform import shape_checks as shape_checks
 from tilewright.relay.op.transform.axes import expand_dims, reverse, reverse_sequence, squeeze, transpose
 from tilewright.relay.op.transform.einsum import einsum
 from tilewright.relay.op.transform.indexing import (

@@ -313,11 +313,11 @@ def iota(count: RelayExpr) -> Call:
 
 def range_of(start: RelayExpr, stop: RelayExpr, step: RelayExpr, dtype: str) -> RelayExpr:
     """start, start + step, ... below stop: computed scalars of ``dtype``."""
-    span = call("subtract", [stop, start])
     if dtype.startswith("float"):
-        count = cast(call("ceil", [call("divide", [span, step])]), "int64")
-    else:
-        count = cast(call("negative", [call("floor_divide", [call("negative", [span]), step])]), "int64")
+        count = cast(call("ceil", [call("divide", [call("subtract", [stop, start]), step])]), "int64")
+    else:  # the distance of two numbers of 32 bits may take 33
+        back = call("subtract", [cast(start, "int64"), cast(stop, "int64")])
+        count = call("negative", [call("floor_divide", [back, cast(step, "int64")])])
     return call("add", [call("multiply", [cast(iota(count), dtype), step]), start])
 
 

@@ -40,6 +40,7 @@ from tilewright.relay.op.transform.checks import CheckIndices as CheckIndicesOp
 from tilewright.relay.op.transform.indexing import take
 from tilewright.relay.op.transform.matrix import shape_of
 from tilewright.relay.op.transform.reshape import reshape
+from tilewright.relay.op.transform.shape_checks import CheckShape
 from tilewright.relay.op.value_ranges import EVERYTHING, Range
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import TypedMutator, call_of, concrete_shape, open_children, typed_function_pass
@@ -163,6 +164,8 @@ class _Unchecked(ExprRewriter):
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
+        if call_of(post, CheckShape.op) is not None:
+            return post.args[0]
         if call_of(post, CheckIndicesOp.op) is None:
             return post
         indices, attrs, type_ = post.args[0], post.attrs, pre.checked_type

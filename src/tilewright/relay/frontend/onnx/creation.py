@@ -11,13 +11,14 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import difference, is_number
 from tilewright.relay.frontend.onnx.dynamic import counted, filled, integer, low_of, runtime_extent
-from tilewright.relay.frontend.onnx.indices import checked_range
+from tilewright.relay.frontend.onnx.indices import checked_range, checked_shape
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.strings import is_text
 from tilewright.relay.op.dyn import range_of
+from tilewright.topi.shape_checks import MOST_ELEMENTS
 
 _MOST_CLASSES = 2**31 - 1  # of OneHot
 
@@ -51,7 +52,10 @@ def convert_constant_of_shape(ctx: NodeContext) -> RelayExpr:
         ctx.unsupported(f"how many dimensions its result has must be known; {ctx.node.input[0]!r} may have any length")
     dtype = str(value.dtype)
     if not all(map(is_number, dims)):
-        return filled(const(value, dtype), dims, ctx.input(0), dtype)
+        shape = (
+            checked_shape(ctx, 0, "shape", "the shape", "is negative, or too large") if None in dims else ctx.input(0)
+        )
+        return filled(const(value, dtype), dims, shape, dtype)
     ctx.check_constant(dims, dtype)
     return const(np.full(dims, value), dtype)
 
@@ -71,9 +75,31 @@ def convert_range(ctx: NodeContext) -> RelayExpr:
     return const(made, str(made.dtype))
 
 
+def _checked_range(ctx: NodeContext, *numbers: RelayExpr) -> list[RelayExpr]:
+    """Start, limit and step, where a tensor has room for what is between them."""
+    start, limit, step = numbers
+    dtype = ctx.dtype(start)
+    if dtype.startswith("float"):
+        wide = [relay_op.cast(v, "float64") for v in numbers]
+        count = relay_op.ceil(relay_op.divide(relay_op.subtract(wide[1], wide[0]), wide[2]))
+        most = MOST_ELEMENTS + 1
+        checked = checked_range(ctx, 1, most, "the number of elements", least=-most, values=typed(count))
+        # What does not change the limit holds it back until the number is known to be in range.
+        nothing = relay_op.cast(relay_op.greater(checked, const(np.array(float(most)), "float64")), dtype)
+        return [start, relay_op.add(limit, nothing), step]
+    given = relay_op.stack([relay_op.cast(v, "int64") for v in numbers], axis=0)
+    found = checked_shape(
+        ctx, 1, "range", "start, limit and step", "have a step of 0, or are too far apart", numbers=typed(given)
+    )
+    return [relay_op.cast(relay_op.take(found, integer(k, "int32")), dtype) for k in range(3)]
+
+
 def _range_at_run_time(ctx: NodeContext) -> RelayExpr:
-    start, limit, delta = (relay_op.reshape(ctx.input(i), newshape=()) for i in range(3))
+    numbers: list[RelayExpr] = [relay_op.reshape(ctx.input(i), newshape=()) for i in range(3)]
     first, last, step = (None if e is None else e.reshape(-1)[0] for e in map(ctx.elements, ctx.inputs()))
+    if None in (first, last, step):
+        numbers = _checked_range(ctx, *numbers)
+    start, limit, delta = numbers
     if first == 0 and step == 1:
         return relay_op.cast(counted(limit, [last]), ctx.dtype(start))
     count = difference(last, first)

@@ -9,11 +9,13 @@ import numpy as np
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, describe, typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.dynamic import low_of
 from tilewright.relay.op.transform.checks import CheckIndices, CheckIndicesAttrs, check_indices
+from tilewright.relay.op.transform.shape_checks import CheckShape, CheckShapeAttrs, check_shape
 
 
 def checked_indices(
@@ -50,6 +52,26 @@ def checked_range(
     """Input ``index`` (or ``values``, made of it): numbers from ``least`` to ``extent`` less 1; ``word`` names them."""
     attrs = CheckIndicesAttrs(_what(ctx, index, word), extents=(extent,), least=least)
     return _checked(ctx, ctx.input(index) if values is None else values, attrs, None)
+
+
+def checked_shape(
+    ctx: NodeContext, index: int, rule: str, word: str, why: str, dims: RelayExpr | None = None,
+    numbers: RelayExpr | None = None,
+) -> RelayExpr:  # fmt: skip
+    """Input ``index`` (or ``numbers``, made of it) as int64: numbers for which a rule of ``topi.shape_checks`` holds.
+
+    ``word`` names them. ``why`` says what they do to a tensor of the dimensions ``dims`` (an int64 vector) where the
+    rule does not hold: an error, of the import where all is known.
+    """
+    given = relay_op.cast(ctx.input(index), "int64") if numbers is None else numbers
+    attrs = CheckShapeAttrs(rule, _what(ctx, index, word), why)
+    found = [ctx.constant_or_none(e) for e in (given, *([] if dims is None else [dims]))]
+    if any(value is None for value in found):
+        return typed(check_shape(given, attrs, dims))
+    try:
+        return const(CheckShape.evaluate(attrs, [value for value in found if value is not None])[0])
+    except TilewrightError as error:
+        ctx.fail(str(error).removeprefix(f"{describe(ctx.node)}: "))
 
 
 def _what(ctx: NodeContext, index: int, word: str) -> str:

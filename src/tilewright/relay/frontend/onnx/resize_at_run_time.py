@@ -19,9 +19,19 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import element, is_number, same_element
-from tilewright.relay.frontend.onnx.dynamic import counted, integer, joined, known_dims, runtime_extent
+from tilewright.relay.frontend.onnx.dynamic import (
+    counted,
+    integer,
+    joined,
+    known_dims,
+    runtime_extent,
+    runtime_shape,
+    vector,
+)
+from tilewright.relay.frontend.onnx.indices import checked_range, checked_shape
 from tilewright.relay.frontend.onnx.resampling import NARROW, NEAR_HALF, Axis, scaled_size
 from tilewright.relay.op.relations import dim_floordiv, dim_mul
+from tilewright.topi.shape_checks import MOST_ELEMENTS
 
 _WIDE = "float64"  # as the numbers of resampling.py
 
@@ -93,15 +103,23 @@ def axes_by_scales(
         number = None if known is None else float(known.reshape(-1)[k])
         if number == 1.0 and (start, end) == (0.0, 1.0):
             continue
-        given = relay_op.take(ctx.input(place), integer(k, "int32")) if number is None else _number(number)
+        given = _number(number) if number is not None else _scale(ctx, place, k)
         scale, extent = relay_op.cast(given, _WIDE), runtime_extent(data, axis)
         share = relay_op.multiply(relay_op.cast(extent, NARROW), relay_op.cast(given, NARROW))
-        size = relay_op.cast(relay_op.floor(relay_op.multiply(share, _number(end - start, NARROW))), "int64")
+        size: RelayExpr = relay_op.cast(relay_op.floor(relay_op.multiply(share, _number(end - start, NARROW))), "int64")
+        if number is None:
+            size = checked_range(ctx, place, MOST_ELEMENTS + 1, f"the size of axis {axis}", values=typed(size))
         own = ctx.dims(data)[axis]
         wide = None if number is None else _scaled(own, number, end - start)
         axis_known = _known_by_scale(own, number)
         found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end), axis_known))
     return found
+
+
+def _scale(ctx: NodeContext, place: int, k: int) -> RelayExpr:
+    """Scale ``k`` of input ``place``: a number that is not negative, nor infinite."""
+    given = typed(relay_op.take(ctx.input(place), integer(k, "int32")))
+    return checked_range(ctx, place, MOST_ELEMENTS + 1, "scale", values=given)
 
 
 def _known_by_scale(extent: Any, scale: float | None) -> Axis | None:
@@ -130,7 +148,11 @@ def axes_by_sizes(
     data, wanted = ctx.input(0), ctx.shape_elements(3)
     told = wanted if wanted is not None and policy == "stretch" else [None] * len(axes)
     extents = [runtime_extent(data, axis) for axis in axes]
-    sizes = [relay_op.cast(relay_op.take(ctx.input(3), integer(k, "int32")), "int64") for k in range(len(axes))]
+    given: RelayExpr = relay_op.cast(ctx.input(3), "int64")
+    if wanted is None or None in wanted:
+        own = relay_op.take(runtime_shape(data), vector(axes), axis=0)
+        given = checked_shape(ctx, 3, "resize", "the sizes", "are negative, too large, or of nothing, for extents", own)
+    sizes = [relay_op.take(given, integer(k, "int32")) for k in range(len(axes))]
     ratios: list[RelayExpr] = [
         relay_op.divide(relay_op.cast(size, _WIDE), relay_op.cast(extent, _WIDE))
         for size, extent in zip(sizes, extents, strict=True)

@@ -13,8 +13,10 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.dimensions import as_elements, element, is_number, resolved
 from tilewright.relay.frontend.onnx.dynamic import (
+    FAR,
     counted,
     expand_to,
+    integer,
     joined,
     known_dims,
     reshape_to,
@@ -23,7 +25,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     slice_length,
     vector,
 )
-from tilewright.relay.frontend.onnx.indices import checked_indices, checked_lengths, checked_range
+from tilewright.relay.frontend.onnx.indices import checked_indices, checked_lengths, checked_range, checked_shape
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.relations import dim_mul
 
@@ -65,6 +67,11 @@ def convert_reshape(ctx: NodeContext) -> RelayExpr:
         ctx.unsupported(f"how many dimensions its result has must be known; {ctx.node.input[1]!r} may have any length")
     if not all(map(is_number, (*shape, *wanted))):
         runtime = ctx.input(1) if given is None else vector(wanted)
+        if None in wanted:
+            rule = "reshape_allowzero" if allowzero else "reshape"
+            runtime = checked_shape(
+                ctx, 1, rule, "the shape", "does not hold the elements of data of shape", runtime_shape(data)
+            )
         return reshape_to(ctx, data, resolved(shape, wanted, allowzero), runtime, allowzero)
     if not allowzero:
         for i, extent in enumerate(wanted):
@@ -236,10 +243,20 @@ def convert_slice(ctx: NodeContext) -> RelayExpr:
             ctx.fail(f"the step of axis {axis} is 0")
         result[axis] = slice_length(start, stop, step, dims[axis])
     first, last = (_int64(ctx.input(i)) for i in (1, 2))
-    stride = relay_op.cast(ctx.input(4), "int64") if ctx.has_input(4) else vector([1] * len(chosen))
+    stride = _steps(ctx, steps)
     if any(not is_number(step) or step < 0 for step in steps):
         first, last = _backward_bounds(data, first, last, stride, chosen)
     return known_dims(relay_op.strided_slice(data, first, last, stride, axes=chosen), result)
+
+
+def _steps(ctx: NodeContext, steps: Sequence[Any]) -> RelayExpr:
+    """The steps of a slice in int64; those that the model computes are not 0, and none that its extents can tell."""
+    if not ctx.has_input(4):
+        return vector([1] * len(steps))
+    if None not in steps:
+        return _int64(ctx.input(4))
+    given = checked_shape(ctx, 4, "steps", "the steps", "have a 0")
+    return relay_op.minimum(relay_op.maximum(given, vector([-FAR])), vector([FAR]))
 
 
 def _int64(value: RelayExpr) -> RelayExpr:
@@ -386,21 +403,31 @@ def convert_expand(ctx: NodeContext) -> RelayExpr:
         ctx.unsupported(f"how many dimensions its result has must be known; {ctx.node.input[1]!r} may have any length")
     if all(map(is_number, (*ctx.dims(data), *wanted))):
         return relay_op.broadcast_to(data, np.broadcast_shapes(ctx.shape(data), tuple(wanted)))
-    return expand_to(ctx, data, wanted, ctx.input(1))
+    to = ctx.input(1)
+    if None in wanted:
+        to = checked_shape(
+            ctx, 1, "broadcast", "the shape", "does not broadcast with data of shape", runtime_shape(data)
+        )
+    return expand_to(ctx, data, wanted, to)
 
 
 @converter("Tile", since=6)
 def convert_tile(ctx: NodeContext) -> RelayExpr:
     """Repeat along each axis."""
-    data, times = ctx.input(0), ctx.constant_if_known(1, "the repeats")
-    if times is not None:
+    data = ctx.input(0)
+    if ctx.constant_if_known(1, "the repeats") is not None:
         return relay_op.tile(data, ctx.ints(1, "the repeats"))
     repeats = ctx.shape_elements(1) or [None] * ctx.rank(data)
     dims = [
         d if is_number(r) and r == 1 else None if None in (d, r) else element(dim_mul(d, r))
         for d, r in zip(ctx.dims(data), repeats, strict=True)
     ]
-    return known_dims(relay_op.tile(data, relay_op.cast(ctx.input(1), "int64")), dims)
+    times = _int64(ctx.input(1))
+    if None in repeats:
+        times = checked_shape(
+            ctx, 1, "tile", "the repeats", "are negative, or too large, for data of shape", runtime_shape(data)
+        )
+    return known_dims(relay_op.tile(data, times), dims)
 
 
 @converter("Pad")
@@ -425,7 +452,10 @@ def _pad_by_values(ctx: NodeContext) -> RelayExpr:
         ctx.unsupported("Pad with widths that the model computes fills with a constant; other modes need known widths")
     if ctx.has_input(3):
         ctx.unsupported("Pad with widths that the model computes pads all axes; with 'axes' the widths must be known")
-    pairs = relay_op.transpose(relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=(2, ctx.rank(data))))
+    widths = checked_shape(
+        ctx, 1, "pad", "the pads", "cut more than there is, or are too large, for data of shape", runtime_shape(data)
+    )
+    pairs = relay_op.transpose(relay_op.reshape(widths, newshape=(2, ctx.rank(data))))
     fill = relay_op.reshape(ctx.input(2), newshape=()) if ctx.has_input(2) else const(np.zeros((), dtype), dtype)
     return relay_op.nn.pad(data, pairs, fill)
 
@@ -493,6 +523,7 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
 def _trilu_by_places(ctx: NodeContext, data: RelayExpr, k: RelayExpr) -> RelayExpr:
     """Rows and columns are compared as the model runs."""
     dims, dtype = ctx.dims(data), ctx.dtype(data)
+    k = relay_op.minimum(relay_op.maximum(k, integer(-FAR)), integer(FAR))
     rows, columns = (
         const(np.arange(dims[axis], dtype="int64"), "int64")
         if is_number(dims[axis])

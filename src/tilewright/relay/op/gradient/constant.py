@@ -13,7 +13,7 @@ _NAMES = (
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift",
     "sign", "floor", "ceil", "round", "trunc", "nearbyint", "floor_divide",
     "reinterpret", "argmax", "argmin", "argsort", "searchsorted", "unravel_index", "invert_permutation",
-    "check_indices", "check_all_indices",
+    "check_indices", "check_all_indices", "check_shape",
     "random.threefry_generate", "random.threefry_split",
 )  # fmt: skip
 

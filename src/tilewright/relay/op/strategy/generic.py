@@ -305,6 +305,14 @@ check_all_indices_strategy = _in_loops(
 )
 
 
+def _check_shape(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    numbers, *dims = inputs
+    return [topi.check_shape(numbers, dims[0] if dims else None, attrs.rule, attrs.what, attrs.why)]
+
+
+check_shape_strategy = _in_loops("check_shape_strategy", "check_shape", _check_shape, "check_shape")
+
+
 def _roi_align(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
     kernel = topi.vision.roi_align_nhwc if attrs.layout == "NHWC" else topi.vision.roi_align_nchw
     return wrap_compute_roi_align(kernel)(attrs, inputs, out_type)

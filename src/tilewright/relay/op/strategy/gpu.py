@@ -14,7 +14,7 @@ from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
 from tilewright.target.generic_func import GenericFunc
-from tilewright.topi import bounded_indices, gpu
+from tilewright.topi import bounded_indices, gpu, identity
 
 schedule_kernels = wrap_topi_schedule(gpu.schedule_kernels)
 
@@ -35,6 +35,14 @@ def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any,
         return [bounded_indices(inputs[0], extents, attrs.axis, attrs.from_end, attrs.least)]
 
     return one_implementation(compute, schedule_kernels, "check_indices.gpu")
+
+
+@generic.check_shape_strategy.register("gpu")
+def check_shape_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    """check_shape by a copy: a kernel has no way to report an error; what allocates finds what there is no room for."""
+    return one_implementation(
+        lambda attrs, inputs, out_type: [identity(inputs[0])], schedule_kernels, "check_shape.gpu"
+    )
 
 
 def _in_kernels(strategy: GenericFunc) -> None:

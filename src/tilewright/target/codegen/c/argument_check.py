@@ -15,6 +15,7 @@ from tilewright.tir.function import PrimFunc
 _TYPES = {
     checks.CHECK: ("const char*", "const TwArgument*", "int32_t", "const TVMValue*", "const int*", "int32_t"),
     checks.REPORT_INDEX: ("const char*", "int64_t", "int64_t", "int64_t"),
+    checks.REPORT_SHAPE: ("const char*", "const int64_t*", "int32_t", "const char*", "const int64_t*", "int32_t"),
 }
 
 

@@ -142,6 +142,12 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         numbers = ", ".join(self.value(e) for e in (index, low, high))
         self.put(f"tw_report_index({string_literal(what)}, {numbers});")
 
+    def report_shape(self, what: str, shape: Sequence[PrimExpr], why: str, like: Sequence[PrimExpr]) -> None:
+        """By the function at the head of the source."""
+        texts = [string_literal(what), string_literal(why)]
+        numbers = [f"{self.value(data)}, {self.value(count)}" for data, count in (shape, like)]
+        self.put(f"tw_report_shape({texts[0]}, {numbers[0]}, {texts[1]}, {numbers[1]});")
+
     def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
         """Check by the function at the head of the source, from a table."""
         rows = []

@@ -23,7 +23,8 @@ from tilewright.tir.ir_builder import BufferVar, IRBuilder
 
 CHECK = "tw_check_arguments"
 REPORT_INDEX = "tw_report_index"
-SHARED = (CHECK, REPORT_INDEX)
+REPORT_SHAPE = "tw_report_shape"
+SHARED = (CHECK, REPORT_INDEX, REPORT_SHAPE)
 """What kernels call."""
 HOT = (CHECK, "tw_is_compact")
 """What runs at every call; the others word messages."""
@@ -298,6 +299,28 @@ def _report_index() -> PrimFunc:
     return _function(REPORT_INDEX, ib, what, index, low, high)
 
 
+def _report_shape() -> PrimFunc:
+    """Set the message that ``what``, the numbers ``shape``, does something (``why``) to a tensor of shape ``like``.
+
+    Where there is no such tensor, ``like_count`` is negative.
+    """
+    ib = IRBuilder()
+    what, why = (Var(name, "handle") for name in ("what", "why"))
+    shape, like = (Var(name, "handle") for name in ("shape", "like"))
+    count, like_count = Var("count", "int32"), Var("like_count", "int32")
+    out, text = _message(ib)
+    out.put(what)
+    out.put(" ")
+    out.sizes(shape, count, _NULL_POINTER)
+    out.put(" ")
+    out.put(why)
+    with ib.if_scope(ops.greater_equal(like_count, 0)):
+        out.put(" ")
+        out.sizes(like, like_count, _NULL_POINTER)
+    ib.emit(_call("TVMAPISetLastError", text))
+    return _function(REPORT_SHAPE, ib, what, shape, count, why, like, like_count)
+
+
 def _is_compact() -> PrimFunc:
     """Build the test whether strides are compact row-major (1 or 0); a dimension of size 1 may have any stride."""
     ib = IRBuilder()
@@ -396,5 +419,5 @@ def _check_tensor(
 
 def functions() -> list[PrimFunc]:
     """The functions, callees first; the last one is the check."""
-    words = [_put(), _number(), _dtype(), _sizes(), _report(), _report_count(), _report_index()]
+    words = [_put(), _number(), _dtype(), _sizes(), _report(), _report_count(), _report_index(), _report_shape()]
     return [*words, _is_compact(), _check()]

@@ -115,6 +115,10 @@ class HostEmitter(Emitter):
         """Set the error that ``index`` is not within ``low`` to ``high``."""
 
     @abstractmethod
+    def report_shape(self, what: str, shape: Sequence[PrimExpr], why: str, like: Sequence[PrimExpr]) -> None:
+        """Set the error about a vector of int64, and a shape, each as its data and its number of elements."""
+
+    @abstractmethod
     def find_function(self, name: str) -> str:
         """The handle of a function of the registry or of the module's imports, looked up at the first call."""
 
@@ -143,6 +147,10 @@ class HostEmitter(Emitter):
     def _effect_tvm_report_index(self, e: Call) -> None:
         what, index, low, high = e.args
         self.report_index(_text(what), index, low, high)
+
+    def _effect_tvm_report_shape(self, e: Call) -> None:
+        what, shape, count, why, like, like_count = e.args
+        self.report_shape(_text(what), (shape, count), _text(why), (like, like_count))
 
     def visit_assert(self, s: AssertStmt) -> Stmt | None:
         """The check, then the body."""

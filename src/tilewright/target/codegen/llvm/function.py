@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.codegen.common.argument_check import REPORT_INDEX, REPORT_SHAPE
 from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.common.host import (
     ARRAY_ADDRESS,
@@ -33,7 +34,7 @@ from tilewright.target.codegen.common.host import (
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import LIKELY, UNLIKELY, Unit
 from tilewright.target.codegen.llvm.statements import StatementEmitter, divided_variables
-from tilewright.target.codegen.llvm.support import argument_check, index_report
+from tilewright.target.codegen.llvm.support import argument_check, report
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AttrStmt, For, Stmt
@@ -146,7 +147,14 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
     def report_index(self, what: str, index: PrimExpr, low: PrimExpr, high: PrimExpr) -> None:
         """Report an index by the function that all kernels share."""
         numbers = ", ".join(self.typed(e) for e in (index, low, high))
-        self.do(f"call i32 @{index_report(self.unit)}(ptr {self.unit.string(what)}, {numbers})")
+        self.do(f"call i32 @{report(self.unit, REPORT_INDEX)}(ptr {self.unit.string(what)}, {numbers})")
+
+    def report_shape(self, what: str, shape: Sequence[PrimExpr], why: str, like: Sequence[PrimExpr]) -> None:
+        """By the function that all kernels share."""
+        texts = [f"ptr {self.unit.string(text)}" for text in (what, why)]
+        numbers = [", ".join(self.typed(e) for e in pair) for pair in (shape, like)]
+        call = f"call i32 @{report(self.unit, REPORT_SHAPE)}"
+        self.do(f"{call}({texts[0]}, {numbers[0]}, {texts[1]}, {numbers[1]})")
 
     def let(self, var: Var, value: PrimExpr) -> None:
         """The variable is the value's register."""

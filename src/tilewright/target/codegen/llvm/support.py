@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tilewright.target.codegen.common.argument_check import CHECK, REPORT_INDEX
+from tilewright.target.codegen.common.argument_check import CHECK, REPORT_INDEX, REPORT_SHAPE
 from tilewright.target.codegen.common.host import Argument
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.features import CpuFeatures
 
 CHECK_FUNCTION = "__tilewright_check_arguments"
-REPORT_FUNCTION = "__tilewright_report_index"
-SHARED_FUNCTIONS = {CHECK: CHECK_FUNCTION, REPORT_INDEX: REPORT_FUNCTION}
+SHARED_FUNCTIONS = {
+    CHECK: CHECK_FUNCTION, REPORT_INDEX: "__tilewright_report_index", REPORT_SHAPE: "__tilewright_report_shape",
+}  # fmt: skip
 """Symbols of what kernels call, by the names in ``argument_check.py``."""
 ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
 
@@ -43,11 +44,15 @@ def argument_check(unit: Unit, function: str, wanted: Sequence[Argument]) -> str
     return f"call i32 @{CHECK_FUNCTION}(ptr {unit.string(function)}, ptr {table}, i32 {len(rows)}"
 
 
-def index_report(unit: Unit) -> str:
-    """The symbol of the function that words the message about an index, declared in the unit."""
+_REPORTS = {REPORT_INDEX: "ptr, i64, i64, i64", REPORT_SHAPE: "ptr, ptr, i32, ptr, ptr, i32"}
+
+
+def report(unit: Unit, name: str) -> str:
+    """The symbol of a function that words a message, declared in the unit."""
     unit.context["TVMAPISetLastError"] = None
-    unit.declarations[REPORT_FUNCTION] = f"declare hidden i32 @{REPORT_FUNCTION}(ptr, i64, i64, i64)"
-    return REPORT_FUNCTION
+    symbol = SHARED_FUNCTIONS[name]
+    unit.declarations[symbol] = f"declare hidden i32 @{symbol}({_REPORTS[name]})"
+    return symbol
 
 
 def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: bool = False) -> str:

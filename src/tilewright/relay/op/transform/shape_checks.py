@@ -1,0 +1,65 @@
+"""check_shape: numbers that say how large a result is are checked before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.strategy import generic as strategies
+from tilewright.topi.shape_checks import RULES
+
+
+class CheckShapeAttrs(Attrs):
+    """The rule (``topi.shape_checks``), and the words of the error around the numbers and the dimensions."""
+
+    rule: str
+    what: str
+    why: str
+
+
+class CheckShape(OpDef[CheckShapeAttrs]):
+    """The numbers, int64 (n,); an error that gives them where they do not suit the dimensions, int64 (rank,)."""
+
+    name = "check_shape"
+    inputs = None  # the numbers, and the dimensions where the rule takes some
+    pattern = OpPattern.OPAQUE
+
+    strategy = strategies.check_shape_strategy
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: CheckShapeAttrs, solver: TypeSolver) -> Type | None:
+        """The type of the numbers."""
+        relations.require(attrs.rule in RULES, f"there is no rule {attrs.rule!r}; there are {', '.join(RULES)}")
+        found = [relations.tensor(t) for t in types]
+        for tensor, what in zip(found, ("the numbers", "the dimensions"), strict=False):
+            if tensor is None:
+                return None
+            relations.require_rank(tensor, 1, what)
+            relations.require(tensor.dtype == "int64", f"{what} should be int64, found {tensor.dtype}")
+        return found[0]
+
+    @staticmethod
+    def evaluate(attrs: CheckShapeAttrs, inputs: Sequence[Array]) -> list[Array]:
+        """The rule in Python; raises TilewrightError where it does not hold."""
+        numbers, *dims = ([float(v) for v in array] for array in inputs)
+        with np.errstate(all="ignore"):
+            holds = RULES[attrs.rule](numbers, dims[0] if dims else [])
+        if not holds:
+            shown = ["(" + ", ".join(map(str, a.tolist())) + (",)" if len(a) == 1 else ")") for a in inputs]
+            raise TilewrightError(" ".join([attrs.what, shown[0], attrs.why, *shown[1:]]))
+        return [inputs[0]]
+
+
+def check_shape(numbers: RelayExpr, attrs: CheckShapeAttrs, dims: RelayExpr | None = None) -> Call:
+    """Return ``numbers``, or the error that they do not suit the dimensions ``dims``."""
+    return call("check_shape", [numbers] if dims is None else [numbers, dims], attrs)
