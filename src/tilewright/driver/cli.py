@@ -62,6 +62,14 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file.", s
 Library = Annotated[
     Path, typer.Argument(metavar="LIBRARY", help="What `tilewright compile` wrote.", show_default=False)
 ]
+LibraryOrModel = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="What `tilewright compile` wrote, or an ONNX file, compiled for this once.",
+        show_default=False,
+    ),
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option(
@@ -88,7 +96,7 @@ Tracker = Annotated[
 ]
 BoardKey = Annotated[str | None, typer.Option("--rpc-key", help="The kind of board.", show_default=False)]
 CompileFirst = Annotated[
-    bool, typer.Option("--compile", help="The file is an ONNX model: compile it first, for this run alone.")
+    bool, typer.Option("--compile", help="The file is an ONNX model, whatever its name: compile it first.")
 ]
 Timeout = Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Give up after so long.")]
 MaxSteps = Annotated[
@@ -191,7 +199,7 @@ def info(library: Library, as_json: Json = False) -> None:
 
 @app.command()
 def run(
-    library: Library,
+    library: LibraryOrModel,
     inputs: Inputs = None,
     fill: Annotated[str | None, typer.Option(help="Make up inputs: random, zeros or ones.")] = None,
     image: Image = None,
@@ -228,7 +236,7 @@ def run(
 
 @app.command()
 def bench(
-    library: Library,
+    library: LibraryOrModel,
     inputs: Inputs = None,
     image: Image = None,
     threads: Annotated[
@@ -281,6 +289,34 @@ def bench(
     )
     with time_limit(timeout, f"measuring {library}"):
         bench_library(options, quiet, verbose, as_json)
+
+
+@app.command()
+def compare(
+    model: Model,
+    engine: Annotated[
+        str, typer.Option("--with", help="onnxruntime, or reference: ONNX's own evaluator, which is slow and exact.")
+    ] = "onnxruntime",
+    inputs: Inputs = None,
+    image: Image = None,
+    dim: DimNumbers = None,
+    input_shape: InputShape = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Largest difference, in parts of a tensor's largest magnitude.")
+    ] = 1e-3,
+    layers: Annotated[bool, typer.Option("--layers", help="Compare what every node gives, in order.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing: the exit status tells.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare a model's outputs with another engine's; exit status 1 where they differ. Missing inputs are made up."""
+    _check_verbosity(quiet, False, as_json)
+    from tilewright.driver.compare import CompareOptions, compare_model
+    from tilewright.driver.images import parse_image_options
+
+    pictures = parse_image_options(image)
+    options = CompareOptions(model, engine, inputs, pictures, dim, input_shape, tolerance, layers)
+    if not compare_model(options, quiet, as_json):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -61,16 +61,19 @@ def open_library(
     input_shape: list[str] | None,
     board: Board | None = None,
 ) -> Iterator[Library]:
-    """The library in ``file``, or with ``compile_first`` the model there, compiled for as long as it is in use."""
+    """Open the library in ``file``, or compile the model there for as long as it is in use.
+
+    An ``.onnx`` file that is no library is a model; any other file is one where ``compile_first`` says so.
+    """
     check_is_file(file)
-    if not compile_first:
+    is_library = _is_elf(file)
+    if is_library and compile_first:
+        raise TVMError(f"{file}: this is a compiled library already; run it without --compile")
+    if is_library or not (compile_first or file.suffix == ".onnx"):
         if input_shape:
-            raise TVMError("--input-shape is for --compile: a library's shapes are fixed")
-        _refuse_model(file)
+            raise TVMError("--input-shape is for models: a library's shapes are fixed")
         yield load_library(file, board)
         return
-    if _is_elf(file):
-        raise TVMError(f"{file}: this is a compiled library already; run it without --compile")
     from tilewright.driver.compile import CompileOptions, build_library
 
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
@@ -82,14 +85,6 @@ def open_library(
 def _is_elf(file: Path) -> bool:
     with file.open("rb") as stream:
         return stream.read(len(_ELF_MAGIC)) == _ELF_MAGIC
-
-
-def _refuse_model(file: Path) -> None:
-    if file.suffix == ".onnx" and not _is_elf(file):
-        raise TVMError(
-            f"{file}: this is a model, not a library; compile it first (tilewright compile {file} -o "
-            f"{file.stem}.so) or give --compile"
-        )
 
 
 def _machine_library(path: Path, place: Here, module: Module) -> Library:

@@ -49,7 +49,7 @@ def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) 
         if verbose:
             for name, array in inputs.items():
                 print_text(_line(name, array))
-        seconds, results = _run(library, inputs)
+        seconds, results = run_once(library, inputs)
         if options.output is not None:
             write_outputs(options.output, results)
     if as_json:
@@ -61,8 +61,10 @@ def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) 
         print_text(f"time: {seconds * 1e3:.3f} ms, the first run")
 
 
-def _run(library: Library, inputs: dict[str, np.ndarray[Any, Any]]) -> tuple[float, dict[str, np.ndarray[Any, Any]]]:
-    """The seconds of the run, and the outputs by name."""
+def run_once(
+    library: Library, inputs: dict[str, np.ndarray[Any, Any]]
+) -> tuple[float, dict[str, np.ndarray[Any, Any]]]:
+    """Run a library; return the seconds of the run, and the outputs by name."""
     executor = library.executor
     for name, array in inputs.items():
         executor.set_input(name, array)
