@@ -147,7 +147,52 @@ static void several_threads_may_launch_at_once(void) {
 }
 
 /* A forked child gets a pool of its own. */
+static int set_flag(void* data) {
+  ++*(int*)data;
+  return 0;
+}
+
+typedef struct {
+  void* handle;
+  atomic_int stage; /* 1: at work, 2: may end */
+} Slow;
+
+static int work_slowly(void* data) {
+  Slow* slow = *(Slow**)data;
+  atomic_store(&slow->stage, 1);
+  while (atomic_load(&slow->stage) != 2) usleep(100);
+  return 0;
+}
+
+static void* run_slowly(void* slow) {
+  TVMBackendRunOnce(&((Slow*)slow)->handle, work_slowly, &slow, sizeof slow);
+  return NULL;
+}
+
+/* A child does what another thread was about to do once when it was made, and does not wait for that thread. */
+static void children_run_once_what_a_thread_left(void) {
+  Slow slow = {0};
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run_slowly, &slow) == 0);
+  while (atomic_load(&slow.stage) != 1) usleep(100);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    void* handle = NULL;
+    int count = 0;
+    bool good = TVMBackendRunOnce(&handle, set_flag, &count, sizeof count) == 0 && count == 1;
+    good = good && TVMBackendRunOnce(&slow.handle, set_flag, &count, sizeof count) == 0 && count == 2;
+    good = good && TVMBackendRunOnce(&slow.handle, set_flag, &count, sizeof count) == 0 && count == 2;
+    _exit(good ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  atomic_store(&slow.stage, 2);
+  pthread_join(thread, NULL);
+}
+
 void test_fork(void) {
+  children_run_once_what_a_thread_left();
   OK(TilewrightSetNumThreads(3));
   Counter c = {0};
   OK(TVMBackendParallelLaunch(count_task, &c, 0));
@@ -164,8 +209,11 @@ void test_fork(void) {
   OK(TilewrightSetNumThreads(2));
 }
 
-static int set_flag(void* data) {
-  ++*(int*)data;
+static int set_flag_again(void* data) {
+  void** handle = *(void***)data;
+  int count = 0;
+  OK(TVMBackendRunOnce(handle, set_flag, &count, sizeof count));
+  CHECK(count == 0); /* it is at work */
   return 0;
 }
 
@@ -175,6 +223,8 @@ static void run_once_runs_once(void) {
   OK(TVMBackendRunOnce(&handle, set_flag, &count, sizeof count));
   OK(TVMBackendRunOnce(&handle, set_flag, &count, sizeof count));
   CHECK(count == 1);
+  void *other = NULL, **inner = &other;
+  OK(TVMBackendRunOnce(&other, set_flag_again, &inner, sizeof inner));
 }
 
 void test_threads(void) {

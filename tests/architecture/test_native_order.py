@@ -62,3 +62,14 @@ def test_headers_include_those_of_lower_folders() -> None:
             if folders.index(included) <= folders.index(path.parent.name):
                 wrong.append(f"{path.parent.name}/{path.name} includes a header of {included}/")
     assert not wrong, "\n".join(wrong)
+
+
+def test_locks_are_free_in_children_of_fork() -> None:
+    """A mutex of pthreads stays locked in a child for ever; ``TwLock`` (core.h) does not."""
+    own = {"lock.c", "core.h", "threadpool.c"}
+    found = [
+        f"{path.parent.name}/{path.name} has a mutex of pthreads; use TwLock"
+        for path in sorted((NATIVE / "src").glob("*/*.[ch]"))
+        if path.name not in own and "pthread_mutex_t" in path.read_text()
+    ]
+    assert not found, "\n".join(found)

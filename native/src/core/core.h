@@ -9,6 +9,7 @@
 #define _GNU_SOURCE /* dladdr and sched_getaffinity on glibc */
 #endif
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -47,9 +48,12 @@ size_t tw_escape(const char* text, char* to);
 typedef struct {
   pthread_mutex_t mutex;
   atomic_uint forks; /* what tw_forks gave when it was made or renewed */
+  bool recursive;    /* whether the thread that holds it may take it again */
 } TwLock;
-#define TW_LOCK_INITIALIZER {PTHREAD_MUTEX_INITIALIZER, 0}
+#define TW_LOCK_INITIALIZER {PTHREAD_MUTEX_INITIALIZER, 0, false}
+#define TW_RECURSIVE_LOCK_INITIALIZER {PTHREAD_MUTEX_INITIALIZER, UINT_MAX, true} /* made when it is first taken */
 void tw_lock_init(TwLock* lock);
+void tw_lock_init_recursive(TwLock* lock);
 void tw_lock_destroy(TwLock* lock);
 void tw_lock(TwLock* lock);
 bool tw_try_lock(TwLock* lock);

@@ -16,10 +16,23 @@ __attribute__((constructor)) static void install_fork_handler(void) { pthread_at
 
 unsigned tw_forks(void) { return forks; }
 
-void tw_lock_init(TwLock* lock) {
-  pthread_mutex_init(&lock->mutex, NULL);
+static void make(TwLock* lock) {
+  pthread_mutexattr_t attr;
+  pthread_mutexattr_init(&attr);
+  if (lock->recursive) pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&lock->mutex, &attr);
+  pthread_mutexattr_destroy(&attr);
+}
+
+static void init(TwLock* lock, bool recursive) {
+  lock->recursive = recursive;
+  make(lock);
   atomic_init(&lock->forks, forks);
 }
+
+void tw_lock_init(TwLock* lock) { init(lock, false); }
+
+void tw_lock_init_recursive(TwLock* lock) { init(lock, true); }
 
 void tw_lock_destroy(TwLock* lock) { pthread_mutex_destroy(&lock->mutex); }
 
@@ -27,7 +40,7 @@ static void renew(TwLock* lock) {
   if (atomic_load_explicit(&lock->forks, memory_order_acquire) == forks) return;
   pthread_mutex_lock(&renewing);
   if (atomic_load(&lock->forks) != forks) {
-    pthread_mutex_init(&lock->mutex, NULL);
+    make(lock);
     atomic_store(&lock->forks, forks);
   }
   pthread_mutex_unlock(&renewing);

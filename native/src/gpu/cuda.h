@@ -97,7 +97,7 @@ typedef struct {
   int shared_memory, most_shared_memory; /* bytes in a block: as it is, and after a kernel has asked for more */
   int architecture;                      /* 80 for compute version 8.0 */
   int num_streams;                       /* beside the default one, under lock */
-  pthread_mutex_t lock;
+  TwLock lock;
   bool ready; /* under lock */
 } TwCuDevice;
 

@@ -80,9 +80,9 @@ static int synchronize(void* ctx, int id, TVMStreamHandle stream) {
 }
 
 static void count_streams(TwCuDevice* d, int change) {
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   d->num_streams += change;
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
 }
 
 static int stream_create(void* ctx, int id, TVMStreamHandle* out) {

@@ -37,7 +37,7 @@ static int find_devices(void) {
   for (int i = 0; i < count && i < TW_MAX_GPUS; ++i) {
     TwCuDevice* d = &devices[i];
     d->id = i;
-    pthread_mutex_init(&d->lock, NULL);
+    tw_lock_init(&d->lock);
     if (tw_cuda_check(cuda.DeviceGet(&d->handle, i), "cuDeviceGet") != 0) return -1;
   }
   num_devices = count < TW_MAX_GPUS ? count : TW_MAX_GPUS;
@@ -71,9 +71,9 @@ static void device_free(void* ctx, void* ptr) {
 
 static void settle(void* ctx) {
   TwCuDevice* d = ctx;
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   const bool several = d->num_streams != 0;
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   if (several) cuda.CtxSynchronize();
 }
 
@@ -110,10 +110,10 @@ TwCuDevice* tw_cuda_device(int id) {
     return NULL;
   }
   TwCuDevice* d = &devices[id];
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   if (!d->ready) d->ready = prepare(d) == 0;
   const bool ready = d->ready;
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   /* others in the process may have made another context the thread's */
   return ready && tw_cuda_check(cuda.CtxSetCurrent(d->context), "cuCtxSetCurrent") == 0 ? d : NULL;
 }

@@ -16,7 +16,7 @@ typedef struct Block {
 
 struct TwGpuPool {
   TwMemorySource source;
-  pthread_mutex_t lock;
+  TwLock lock;
   Block* held[BUCKETS]; /* in use, by address */
   Block* idle[BUCKETS]; /* by size */
   size_t used_bytes, idle_bytes;
@@ -38,7 +38,7 @@ TwGpuPool* tw_gpu_pool_new(const TwMemorySource* source) {
     return NULL;
   }
   pool->source = *source;
-  pthread_mutex_init(&pool->lock, NULL);
+  tw_lock_init(&pool->lock);
   return pool;
 }
 
@@ -58,7 +58,7 @@ static void drop_idle(TwGpuPool* pool) {
 void tw_gpu_pool_free(TwGpuPool* pool) {
   if (pool == NULL) return;
   drop_idle(pool);
-  pthread_mutex_destroy(&pool->lock);
+  tw_lock_destroy(&pool->lock);
   free(pool);
 }
 
@@ -89,7 +89,7 @@ static Block* new_block(TwGpuPool* pool, size_t size) {
 void* tw_gpu_pool_take(TwGpuPool* pool, size_t nbytes) {
   if (nbytes > SIZE_MAX / 4) return NULL;
   const size_t size = rounded(nbytes);
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   Block* b = take_idle(pool, size);
   if (b == NULL) b = new_block(pool, size);
   void* ptr = NULL;
@@ -100,13 +100,13 @@ void* tw_gpu_pool_take(TwGpuPool* pool, size_t nbytes) {
     pool->used_bytes += size;
     ptr = b->ptr;
   }
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
   return ptr;
 }
 
 int tw_gpu_pool_give(TwGpuPool* pool, void* ptr) {
   pool->source.settle(pool->source.ctx);
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   Block** link = &pool->held[mix((uintptr_t)ptr)];
   while (*link != NULL && (*link)->ptr != ptr) link = &(*link)->next;
   Block* b = *link;
@@ -123,15 +123,15 @@ int tw_gpu_pool_give(TwGpuPool* pool, void* ptr) {
       pool->idle_bytes += b->size;
     }
   }
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
   return b == NULL ? tw_fail("memory at %p is freed that was not given out", ptr) : 0;
 }
 
 void tw_gpu_pool_usage(TwGpuPool* pool, size_t* used, size_t* idle) {
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   *used = pool->used_bytes;
   *idle = pool->idle_bytes;
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
 }
 
 int tw_gpu_out_of_memory(TwGpuPool* pool, size_t nbytes, uint64_t total) {

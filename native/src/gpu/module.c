@@ -24,7 +24,7 @@ struct TwGpuModule {
   TwKernels kernels;
   Reference* references; /* [kernels.count] */
   _Atomic(Program*) programs; /* one for each device that has launched; added to under the lock */
-  pthread_mutex_t lock;
+  TwLock lock;
 };
 
 /* ---- launching ---- */
@@ -54,10 +54,10 @@ static Program* load_program(TwGpuModule* g, int device) {
 static Program* ready_program(TwGpuModule* g, int device) {
   Program* p = program_of(g, device);
   if (p != NULL) return p;
-  pthread_mutex_lock(&g->lock);
+  tw_lock(&g->lock);
   p = program_of(g, device);
   if (p == NULL) p = load_program(g, device);
-  pthread_mutex_unlock(&g->lock);
+  tw_unlock(&g->lock);
   return p;
 }
 
@@ -129,7 +129,7 @@ static void free_module(TwGpuModule* g) {
   free(g->data);
   free(g->source);
   free(g->references);
-  pthread_mutex_destroy(&g->lock);
+  tw_lock_destroy(&g->lock);
   free(g);
 }
 
@@ -146,7 +146,7 @@ static TwGpuModule* new_module(const TwGpuDriver* driver) {
     return NULL;
   }
   g->driver = driver;
-  pthread_mutex_init(&g->lock, NULL);
+  tw_lock_init(&g->lock);
   return g;
 }
 

@@ -86,7 +86,7 @@ typedef struct {
   uint64_t max_threads, max_threads_each[3];
   void** streams; /* [num_streams] beside the default one, under lock */
   size_t num_streams;
-  pthread_mutex_t lock;
+  TwLock lock;
   bool ready; /* under lock */
 } TwClDevice;
 

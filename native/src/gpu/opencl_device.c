@@ -81,7 +81,7 @@ static int stream_create(void* ctx, int id, TVMStreamHandle* out) {
   if (d == NULL) return -1;
   void* queue = tw_opencl()->CreateCommandQueue(d->context, d->handle, CL_QUEUE_PROFILING, &status);
   if (queue == NULL) return tw_opencl_check(status, "clCreateCommandQueue");
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   void** grown = realloc(d->streams, (d->num_streams + 1) * sizeof *grown);
   if (grown != NULL) {
     d->streams = grown;
@@ -89,7 +89,7 @@ static int stream_create(void* ctx, int id, TVMStreamHandle* out) {
     /* while the default queue was alone, it read on in memory that came back (memory.c) */
     tw_opencl()->Finish(d->queue);
   }
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   if (grown == NULL) {
     tw_opencl()->ReleaseCommandQueue(queue);
     return tw_out_of_memory(sizeof *grown);
@@ -102,12 +102,12 @@ static int stream_free(void* ctx, int id, TVMStreamHandle stream) {
   (void)ctx;
   TwClDevice* d = tw_opencl_device(id);
   if (d == NULL) return -1;
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   size_t at = 0;
   while (at < d->num_streams && d->streams[at] != stream) ++at;
   const bool found = at < d->num_streams;
   if (found) d->streams[at] = d->streams[--d->num_streams];
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   if (!found) return tw_fail("a stream is freed that is none of this device");
   if (thread.streams[id] == stream) thread.streams[id] = NULL;
   const int rc = tw_opencl_check(tw_opencl()->Finish(stream), "clFinish");

@@ -79,7 +79,7 @@ static void add_devices(void* const* platforms, uint32_t num_platforms, uint64_t
       TwClDevice* d = &devices[num_devices];
       d->id = num_devices++;
       d->handle = found[k];
-      pthread_mutex_init(&d->lock, NULL);
+      tw_lock_init(&d->lock);
     }
   }
 }
@@ -129,10 +129,10 @@ static void svm_free(void* ctx, void* ptr) {
 
 static void settle(void* ctx) {
   TwClDevice* d = ctx;
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   if (d->num_streams != 0) opencl.Finish(d->queue);
   for (size_t i = 0; i < d->num_streams; ++i) opencl.Finish(d->streams[i]);
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
 }
 
 /* Under the device's lock. */
@@ -166,9 +166,9 @@ TwClDevice* tw_opencl_device(int id) {
     return NULL;
   }
   TwClDevice* d = &devices[id];
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   if (!d->ready) d->ready = prepare(d) == 0;
   const bool ready = d->ready;
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   return ready ? d : NULL;
 }

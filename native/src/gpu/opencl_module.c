@@ -6,7 +6,7 @@
 /* A kernel's arguments belong to it from when they are set until it is queued. */
 typedef struct {
   void* handle;
-  pthread_mutex_t lock;
+  TwLock lock;
   uint64_t max_threads; /* as it was compiled: it may need so many registers that fewer fit */
 } Kernel;
 
@@ -22,7 +22,7 @@ static void unload(void* program) {
   const TwOpencl* cl = tw_opencl();
   for (size_t i = 0; i < p->count; ++i) {
     if (p->kernels[i].handle != NULL) cl->ReleaseKernel(p->kernels[i].handle);
-    pthread_mutex_destroy(&p->kernels[i].lock);
+    tw_lock_destroy(&p->kernels[i].lock);
   }
   if (p->program != NULL) cl->ReleaseProgram(p->program);
   free(p->kernels);
@@ -76,7 +76,7 @@ static int load(int device, const char* format, const char* data, size_t size, c
   int rc = p->kernels == NULL ? tw_out_of_memory(kernels->count * sizeof *p->kernels) : 0;
   if (rc == 0) rc = build(p, data, size);
   for (; rc == 0 && p->count < kernels->count; ++p->count) {
-    pthread_mutex_init(&p->kernels[p->count].lock, NULL);
+    tw_lock_init(&p->kernels[p->count].lock);
     rc = find_kernel(p, &p->kernels[p->count], kernels->items[p->count].name);
   }
   if (rc != 0) {
@@ -132,11 +132,11 @@ static int launch(void* program, size_t index, const TwLaunch* l) {
   char name[32];
   snprintf(name, sizeof name, "opencl(%d)", p->device->id);
   if (tw_launch_check(l, p->device->max_threads_each, k->max_threads, name) != 0) return -1;
-  pthread_mutex_lock(&k->lock);
+  tw_lock(&k->lock);
   int rc = set_arguments(k, l);
   if (rc == 0) rc = check_local_memory(p, k, l->kernel->name);
   if (rc == 0) rc = enqueue(p, k, l);
-  pthread_mutex_unlock(&k->lock);
+  tw_unlock(&k->lock);
   return rc;
 }
 

@@ -274,26 +274,24 @@ int TVMBackendGetFuncFromEnv(void* mod_node, const char* func_name, TVMFunctionH
 }
 
 /* Recursive: what runs once may itself run others once. */
-static pthread_mutex_t once_lock;
-static pthread_once_t once_made = PTHREAD_ONCE_INIT;
-
-static void make_once_lock(void) {
-  pthread_mutexattr_t attr;
-  pthread_mutexattr_init(&attr);
-  pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&once_lock, &attr);
-  pthread_mutexattr_destroy(&attr);
-}
+static TwLock once_lock = TW_RECURSIVE_LOCK_INITIALIZER;
+static int once_depth;      /* how many calls of the thread that has the lock are at work */
+static unsigned once_forks; /* the process that the depth is of */
 
 int TVMBackendRunOnce(void** handle, int (*f)(void*), void* cdata, int nbytes) {
+  static char at_work, done; /* whose addresses are what a handle is */
   (void)nbytes;
   int rc = 0;
-  pthread_once(&once_made, make_once_lock);
-  pthread_mutex_lock(&once_lock);
-  if (*handle == NULL) {
-    *handle = (void*)1;
+  tw_lock(&once_lock);
+  if (once_forks != tw_forks()) once_depth = 0; /* a thread that was at work did not come along to this child */
+  once_forks = tw_forks();
+  if (*handle == NULL || (*handle == &at_work && once_depth == 0)) {
+    *handle = &at_work;
+    ++once_depth;
     rc = f(cdata);
+    --once_depth;
+    *handle = &done;
   }
-  pthread_mutex_unlock(&once_lock);
+  tw_unlock(&once_lock);
   return rc;
 }

@@ -20,14 +20,14 @@ typedef struct Later {
 
 typedef struct {
   RpcSession base;
-  pthread_mutex_t lock; /* of a thread for its request, and for those that its functions make when the server calls them */
+  TwLock lock; /* of a thread for its request, and for those that its functions make when the server calls them */
   RpcChannel* channel;
   char* lost; /* why the channel cannot be used any more, or NULL */
   int depth;  /* of calls by the server */
   bool busy;  /* packets are under way: no request may begin, not even by the lock's owner, and what is freed waits */
   struct Later* later;
   bool may_call; /* the server has said that it calls functions of its clients */
-  pthread_mutex_t table_lock;
+  TwLock table_lock;
   Taken* table;
   uint32_t table_size;
 } Client;
@@ -41,21 +41,21 @@ static int lose(Client* c) {
 }
 
 static int lock(Client* c) {
-  pthread_mutex_lock(&c->lock);
+  tw_lock(&c->lock);
   if (c->lost == NULL && !c->busy) {
     c->busy = true;
     return 0;
   }
   if (c->lost != NULL) tw_fail("%s", c->lost);
   else tw_fail("RPCError: the session is in the middle of another request of this thread");
-  pthread_mutex_unlock(&c->lock);
+  tw_unlock(&c->lock);
   return -1;
 }
 
 /* Whether a free has to wait, and does now. */
 static bool wait_with_free(Client* c, RpcCode code, const RpcSequence* arguments) {
   if ((code != RPC_FREE_HANDLE && code != RPC_DEV_FREE_DATA) || arguments->count != 2) return false;
-  pthread_mutex_lock(&c->lock);
+  tw_lock(&c->lock);
   Later* later = c->busy ? malloc(sizeof *later) : NULL;
   if (later != NULL) {
     *later = (Later){.next = c->later, .code = code};
@@ -63,7 +63,7 @@ static bool wait_with_free(Client* c, RpcCode code, const RpcSequence* arguments
     memcpy(later->codes, arguments->codes, sizeof later->codes);
     c->later = later;
   }
-  pthread_mutex_unlock(&c->lock);
+  tw_unlock(&c->lock);
   return later != NULL;
 }
 
@@ -88,7 +88,7 @@ static void free_now(Client* c) {
 static int unlock(Client* c, int rc) {
   if (c->later != NULL) free_now(c);
   c->busy = false;
-  pthread_mutex_unlock(&c->lock);
+  tw_unlock(&c->lock);
   return rc;
 }
 
@@ -118,30 +118,30 @@ static TwFunc** place_of(Client* c, uint64_t function) {
 
 TwFunc* rpc_client_find(RpcSession* base, uint64_t function) {
   Client* c = (Client*)base;
-  pthread_mutex_lock(&c->table_lock);
+  tw_lock(&c->table_lock);
   TwFunc** place = place_of(c, function);
   TwFunc* f = place == NULL || *place == NULL ? NULL : tw_func_retain(*place);
-  pthread_mutex_unlock(&c->table_lock);
+  tw_unlock(&c->table_lock);
   return f;
 }
 
 void rpc_client_drop(RpcSession* base, uint64_t function) {
   Client* c = (Client*)base;
-  pthread_mutex_lock(&c->table_lock);
+  tw_lock(&c->table_lock);
   TwFunc **place = place_of(c, function), *f = place == NULL ? NULL : *place;
   if (f != NULL) *place = NULL;
-  pthread_mutex_unlock(&c->table_lock);
+  tw_unlock(&c->table_lock);
   tw_func_release(f);
 }
 
 static int enter(Client* c, TwFunc* f, uint64_t* out) {
-  pthread_mutex_lock(&c->table_lock);
+  tw_lock(&c->table_lock);
   uint32_t place = 0;
   while (place < c->table_size && c->table[place].func != NULL) ++place;
   if (place == c->table_size) {
     Taken* grown = realloc(c->table, (place + 1) * sizeof *grown);
     if (grown == NULL) {
-      pthread_mutex_unlock(&c->table_lock);
+      tw_unlock(&c->table_lock);
       return tw_out_of_memory((place + 1) * sizeof *grown);
     }
     c->table = grown;
@@ -150,7 +150,7 @@ static int enter(Client* c, TwFunc* f, uint64_t* out) {
   Taken* t = &c->table[place];
   *t = (Taken){tw_func_retain(f), (t->generation + 1) & 0x7fffffff};
   *out = RPC_CLIENT_HANDLE | (uint64_t)t->generation << 32 | place;
-  pthread_mutex_unlock(&c->table_lock);
+  tw_unlock(&c->table_lock);
   return 0;
 }
 
@@ -287,8 +287,8 @@ static void client_destroy(RpcSession* base) {
   if (c->lost == NULL && rpc_put_packet(c->channel, RPC_SHUTDOWN, NULL) == 0) rpc_flush(c->channel);
   rpc_channel_free(c->channel);
   for (uint32_t i = 0; i < c->table_size; ++i) tw_func_release(c->table[i].func);
-  pthread_mutex_destroy(&c->lock);
-  pthread_mutex_destroy(&c->table_lock);
+  tw_lock_destroy(&c->lock);
+  tw_lock_destroy(&c->table_lock);
   while (c->later != NULL) {
     Later* next = c->later->next;
     free(c->later);
@@ -310,12 +310,8 @@ RpcSession* rpc_client_session(RpcChannel* channel) {
     return NULL;
   }
   rpc_session_init(&c->base, &client_class);
-  pthread_mutexattr_t again;
-  pthread_mutexattr_init(&again);
-  pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&c->lock, &again);
-  pthread_mutexattr_destroy(&again);
-  pthread_mutex_init(&c->table_lock, NULL);
+  tw_lock_init_recursive(&c->lock);
+  tw_lock_init(&c->table_lock);
   c->channel = channel;
   return &c->base;
 }

@@ -144,7 +144,7 @@ static int stream_free(void* ctx, int id, TVMStreamHandle stream) { return ask_o
 static int stream_set(void* ctx, int id, TVMStreamHandle stream) { return ask_of_stream(ctx, id, RPC_DEV_SET_STREAM, stream); }
 
 /* ---- rows ---- */
-static pthread_mutex_t rows_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock rows_lock = TW_LOCK_INITIALIZER;
 static const TilewrightDeviceAPI** rows; /* by device type; they stay, since arrays of a session that ended point to them */
 static int num_rows;
 
@@ -174,7 +174,7 @@ static bool is_alive(int type) {
 
 static const TilewrightDeviceAPI* find_row(int type) {
   const bool alive = is_alive(type);
-  pthread_mutex_lock(&rows_lock);
+  tw_lock(&rows_lock);
   if (alive && type >= num_rows) {
     const TilewrightDeviceAPI** grown = realloc(rows, (size_t)(type + 1) * sizeof *grown);
     if (grown != NULL) {
@@ -185,7 +185,7 @@ static const TilewrightDeviceAPI* find_row(int type) {
   }
   const TilewrightDeviceAPI* row = NULL;
   if (type < num_rows) row = rows[type] != NULL || !alive ? rows[type] : (rows[type] = make_row(type));
-  pthread_mutex_unlock(&rows_lock);
+  tw_unlock(&rows_lock);
   return row;
 }
 

@@ -13,10 +13,10 @@ static const char* const kind_names[] = {"nothing", "a function", "a module", "a
 #define GENERATIONS (sizeof(void*) == 4 ? 0x7ffu : 0x7fffffu)
 
 static uint64_t new_handle(Local* s, Handle handle) {
-  pthread_mutex_lock(&s->lock);
+  tw_lock(&s->lock);
   int i = s->first_free;
   if (i < 0 && (uint64_t)s->num_handles >= (PLACES < INT32_MAX ? PLACES : INT32_MAX) - 1) {
-    pthread_mutex_unlock(&s->lock);
+    tw_unlock(&s->lock);
     tw_fail("RPCError: the session has %d handles, which is the most that there can be", s->num_handles);
     return 0;
   }
@@ -24,7 +24,7 @@ static uint64_t new_handle(Local* s, Handle handle) {
     int room = s->room == 0 ? 64 : s->room * 2;
     Handle* grown = realloc(s->handles, (size_t)room * sizeof *grown);
     if (grown == NULL) {
-      pthread_mutex_unlock(&s->lock);
+      tw_unlock(&s->lock);
       tw_out_of_memory((size_t)room * sizeof *grown);
       return 0;
     }
@@ -39,16 +39,16 @@ static uint64_t new_handle(Local* s, Handle handle) {
   }
   handle.generation = (s->handles[i].generation + 1) & GENERATIONS;
   s->handles[i] = handle;
-  pthread_mutex_unlock(&s->lock);
+  tw_unlock(&s->lock);
   return (uint64_t)handle.generation << PLACE_BITS | (uint32_t)(i + 1);
 }
 
 bool rpc_handle_look_up(Local* s, uint64_t number, Handle* out) {
   int64_t i = (int64_t)(number & (PLACES - 1)) - 1;
-  pthread_mutex_lock(&s->lock);
+  tw_lock(&s->lock);
   bool known = i >= 0 && i < s->num_handles && s->handles[i].kind != FREE && s->handles[i].generation == number >> PLACE_BITS;
   if (known) *out = s->handles[i];
-  pthread_mutex_unlock(&s->lock);
+  tw_unlock(&s->lock);
   return known;
 }
 
@@ -76,14 +76,14 @@ int rpc_handle_free(Local* s, uint64_t number, HandleKind kind) {
   Handle h;
   if (rpc_handle_find(s, number, kind, &h) != 0) return -1;
   int i = (int)(number & (PLACES - 1)) - 1;
-  pthread_mutex_lock(&s->lock);
+  tw_lock(&s->lock);
   bool mine = s->handles[i].kind != FREE && s->handles[i].generation == h.generation;
   if (mine) {
     s->handles[i].kind = FREE;
     s->handles[i].next_free = s->first_free;
     s->first_free = i;
   }
-  pthread_mutex_unlock(&s->lock);
+  tw_unlock(&s->lock);
   if (mine) drop_object(&h);
   return 0;
 }
@@ -123,7 +123,7 @@ int rpc_handle_resolve_tensor(Local* s, DLTensor* t) {
 }
 
 void rpc_handles_init(Local* s) {
-  pthread_mutex_init(&s->lock, NULL);
+  tw_lock_init(&s->lock);
   s->first_free = -1;
 }
 
@@ -132,5 +132,5 @@ void rpc_handles_destroy(Local* s) {
     if (s->handles[i].kind != FREE) drop_object(&s->handles[i]);
   }
   free(s->handles);
-  pthread_mutex_destroy(&s->lock);
+  tw_lock_destroy(&s->lock);
 }

@@ -21,7 +21,7 @@ typedef struct {
 /* A local session. */
 typedef struct {
   RpcSession base;
-  pthread_mutex_t lock;
+  TwLock lock;
   Handle* handles;
   int num_handles, room, first_free;
 } Local;

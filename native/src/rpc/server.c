@@ -10,7 +10,7 @@ typedef struct Server Server;
 /* The way to the client's functions, which may be held for longer than there is a client. */
 typedef struct {
   RpcBack base;
-  pthread_mutex_t lock;
+  TwLock lock;
   Server* server; /* NULL after the end */
   uint64_t* freed; /* functions that are not needed any more, which the client is told before the next answer */
   int num_freed, room;
@@ -29,14 +29,14 @@ struct Server {
 static int put_freed(Server* s) {
   Back* b = s->back;
   int rc = 0;
-  pthread_mutex_lock(&b->lock);
+  tw_lock(&b->lock);
   for (int i = 0; rc == 0 && i < b->num_freed; ++i) {
     TVMValue values[] = {{.v_int64 = (int64_t)b->freed[i]}, {.v_int64 = kTVMPackedFuncHandle}};
     int codes[] = {kTVMOpaqueHandle, kTVMArgInt};
     rc = rpc_put_packet(s->channel, RPC_FREE_HANDLE, &(RpcSequence){.values = values, .codes = codes, .count = 2});
   }
   b->num_freed = 0;
-  pthread_mutex_unlock(&b->lock);
+  tw_unlock(&b->lock);
   return rc;
 }
 
@@ -245,10 +245,10 @@ static int respond(Server* s, int32_t code) {
 /* ---- the client's functions ---- */
 static int check_back(RpcBack* base) {
   Back* b = (Back*)base;
-  pthread_mutex_lock(&b->lock);
+  tw_lock(&b->lock);
   const Server* s = b->server;
   const bool other = s != NULL && !pthread_equal(s->thread, pthread_self());
-  pthread_mutex_unlock(&b->lock);
+  tw_unlock(&b->lock);
   if (s == NULL || (!other && s->lost)) return tw_fail("RPCError: the client whose function is called has gone");
   return !other ? 0 : tw_fail("RPCError: a client's function can be called only in the thread that serves the client");
 }
@@ -286,7 +286,7 @@ static int call_back(RpcBack* base, uint64_t function, const RpcSequence* argume
 
 static void release_back(RpcBack* base, uint64_t function) {
   Back* b = (Back*)base;
-  pthread_mutex_lock(&b->lock);
+  tw_lock(&b->lock);
   if (b->server != NULL && b->num_freed == b->room) {
     const int room = b->room == 0 ? 16 : b->room * 2;
     uint64_t* grown = realloc(b->freed, (size_t)room * sizeof *grown);
@@ -296,12 +296,12 @@ static void release_back(RpcBack* base, uint64_t function) {
     }
   }
   if (b->server != NULL && b->num_freed < b->room) b->freed[b->num_freed++] = function;
-  pthread_mutex_unlock(&b->lock);
+  tw_unlock(&b->lock);
 }
 
 static void destroy_back(RpcBack* base) {
   Back* b = (Back*)base;
-  pthread_mutex_destroy(&b->lock);
+  tw_lock_destroy(&b->lock);
   free(b->freed);
   free(b);
 }
@@ -314,7 +314,7 @@ static Back* new_back(Server* s) {
   }
   b->base = (RpcBack){.check = check_back, .call = call_back, .release = release_back, .destroy = destroy_back};
   atomic_init(&b->base.refs, 1);
-  pthread_mutex_init(&b->lock, NULL);
+  tw_lock_init(&b->lock);
   b->server = s;
   return b;
 }
@@ -334,9 +334,9 @@ int rpc_serve(RpcChannel* channel) {
     if (rc != 0 || code == RPC_NONE || code == RPC_SHUTDOWN) break;
     rc = respond(&s, code);
   }
-  pthread_mutex_lock(&s.back->lock);
+  tw_lock(&s.back->lock);
   s.back->server = NULL;
-  pthread_mutex_unlock(&s.back->lock);
+  tw_unlock(&s.back->lock);
   rpc_back_release(&s.back->base);
   rpc_session_release(s.session);
   rpc_channel_free(channel);

@@ -3,7 +3,7 @@
  * The table of sessions. A device's type is its type on the far side plus RPC_DEVICE_MASK times (1 + the session's index). */
 #include "rpc.h"
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock table_lock = TW_LOCK_INITIALIZER;
 static RpcSession** table;
 static int table_size;
 
@@ -21,10 +21,10 @@ RpcSession* rpc_session_retain(RpcSession* s) {
 
 void rpc_session_release(RpcSession* s) {
   if (s == NULL) return;
-  pthread_mutex_lock(&table_lock); /* nobody may find it in the table while the last reference goes */
+  tw_lock(&table_lock); /* nobody may find it in the table while the last reference goes */
   bool last = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1;
   if (last && s->index >= 0) table[s->index] = NULL;
-  pthread_mutex_unlock(&table_lock);
+  tw_unlock(&table_lock);
   if (!last) return;
   RpcBack* back = s->back;
   s->cls->destroy(s);
@@ -32,13 +32,13 @@ void rpc_session_release(RpcSession* s) {
 }
 
 int rpc_session_enter(RpcSession* s) {
-  pthread_mutex_lock(&table_lock);
+  tw_lock(&table_lock);
   int index = 0;
   while (index < table_size && table[index] != NULL) ++index;
   if (s->index < 0 && index == table_size) {
     RpcSession** grown = realloc(table, (size_t)(table_size + 1) * sizeof *grown);
     if (grown == NULL) {
-      pthread_mutex_unlock(&table_lock);
+      tw_unlock(&table_lock);
       return tw_out_of_memory(sizeof *grown);
     }
     table = grown;
@@ -48,16 +48,16 @@ int rpc_session_enter(RpcSession* s) {
     s->index = index;
     table[index] = s;
   }
-  pthread_mutex_unlock(&table_lock);
+  tw_unlock(&table_lock);
   return 0;
 }
 
 RpcSession* rpc_session_find(int device_type) {
   int index = device_type / RPC_DEVICE_MASK - 1;
-  pthread_mutex_lock(&table_lock);
+  tw_lock(&table_lock);
   RpcSession* s = index >= 0 && index < table_size ? table[index] : NULL;
   if (s != NULL) rpc_session_retain(s);
-  pthread_mutex_unlock(&table_lock);
+  tw_unlock(&table_lock);
   return s;
 }
 
