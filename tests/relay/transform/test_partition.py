@@ -401,3 +401,31 @@ def test_what_this_packages_compilers_take_is_loaded_when_it_is_asked_for() -> N
     """A rule of one's own comes after theirs, and counts."""
     out = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True).stdout
     assert out.split() == ["False", "True", "True", "tilewright.relay.op.contrib.dnnl"]
+
+
+CIRCLE = """
+    def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32], %z: Tensor[(2), float32]) {
+      %0 = subtract(%x, %x);
+      %1 = subtract(%z, %y);
+      %2 = add(%z, %x);
+      %3 = add(%0, %1);
+      %4 = subtract(%0, %2);
+      %5 = add(%2, %3);
+      (%3, add(%4, %5), %2, multiply(%0, %1))
+    }"""
+
+
+def test_regions_that_others_merged_meanwhile_close_no_circle() -> None:
+    """Sums and differences merge in an order that would have the one region need the other, and the other way round."""
+    taken = {"sums": "add", "differences": "subtract", "products": "multiply"}
+    for compiler, operator in taken.items():
+        tvm.ir.register_op_attr(operator, f"target.{compiler}", lambda call: True)
+    try:
+        mod = parse(CIRCLE)
+        parted = Sequential([AnnotateTarget([*taken]), MergeCompilerRegions(), PartitionGraph()])(mod)
+    finally:
+        for compiler, operator in taken.items():
+            Op.get(operator).reset_attr(f"target.{compiler}")
+    values = [np.float32([1, 2]), np.float32([3, -4]), np.float32([5, 7])]
+    for found, expected in zip(interpret(parted, values), interpret(mod, values), strict=True):
+        np.testing.assert_array_equal(found, expected)

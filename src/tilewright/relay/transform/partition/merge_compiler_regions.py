@@ -17,7 +17,7 @@ as one function, they would have to run before and after it. So do regions insid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -27,13 +27,48 @@ from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionS
 from tilewright.relay.expr import Call, Function, Let
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.transform.common import open_children, typed_function_pass
-from tilewright.relay.transform.partition.annotate_target import BEGIN, END
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.transform.partition.annotate_target import BEGIN, DEFAULT, END
+from tilewright.relay.visitor import ExprMutator, post_order
 
 
 def regions_of(func: RelayExpr, name: str = "default") -> AnnotatedRegionSet:
     """The regions of a marked function."""
     return AnnotatedRegionSet(func, BEGIN, END, name)
+
+
+def region_in_a_circle(func: Function, regions: AnnotatedRegionSet) -> AnnotatedRegion | None:
+    """A region that needs what is made of its own results, and so cannot be one function; None where all can.
+
+    What is for the default compiler does not become a function, and is no region here.
+    """
+
+    def place_of(node: RelayExpr) -> Any:
+        return _taken(regions, node) or node
+
+    edges: list[tuple[Any, Any]] = []
+    for node in post_order(func.body, open_children):
+        edges += [(place_of(child), place_of(node)) for child in open_children(node)]
+        if isinstance(node, Let):
+            edges.append((place_of(node.value), node.var))
+    readers: dict[Any, list[Any]] = {}
+    waiting: dict[Any, int] = {}
+    for source, place in dict.fromkeys(edges):
+        if source is not place:
+            readers.setdefault(source, []).append(place)
+            waiting[place] = waiting.get(place, 0) + 1
+    ready = [source for source in readers if source not in waiting]
+    while ready:
+        for place in readers.get(ready.pop(), ()):
+            waiting[place] -= 1
+            if not waiting[place]:
+                ready.append(place)
+    return next((p for p, count in waiting.items() if count and isinstance(p, AnnotatedRegion)), None)
+
+
+def _taken(regions: AnnotatedRegionSet, expr: RelayExpr) -> AnnotatedRegion | None:
+    """The region of a compiler that an expression is in; None also where it is for the default."""
+    region = regions.get_region(expr)
+    return None if region is None or region.target == DEFAULT else region
 
 
 class _Behind(NamedTuple):
@@ -53,10 +88,14 @@ class _Merger:
     those that have been merged into one. ``behind`` is what an expression outside of regions needs, and ``above`` what
     a region does. Only regions of one scope that need the same lets are merged: a branch's work waits for its
     condition, and what is there before a variable has its value stays there.
+
+    The bits are those of the time when a region was reached: they do not know what its neighbours have been merged with
+    since, which may close a circle of several regions. ``careful`` looks for that before each merge, by a walk.
     """
 
-    def __init__(self, regions: AnnotatedRegionSet, root: RelayExpr) -> None:
+    def __init__(self, regions: AnnotatedRegionSet, root: RelayExpr, careful: bool = False) -> None:
         self.regions = regions
+        self.careful = careful
         self.done: set[int] = set()
         self.within = {r.id: 1 << r.id for r in regions}
         self.barred = {r.id: 0 for r in regions}
@@ -115,10 +154,35 @@ class _Merger:
         self.barred[region.id], self.above[region.id] = barred, above
         for source in sources:
             alike = source.target == region.target and self.scope[source.id] is self.scope[region.id]
-            if alike and self.above[source.id].lets == above.lets and not barred & self.within[source.id]:
+            if not alike or self.above[source.id].lets != above.lets or barred & self.within[source.id]:
+                continue
+            if not (self.careful and self._closes_a_circle(source, region)):
                 self.regions.merge(source, region)
                 self.within[region.id] |= self.within[source.id]
         self.done.add(region.id)
+
+    def _closes_a_circle(self, source: AnnotatedRegion, region: AnnotatedRegion) -> bool:
+        """Whether one of two regions needs what is made, outside of both, of results of the two."""
+        both: set[AnnotatedRegion | None] = {source, region}
+        waiting = [e for r in (source, region) for e in _inputs(r) if self.regions.get_region(e) not in both]
+        seen: set[Any] = set()
+        while waiting:
+            expr = waiting.pop()
+            place = _taken(self.regions, expr)
+            if place is not None and place in both:
+                return True
+            if (place or expr) in seen:
+                continue
+            seen.add(place or expr)
+            bound = [self.bound[expr][1]] if expr in self.bound else []
+            waiting += _inputs(place) if place is not None else [*open_children(expr), *bound]
+        return False
+
+
+def _inputs(region: AnnotatedRegion) -> list[RelayExpr]:
+    """What enters a region, and the functions that it calls."""
+    called = [node.op for node in region.nodes if isinstance(node, Call) and not isinstance(node.op, Op)]
+    return [*(begin.args[0] for begin in region.args), *called]
 
 
 class _Unmarker(ExprMutator):
@@ -149,6 +213,9 @@ def MergeCompilerRegions() -> Pass:
     def merge(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         regions = regions_of(func)
         _Merger(regions, func).run(func)
+        if region_in_a_circle(func, regions) is not None:
+            regions = regions_of(func)
+            _Merger(regions, func, careful=True).run(func)
         return _Unmarker(regions).visit(func)
 
     return typed_function_pass(merge, "MergeCompilerRegions", required=())

@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import GlobalVar, RelayExpr
@@ -35,13 +35,13 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TupleType, Type
 from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
-from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE, PRIMITIVE
 from tilewright.relay.name_transforms import mangle_module_name, sanitize_name
 from tilewright.relay.op.annotation import compiler_end
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.transform.partition.annotate_target import BEGIN, DEFAULT, END, compiler_of
-from tilewright.relay.transform.partition.merge_compiler_regions import regions_of
+from tilewright.relay.transform.partition.merge_compiler_regions import region_in_a_circle, regions_of
 from tilewright.relay.type_infer import infer_expr, infer_module
 from tilewright.relay.visitor import ExprMutator, bind, post_order, substitute
 from tilewright.runtime.registry import get_global_func
@@ -258,30 +258,12 @@ def _optimized(func: Function, compiler: str) -> Function:
 
 def _check_order(func: Function, regions: AnnotatedRegionSet) -> None:
     """Raise TilewrightError where a region needs what is made of its own results, and so cannot be one function."""
-    edges: list[tuple[RelayExpr | AnnotatedRegion, RelayExpr | AnnotatedRegion]] = []
-    for node in post_order(func.body, open_children):
-        place = regions.get_region(node) or node
-        edges += [(regions.get_region(child) or child, place) for child in open_children(node)]
-        if isinstance(node, Let):
-            edges.append((regions.get_region(node.value) or node.value, node.var))
-    readers: dict[Any, list[Any]] = {}
-    waiting: dict[Any, int] = {}
-    for source, place in dict.fromkeys(edges):
-        if source is not place:
-            readers.setdefault(source, []).append(place)
-            waiting[place] = waiting.get(place, 0) + 1
-    ready = [source for source in readers if source not in waiting]
-    while ready:
-        for place in readers.get(ready.pop(), ()):
-            waiting[place] -= 1
-            if not waiting[place]:
-                ready.append(place)
-    for place, count in waiting.items():
-        if count and isinstance(place, AnnotatedRegion):
-            raise TilewrightError(
-                f"region {place.id} for the compiler {place.target!r} needs what others make of its own results, so "
-                "that it cannot be one function; begin another region behind them (MergeCompilerRegions keeps to that)"
-            )
+    region = region_in_a_circle(func, regions)
+    if region is not None:
+        raise TilewrightError(
+            f"region {region.id} for the compiler {region.target!r} needs what others make of its own results, so "
+            "that it cannot be one function; begin another region behind them (MergeCompilerRegions keeps to that)"
+        )
 
 
 def PartitionGraph(mod_name: str = "default", bind_constants: bool = True, cost: CostModel | None = None) -> Pass:
