@@ -16,6 +16,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Var
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.te.operation import ExternOp
+from tilewright.te.reads import warn_of_reads_outside
 from tilewright.te.schedule import Schedule
 from tilewright.te.schedule.lower import lower_schedule
 from tilewright.te.tensor import Tensor
@@ -92,7 +93,24 @@ def lower(
     Returns
     -------
     The module of the lowered functions.
+
+    Warns
+    -----
+    RuntimeWarning : a computation of the schedule surely reads outside of a tensor
     """
+    if isinstance(inp, Schedule):
+        warn_of_reads_outside(inp)
+    return lowered(inp, args, name, binds, simple_mode)
+
+
+def lowered(
+    inp: Schedule | PrimFunc | IRModule,
+    args: Sequence[Any] | None = None,
+    name: str = "main",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    simple_mode: bool = False,
+) -> IRModule:
+    """Lower as ``lower`` does, of computations that Tilewright wrote: what they read is not looked at."""
     mod = _as_module(inp, args, name, binds)
     for step in lower_passes(simple_mode):
         mod = step(mod)

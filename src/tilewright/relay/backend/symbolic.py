@@ -41,7 +41,7 @@ from tilewright.relay.type_infer import infer_module
 from tilewright.relay.type_infer.dimensions import AtLeast, Condition, Equal, noted
 from tilewright.relay.visitor import ExprRewriter, substitute
 from tilewright.target.target import Target
-from tilewright.te.lower import lower
+from tilewright.te.lower import lowered
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt
 from tilewright.tir.visitor import post_order_visit
@@ -245,7 +245,7 @@ def shape_function(
         conditions = []
     checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
     schedule = te.create_schedule([t.op for t in given])
-    func = lower(schedule, [*shapes, *contents.values(), *given], name=name)[name]
+    func = lowered(schedule, [*shapes, *contents.values(), *given], name=name)[name]
     func = _checked(func, name, [c for c in checks if all(v in places for v in variables_of(c))], places)
     return func.with_attr(
         {GLOBAL_SYMBOL.key: name, TARGET.key: target, IMPLEMENTATION.key: "", SCHEDULE.key: "", LAYOUTS.key: ()}

@@ -69,7 +69,7 @@ from tilewright.target.build import ModuleBuilder, host_of
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.te.lower import argument_buffer
-from tilewright.te.lower import lower as lower_schedule
+from tilewright.te.lower import lowered as lower_schedule
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt
 from tilewright.topi.utils import get_const_tuple
