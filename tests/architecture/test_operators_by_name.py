@@ -48,7 +48,6 @@ LEFT: dict[str, int] = {
     "src/tilewright/relay/transform/layout/share_packed_weights.py": 2,
     "src/tilewright/relay/transform/memory/plan_views.py": 1,
     "src/tilewright/relay/transform/recast.py": 1,
-    "src/tilewright/relay/transform/recognize/recognize_attention.py": 14,
     "src/tilewright/relay/transform/simplify/canonicalize_cast.py": 1,
     "src/tilewright/relay/transform/simplify/combine_parallel.py": 3,
     "src/tilewright/relay/transform/simplify/merge_transposes.py": 4,

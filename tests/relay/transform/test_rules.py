@@ -16,7 +16,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.relay import transform
 from tilewright.relay.dataflow_pattern import is_filled, is_op, is_product, is_scalar, wildcard
 from tilewright.relay.transform.infer_type import infer_type
-from tilewright.relay.transform.recognize import recognize_layer_norm
+from tilewright.relay.transform.recognize import recognize_attention, recognize_layer_norm
 from tilewright.relay.transform.rules import ALL, Rule, RuleTable
 from tilewright.relay.transform.simplify import simplify_expr
 
@@ -38,6 +38,31 @@ def _shortened(draw: Draw) -> relay.Expr:
     return draw.tensor(draw.one_of(draw.shape[at:], (*draw.shape[:at], 1, *draw.shape[at + 1 :])))
 
 
+def _spelled_attention(draw: Draw) -> relay.Expr:
+    """Heads side by side in a batch; scores scaled and masked in any order, as three or four dimensions."""
+    batch, heads, rows, columns, width = (int(n) for n in draw.rng.choice((1, 2, 3, 5), size=5))
+    shape = draw.one_of((batch, heads, rows, columns), (batch * heads, rows, columns))
+    q, k, v = (
+        draw.tensor((batch * heads, *size), "float32") for size in ((rows, width), (columns, width), (7, columns))
+    )
+    scores = relay.reshape(relay.nn.batch_matmul(q, k), shape)
+    for _ in range(draw.one_of(0, 1, 2, 3)):
+        factor, mask = (
+            relay.const(draw.rng.uniform(0.1, 2)),
+            draw.tensor((1,) * (len(shape) - 1) + (columns,), "float32"),
+        )
+        hidden = draw.tensor((*shape[:-1], 1), "bool")
+        scores = draw.one_of(
+            scores * factor, scores / factor, scores + mask, mask + scores,
+            relay.where(hidden, relay.const(-1e38), scores), relay.where(hidden, scores, relay.const(-1e38)),
+        )  # fmt: skip
+    weights = relay.reshape(relay.nn.softmax(scores), (batch * heads, rows, columns))
+    return draw.one_of(
+        relay.nn.batch_matmul(weights, v),
+        relay.nn.batch_matmul(weights, relay.transpose(v, [0, 2, 1]), transpose_b=False),
+    )
+
+
 NARROW = {simplify_expr.x: lambda draw: draw.tensor(dtype=draw.one_of("int8", "uint8", "int16", "float32", "bool"))}
 ROWS = {
     recognize_layer_norm.v: _row,
@@ -53,6 +78,9 @@ LEAVES: dict[str, Leaves] = {
     "x broadcast like y -> broadcast_to(x)": {simplify_expr.y: lambda draw: draw.tensor((3, *draw.shape))},
     "x summed like y -> collapse_sum_to(x)": {simplify_expr.y: _shortened},
     "full_like(x, y) -> full(y)": {simplify_expr.y: lambda draw: draw.tensor(())},
+    "softmax(q k.T * scale + mask) v -> attention(q, k, v, mask, scale)": {
+        recognize_attention.PRODUCT: _spelled_attention
+    },
     "norm x * v -> norm(x, scale v)": ROWS,
     "norm(x, scale g) + v -> norm(x, scale g, center v)": ROWS,
 }

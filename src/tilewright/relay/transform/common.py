@@ -128,11 +128,6 @@ class Recognizer(ExprRewriter):
         return open_children(expr)
 
 
-def recognition_pass(recognizer: type[Recognizer], name: str) -> Pass:
-    """The pass that runs ``recognizer`` over every function, from opt level 3 on."""
-    return typed_function_pass(lambda func, mod, ctx: recognizer(func).visit(func), name, 3)
-
-
 def typed_function_pass(
     run: Callable[[Function, IRModule, PassContext], RelayExpr],
     name: str,
