@@ -180,6 +180,22 @@ def test_what_cannot_be_built_is_told() -> None:
     assert "Error" in result.error_msg
 
 
+def test_programs_that_are_measured_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    task = task_of(softmax_as, 4, 8)
+    inputs = [auto_scheduler.MeasureInput(task, task.compute_dag.init_state)] * 2
+    built = auto_scheduler.LocalBuilder(n_parallel=1).build(inputs, verbose=0)
+    assert all(Path(b.filename).exists() for b in built)
+    results = auto_scheduler.LocalRunner(number=1, min_repeat_ms=0).run(inputs, built, verbose=0)
+    assert [r.error_no for r in results] == [0, 0]
+    assert list(tmp_path.glob("auto_scheduler-*")) == []
+
+
+def test_what_cannot_link_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="cross_compiler"):
+        auto_scheduler.LocalBuilder(build_func="ndk")
+
+
 def test_inputs_that_cannot_be_random_have_values() -> None:
     @auto_scheduler.register_workload("gather_as", override=True)
     def gather() -> list[te.Tensor]:

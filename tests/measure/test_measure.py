@@ -14,6 +14,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.runtime.registry import get_global_func
+from tilewright.tuning.measure.programs import Timed
 from tilewright.tuning.processes import LocalRuns, Outcome, Pool, RunRequest, fork_worker
 
 SIZE = 37
@@ -160,3 +161,25 @@ threads.update()
 assert threads.pinned == pinned  # more threads than cores
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_runner_waits_after_each_library(tmp_path: Path) -> None:
+    runs = LocalRuns(20, cooldown=0.05)
+    came: list[float] = []
+    requests = [library(tmp_path, f"cool{i}", 1.0) for i in range(2)]
+    outcomes = runs.run(requests, lambda index, outcome: came.append(time.monotonic()))
+    runs.close()
+    assert [o.status for o in outcomes] == ["done", "done"]
+    assert came[1] - came[0] > 0.05
+
+
+def test_equal_values_of_arguments_are_one_file() -> None:
+    timed = Timed(1, 1, 0, 0.0, False)
+    target = tvm.target.Target("llvm")
+    first, again, other = (
+        timed.request("x.so", [((2,), "float32")], target, [np.full(2, value, "float32")]) for value in (1, 1, 2)
+    )
+    assert first.inputs == again.inputs != other.inputs
+    with np.load(other.inputs) as file:
+        assert [file[name].tolist() for name in file.files] == [[2.0, 2.0]]
+    assert timed.request("x.so", [((2,), "float32")], target).inputs == ""

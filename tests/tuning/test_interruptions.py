@@ -114,7 +114,7 @@ def test_a_runner_that_is_killed_between_batches_costs_nothing(tmp_path: Path) -
     killed: list[int] = []
 
     def kill(network: NetworkTuner) -> None:
-        for worker in network.option["runner"]._runs._pool._idle:
+        for worker in network.option["runner"].runs._pool._idle:
             if len(killed) < 3:
                 os.kill(worker.pid, signal.SIGKILL)
                 killed.append(worker.pid)

@@ -28,13 +28,13 @@ from tilewright.auto_scheduler.measure_pair import (
 )
 from tilewright.auto_scheduler.measure_record import MeasureCallback
 from tilewright.auto_scheduler.task import TaskRecord, input_values
-from tilewright.auto_scheduler.utils import get_const_tuple, make_traceback_info, register_by_name
+from tilewright.auto_scheduler.utils import get_const_tuple, register_by_name, shortened
+from tilewright.autotvm.task.space import InstantiationError
 from tilewright.target.build import build
 from tilewright.te.operation import PlaceholderOp
-from tilewright.tuning.processes import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+from tilewright.tuning.measure.programs import Builds, Timed, build_error, run_error
+from tilewright.tuning.processes import LocalRuns, Outcome, RunRequest
 from tilewright.tuning.processes.boards import BoardRuns
-
-_BUILD_THREADS = 2
 
 
 class PythonBasedMeasureCallback(MeasureCallback):
@@ -101,88 +101,46 @@ class LocalBuilder(ProgramBuilder):
     ----------
     timeout : seconds for one program
     n_parallel : how many are built at once, by default one for each core of this process
-    build_func : "default", "ndk", or a function of (file, objects) that links, with its suffix as ``output_format``
+    build_func : "default", or a function of (file, objects) that links, with its suffix as ``output_format``
     """
 
     def __init__(self, timeout: int = 15, n_parallel: int | None = None, build_func: Any = "default") -> None:
-        if not callable(build_func) and build_func not in ("default", "ndk"):
-            raise ValueError(f"invalid build_func {build_func!r}; give 'default', 'ndk' or a function")
-        self.timeout = timeout
-        self.n_parallel = n_parallel or _cores()
-        self.build_func = build_func
-        self._pool: Pool | None = None
+        self._builds = Builds(_write_program, timeout, n_parallel, build_func)
+        self.timeout, self.n_parallel, self.build_func = timeout, self._builds.n_parallel, build_func
         self._tasks: dict[tuple[str, str], TaskRecord] = {}
 
     def build(self, measure_inputs: Sequence[MeasureInput], verbose: int = 1) -> list[BuildResult]:
+        tasks = [self._tasks.setdefault((i.task.workload_key, str(i.task.target)), i.task) for i in measure_inputs]
         folder = tempfile.mkdtemp(prefix="auto_scheduler-")
-        pool = self._pool_for(measure_inputs)
-        outcomes = pool.map([[serialize_input(i), folder, n] for n, i in enumerate(measure_inputs)])
-        results = [self._result(i, o, verbose) for i, o in zip(measure_inputs, outcomes, strict=True)]
+        paths = [str(Path(folder) / f"{n}.{self._builds.suffix}") for n in range(len(tasks))]
+        choices = [serialize_input(i) for i in measure_inputs]
+        outcomes = self._builds.run(list(zip(tasks, choices, paths, strict=True)))
+        results = [_built(*each, verbose) for each in zip(measure_inputs, paths, outcomes, strict=True)]
         if all(r.error_no for r in results):
             shutil.rmtree(folder, ignore_errors=True)
         return results
 
-    def _pool_for(self, inputs: Sequence[MeasureInput]) -> Pool:
-        """The pool, whose processes know the tasks of ``inputs``: a fork knows what was known when it was made."""
-        new = {(i.task.workload_key, str(i.task.target)): i.task for i in inputs}
-        if self._pool is None or not new.keys() <= self._tasks.keys():
-            if self._pool is not None:
-                self._pool.close()
-            self._tasks |= new
-            self._pool = Pool(lambda: fork_worker(self._handle), self.n_parallel, self.timeout)
-        return self._pool
 
-    def _handle(self, request: list[Any]) -> dict[str, Any]:
-        """Build one input in a worker; return the library's file, or an error."""
-        text, folder, number = request
-        recorded = deserialize_input(text)
-        task = self._tasks[recorded.task.workload_key, str(recorded.task.target)]
-        began = time.monotonic()
-        try:
-            sch, args = task.compute_dag.apply_steps_from_state(recorded.state, recorded.task.layout_rewrite_option)
-        except Exception:
-            return {"error_no": MeasureErrorNo.INSTANTIATION_ERROR, "error": make_traceback_info()}
-        try:
-            library = build(sch, args, task.target)
-            path = self._export(library, Path(folder) / str(number))
-        except Exception:
-            shutil.rmtree(Path(folder) / str(number), ignore_errors=True)
-            return {"error_no": MeasureErrorNo.COMPILE_HOST, "error": make_traceback_info()}
-        return {"error_no": 0, "file": path, "seconds": time.monotonic() - began}
+def _write_program(task: TaskRecord, text: str, path: Any, fcompile: Any) -> float:
+    """Write the library of an input in a process of the builder; return the seconds that it took."""
+    recorded, began = deserialize_input(text), time.monotonic()
+    try:
+        option = recorded.task.layout_rewrite_option
+        schedule, arguments = task.compute_dag.apply_steps_from_state(recorded.state, option)
+    except Exception as error:
+        raise InstantiationError(f"{type(error).__name__}: {error}") from error
+    build(schedule, arguments, task.target).export_library(path, fcompile)
+    return time.monotonic() - began
 
-    def _export(self, library: Any, folder: Path) -> str:
-        folder.mkdir(parents=True, exist_ok=True)
-        if callable(self.build_func):
-            path = folder / f"tmp_func.{getattr(self.build_func, 'output_format', 'so')}"
-            library.export_library(str(path), self.build_func)
-        elif self.build_func == "ndk":
-            from tilewright.contrib import ndk
 
-            path = folder / "tmp_func.so"
-            library.export_library(str(path), ndk.create_shared)
-        else:
-            path = folder / "tmp_func.so"
-            library.export_library(str(path))
-        return str(path)
-
-    def _result(self, inp: MeasureInput, outcome: Outcome, verbose: int) -> BuildResult:
-        if outcome.status != "done":
-            timed_out = outcome.status == "timeout"
-            _say(".T" if timed_out else ".E", verbose)
-            number = MeasureErrorNo.BUILD_TIMEOUT if timed_out else MeasureErrorNo.COMPILE_HOST
-            return BuildResult("", [], number, outcome.error, outcome.seconds)
-        answer = outcome.value
-        if answer["error_no"]:
-            _say(".E", verbose)
-            return BuildResult("", [], answer["error_no"], answer["error"], outcome.seconds)
+def _built(inp: MeasureInput, path: str, outcome: Outcome, verbose: int) -> BuildResult:
+    """The result of a build."""
+    if outcome.status == "done":
         _say(".", verbose)
-        return BuildResult(answer["file"], program_arguments(inp), 0, "", answer["seconds"])
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))
+        return BuildResult(path, program_arguments(inp), 0, "", outcome.value)
+    number = build_error(outcome)
+    _say(".T" if number == MeasureErrorNo.BUILD_TIMEOUT else ".E", verbose)
+    return BuildResult("", [], number, shortened(outcome.traceback or outcome.error), outcome.seconds)
 
 
 def program_arguments(inp: MeasureInput) -> list[Any]:
@@ -193,19 +151,67 @@ def program_arguments(inp: MeasureInput) -> list[Any]:
     return list(dag.tensors)
 
 
+class TimedRunner(ProgramRunner, Timed):
+    """Base of runners whose programs run in processes of this machine, there or on boards: ``runs``."""
+
+    runs: Any
+
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
+    ) -> list[MeasureResult]:
+        requests = [self._timed(i, b) for i, b in zip(measure_inputs, build_results, strict=True) if not b.error_no]
+        outcomes = iter(self.runs.run(requests, lambda _, outcome: _say(_MARKS.get(outcome.status, "*E"), verbose)))
+        results = [_failed(b) if b.error_no else _measured(next(outcomes), b) for b in build_results]
+        for built in build_results:
+            _discard(built)
+        _say("\n", verbose)
+        return results
+
+    def _timed(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
+        arguments = [(get_const_tuple(a.shape), a.dtype) for a in built.args]
+        values = input_values(inp.task, built.args, prepare_input_map(built.args))
+        return self.request(built.filename, arguments, inp.task.target, _first_values(values, arguments))
+
+
+_MARKS = {"done": "*", "timeout": "*T"}
+
+
+def _first_values(values: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """The values up to the last that is given; what is not, between them, is made up."""
+    given = [i for i, v in enumerate(values) if v is not None]
+    rng = np.random.default_rng(0)
+    return [
+        v if v is not None else rng.integers(0, 2, arguments[i][0]).astype(arguments[i][1])
+        for i, v in enumerate(values[: given[-1] + 1 if given else 0])
+    ]
+
+
 def _discard(built: BuildResult) -> None:
     """Remove a library that was measured, and the folder of its batch with the last."""
-    own = Path(built.filename).parent
-    shutil.rmtree(own, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        own.parent.rmdir()
+    if built.filename:
+        path = Path(built.filename)
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
 
 
 def _failed(build: BuildResult) -> MeasureResult:
     return MeasureResult([MAX_FLOAT], build.error_no, build.error_msg, build.time_cost, time.time())
 
 
-class LocalRunner(ProgramRunner):
+def _measured(outcome: Outcome, built: BuildResult) -> MeasureResult:
+    """The result of a run whose value, where it is done, is a ``RunAnswer``."""
+    error = run_error(outcome)
+    costs = [MAX_FLOAT] if error else undisturbed(outcome.value.costs)
+    return MeasureResult(costs, error, outcome.error, built.time_cost + outcome.seconds, time.time())
+
+
+def undisturbed(costs: Sequence[float]) -> list[float]:
+    """The costs without those of repeats that something else delayed: half as long again as the least."""
+    return [c for c in costs if c <= 1.5 * min(costs)]
+
+
+class LocalRunner(TimedRunner):
     """Runs on this machine, one program after the other, in a process of their own.
 
     Parameters
@@ -226,76 +232,14 @@ class LocalRunner(ProgramRunner):
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
     ) -> None:
+        if enable_cpu_cache_flush:
+            number, min_repeat_ms = 1, 0
+        super().__init__(number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
         self.timeout = timeout
-        self.number = 1 if enable_cpu_cache_flush else number
-        self.repeat = repeat
-        self.min_repeat_ms = 0 if enable_cpu_cache_flush else min_repeat_ms
-        self.cooldown_interval = cooldown_interval
-        self.enable_cpu_cache_flush = enable_cpu_cache_flush
-        self._runs: LocalRuns | None = None
-
-    def run(
-        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
-    ) -> list[MeasureResult]:
-        if self._runs is None:
-            self._runs = LocalRuns(self.timeout)
-        results: list[MeasureResult] = []
-        for inp, built in zip(measure_inputs, build_results, strict=True):
-            results.append(_failed(built) if built.error_no else self._measure(inp, built, verbose))
-        _say("\n", verbose)
-        return results
-
-    def _measure(self, inp: MeasureInput, built: BuildResult, verbose: int) -> MeasureResult:
-        assert self._runs is not None
-        folder = Path(built.filename).parent
-        values = input_values(inp.task, built.args, prepare_input_map(built.args))
-        arguments = [(get_const_tuple(a.shape), a.dtype) for a in built.args]
-        request = RunRequest(
-            built.filename, arguments, device=inp.task.target.kind.device_name, number=self.number,
-            repeat=self.repeat, min_repeat_ms=self.min_repeat_ms, flush=self.enable_cpu_cache_flush,
-            inputs=_saved_inputs(folder, values, arguments),
-        )  # fmt: skip
-        (outcome,) = self._runs.run([request])
-        _discard(built)
-        if self.cooldown_interval:
-            time.sleep(self.cooldown_interval)
-        return _measured(outcome, built, verbose)
+        self.runs = LocalRuns(timeout, cooldown_interval)
 
 
-def _saved_inputs(folder: Path, values: Sequence[Any], arguments: Sequence[Any]) -> str:
-    """Write the values, up to the last that is set, to a file; return "" if there are none."""
-    given = [i for i, v in enumerate(values) if v is not None]
-    if not given:
-        return ""
-    rng = np.random.default_rng(0)
-    arrays = [
-        v if v is not None else rng.integers(0, 2, arguments[i][0]).astype(arguments[i][1])
-        for i, v in enumerate(values[: given[-1] + 1])
-    ]
-    path = folder / "inputs.npz"
-    np.savez(path, *arrays)
-    return str(path)
-
-
-def _measured(outcome: Outcome, built: BuildResult, verbose: int) -> MeasureResult:
-    """The result of a run whose value, where it is done, is a ``RunAnswer``."""
-    error, message, costs = MeasureErrorNo.NO_ERROR, outcome.error, [MAX_FLOAT]
-    if outcome.status != "done":
-        error = MeasureErrorNo.RUN_TIMEOUT if outcome.status == "timeout" else MeasureErrorNo.RUNTIME_DEVICE
-    elif outcome.value.wrong is not None:
-        error, message = MeasureErrorNo.WRONG_ANSWER, outcome.value.wrong
-    else:
-        costs = undisturbed(outcome.value.costs)
-    _say("*T" if error == MeasureErrorNo.RUN_TIMEOUT else "*E" if error else "*", verbose)
-    return MeasureResult(costs, error, message, built.time_cost + outcome.seconds, time.time())
-
-
-def undisturbed(costs: Sequence[float]) -> list[float]:
-    """The costs without those of repeats that something else delayed: half as long again as the least."""
-    return [c for c in costs if c <= 1.5 * min(costs)]
-
-
-class RPCRunner(ProgramRunner):
+class RPCRunner(TimedRunner):
     """Runs on devices of a tracker.
 
     Parameters
@@ -319,49 +263,21 @@ class RPCRunner(ProgramRunner):
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
     ) -> None:
+        super().__init__(number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
         self.key, self.host, self.port, self.priority = key, host, port, priority
         self.n_parallel, self.timeout = n_parallel, timeout
-        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
-        self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
-        self._runs = BoardRuns(key, host, port, priority, timeout, n_parallel, waiting=5.0, cooldown=cooldown_interval)
+        self.runs = BoardRuns(key, host, port, priority, timeout, n_parallel, waiting=5.0, cooldown=cooldown_interval)
         self._check()
 
     def _check(self) -> None:
         """Raise RuntimeError if the tracker offers no device within ``timeout`` seconds."""
         try:
-            self._runs.session()
+            self.runs.session()
         except Exception as error:
             raise RuntimeError(
                 f"the tracker at {self.host}:{self.port} gives no device {self.key!r}: {error}. Look with "
                 f"'tilewright tracker query --host {self.host} --port {self.port}' which devices are free"
             ) from error
-
-    def run(
-        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
-    ) -> list[MeasureResult]:
-        pairs = list(zip(measure_inputs, build_results, strict=True))
-        requests = [self._request(inp, built) for inp, built in pairs if not built.error_no]
-        outcomes = iter(self._runs.run(requests))
-        results = [_failed(b) if b.error_no else _measured(next(outcomes), b, verbose) for _, b in pairs]
-        for _, built in pairs:
-            if built.filename:
-                _discard(built)
-        _say("\n", verbose)
-        return results
-
-    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
-        values = input_values(inp.task, built.args, prepare_input_map(built.args))
-        arguments = [(get_const_tuple(a.shape), a.dtype) for a in built.args]
-        return RunRequest(
-            built.filename,
-            arguments,
-            device=inp.task.target.kind.device_name,
-            number=self.number,
-            repeat=self.repeat,
-            min_repeat_ms=self.min_repeat_ms,
-            flush=self.enable_cpu_cache_flush,
-            inputs=_saved_inputs(Path(built.filename).parent, values, arguments),
-        )
 
 
 class LocalRPCMeasureContext:

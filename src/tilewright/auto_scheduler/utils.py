@@ -112,7 +112,11 @@ def deserialize_args(args: Sequence[Any]) -> list[Any]:
 
 def make_traceback_info() -> str:
     """The error that is being handled, with where it happened; long ones are cut in the middle."""
-    text = traceback.format_exc()
+    return shortened(traceback.format_exc())
+
+
+def shortened(text: str) -> str:
+    """Return the text of an error, a long one cut in the middle."""
     half = _MAX_TRACEBACK_LENGTH // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n...\n{text[-half:]}"
 

@@ -16,10 +16,10 @@ from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, Measure
 from tilewright.autotvm.task.space import InstantiationError
 from tilewright.autotvm.task.task import Task
 from tilewright.ir.errors import TilewrightError
-from tilewright.target.workers import compile_in_this_process
 from tilewright.tuning.measure import build as building
 from tilewright.tuning.measure.measure import Builder, Runner
-from tilewright.tuning.processes import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+from tilewright.tuning.measure.programs import Builds, Timed, build_error, run_error
+from tilewright.tuning.processes import LocalRuns, Outcome, RunRequest
 
 logger = logging.getLogger("autotvm")
 
@@ -62,13 +62,13 @@ def failure(error: Exception, number: MeasureErrorNo, seconds: float) -> Measure
 
 def build_failure(outcome: Outcome) -> MeasureResult:
     """The result of a build that came to nothing."""
-    if outcome.status == "timeout":
-        error: Exception = TimeoutError(f"the build {outcome.error}")
-        return failure(error, MeasureErrorNo.BUILD_TIMEOUT, outcome.seconds)
-    if outcome.kind == InstantiationError.__name__:
-        return failure(InstantiationError(outcome.error), MeasureErrorNo.INSTANTIATION_ERROR, outcome.seconds)
+    number = build_error(outcome)
+    if number == MeasureErrorNo.BUILD_TIMEOUT:
+        return failure(TimeoutError(f"the build {outcome.error}"), number, outcome.seconds)
+    if number == MeasureErrorNo.INSTANTIATION_ERROR:
+        return failure(InstantiationError(outcome.error), number, outcome.seconds)
     message = f"{outcome.kind}: {outcome.error}" if outcome.kind else outcome.error
-    return failure(CandidateError(message, outcome.traceback), MeasureErrorNo.COMPILE_HOST, outcome.seconds)
+    return failure(CandidateError(message, outcome.traceback), number, outcome.seconds)
 
 
 class LocalBuilder(Builder):
@@ -90,14 +90,9 @@ class LocalBuilder(Builder):
         do_fork: bool = True,
     ) -> None:
         super().__init__(timeout, n_parallel, build_kwargs)
-        if isinstance(build_func, str) and build_func != "default":
-            raise ValueError(f'build_func is "default" or a function that writes a library, found {build_func!r}')
-        self.build_func = None if isinstance(build_func, str) else build_func
-        self._suffix = getattr(self.build_func, "output_format", "so").lstrip(".")
+        self._builds = Builds(self._make, timeout, self.n_parallel, build_func)
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-tune-")
         self._numbers = itertools.count()
-        self._tasks: list[Task] = []
-        self._pool: Pool | None = None
         self._runner_kwargs: Mapping[str, Any] | None = None
 
     @property
@@ -112,20 +107,16 @@ class LocalBuilder(Builder):
         self._runner_kwargs = build_kwargs
         super().set_task(task, build_kwargs)
 
-    def know(self, tasks: list[Task]) -> None:
-        """New processes, which know these tasks; what is built for another starts new ones again."""
-        self.close()
-        self._tasks = tasks
-        begin = compile_in_this_process if self.n_parallel > 1 else None
-        self._pool = Pool(lambda: fork_worker(self._work, begin), self.n_parallel, self.timeout)
+    def know(self, tasks: Sequence[Task]) -> None:
+        """Start new processes with the next build, which know these tasks."""
+        self._builds.know(tasks)
 
-    def _work(self, request: dict[str, Any]) -> Any:
-        """Build, or return the program of a configuration; runs in a process of the pool."""
-        task = self._tasks[request["task"]]
-        config = building.config_from_json(task, request["config"])
-        if request["path"] is None:
+    def _make(self, task: Task, choice: Any, path: str | None, fcompile: Any) -> Any:
+        """Build, or return the program of a configuration; runs in a process of the builder."""
+        config = building.config_from_json(task, choice)
+        if path is None:
             return building.lowered_text(task, config)
-        return building.build_candidate(task, config, request["path"], self.build_kwargs, self.build_func)
+        return building.build_candidate(task, config, path, self.build_kwargs, fcompile)
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
         """Build all; libraries of earlier batches are removed."""
@@ -134,46 +125,38 @@ class LocalBuilder(Builder):
 
     def keep(self, candidates: Sequence[tuple[Task, Any]]) -> list[Any]:
         """Build (task, configuration) pairs, a configuration of None being the untuned choice; libraries stay."""
-        requests = self._requests(candidates, lambda: os.path.join(self.tmp_dir, self._name()))
-        assert self._pool is not None
-        outcomes = self._pool.map(requests)
+        paths = [os.path.join(self.tmp_dir, self._name()) for _ in candidates]
+        outcomes = self._builds.run([(t, _choice(c), path) for (t, c), path in zip(candidates, paths, strict=True)])
         for (task, _), outcome in zip(candidates, outcomes, strict=True):
             if outcome.status == "done":
                 task.flop = outcome.value["flop"]
-        return [self._result(r, o) for r, o in zip(requests, outcomes, strict=True)]
+        return [_built(path, outcome) for path, outcome in zip(paths, outcomes, strict=True)]
 
     def describe(self, task: Task, config: Any) -> str:
         """The lowered program of a configuration."""
-        requests = self._requests([(task, config)], lambda: None)
-        assert self._pool is not None
-        (outcome,) = self._pool.map(requests)
+        (outcome,) = self._builds.run([(task, _choice(config), None)])
         return outcome.value if outcome.status == "done" else f"(it cannot be lowered: {outcome.error})"
 
-    def _requests(self, candidates: Sequence[tuple[Task, Any]], path: Callable[[], str | None]) -> list[dict[str, Any]]:
-        tasks = list({id(task): task for task, _ in candidates}.values())
-        if self._pool is None or not all(any(t is known for known in self._tasks) for t in tasks):
-            self.know(tasks)
-        numbers = {id(task): i for i, task in enumerate(self._tasks)}
-        return [
-            {"task": numbers[id(t)], "config": None if c is None else c.to_json_dict(), "path": path()}
-            for t, c in candidates
-        ]
-
     def _name(self) -> str:
-        return f"candidate_{next(self._numbers)}.{self._suffix}"
-
-    def _result(self, request: dict[str, Any], outcome: Outcome) -> Any:
-        if outcome.status == "done":
-            value = outcome.value
-            arguments = tuple((tuple(shape), dtype) for shape, dtype in value["arguments"])
-            return BuildResult(request["path"], arguments, None, outcome.seconds, tuple(value["outputs"]))
-        return build_failure(outcome)
+        return f"candidate_{next(self._numbers)}.{self._builds.suffix}"
 
     def close(self) -> None:
         """End the processes."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        self._builds.close()
+
+
+def _choice(config: Any) -> Any:
+    """A configuration as JSON; None stays None."""
+    return None if config is None else config.to_json_dict()
+
+
+def _built(path: str, outcome: Outcome) -> Any:
+    """The result of a build."""
+    if outcome.status != "done":
+        return build_failure(outcome)
+    value = outcome.value
+    arguments = tuple((tuple(shape), dtype) for shape, dtype in value["arguments"])
+    return BuildResult(path, arguments, None, outcome.seconds, tuple(value["outputs"]))
 
 
 def tolerance_of(built: BuildResult) -> float:
@@ -182,21 +165,47 @@ def tolerance_of(built: BuildResult) -> float:
     return TOLERANCE.get(dtype, 2e-3)
 
 
-class LocalRunner(Runner):
+class LibraryRunner(Runner, Timed):
+    """Base of runners whose libraries run in processes of this machine, there or on boards: ``runs``."""
+
+    compares = True
+    runs: Any
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """Nothing: the target says what code is for."""
+        return {}
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
+        """Time what was built; what was not keeps its result."""
+        results = [b if isinstance(b, MeasureResult) else None for b in build_results]
+        wanted = [i for i, r in enumerate(results) if r is None]
+        outcomes = self.runs.run([self.candidate(measure_inputs[i], build_results[i]) for i in wanted])
+        for i, outcome in zip(wanted, outcomes, strict=True):
+            results[i] = measured(outcome, build_results[i].time_cost)
+        return [r for r in results if r is not None]
+
+    def candidate(self, inp: MeasureInput, built: BuildResult, **more: Any) -> RunRequest:
+        """Return the request to time what was built."""
+        assert built.filename is not None
+        assert built.arg_info is not None
+        given = {"outputs": built.outputs, "tolerance": (tolerance_of(built),), **more}
+        return self.request(built.filename, built.arg_info, inp.target, **given)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.runs.close()
+
+
+class LocalRunner(LibraryRunner):
     """Runs on this machine, one after the other, in a process of its own.
 
     Parameters
     ----------
     timeout : seconds that one configuration may take
-    number, repeat : each cost is the mean of ``number`` calls, there are ``repeat`` of them; one call before does not
-        count
-    min_repeat_ms : ``number`` grows until a repeat takes as long
+    number, repeat, min_repeat_ms, enable_cpu_cache_flush : as of ``Timed``
     cooldown_interval : seconds to wait after each; TVM's 0.1 would be most of the time that a trial takes here
-    enable_cpu_cache_flush : whether arguments but the first are out of the caches when a repeat begins
     check : whether results are compared with those of the untuned choice; one that differs is no candidate
     """
-
-    compares = True
 
     def __init__(
         self,
@@ -209,101 +218,52 @@ class LocalRunner(Runner):
         check: bool = True,
     ) -> None:
         super().__init__(timeout, 1)
-        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
-        self.cooldown_interval, self.enable_cpu_cache_flush, self.check = (
-            cooldown_interval,
-            enable_cpu_cache_flush,
-            check,
-        )
+        Timed.__init__(self, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+        self.check = check
         self.ref_input: Sequence[Any] | None = None
         self.executor: Any = None
         self.untuned: Untuned | None = None
-        self._runs = LocalRuns(timeout)
-        self._folder = tempfile.TemporaryDirectory(prefix="tilewright-run-")
-
-    def get_build_kwargs(self) -> dict[str, Any]:
-        """Nothing: what runs here is built for here."""
-        return {}
+        self.runs = LocalRuns(timeout, cooldown_interval)
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
         """Time what was built; what was not keeps its result."""
-        if self.executor is not None:
-            return [
-                self.executor.submit(self.run_one, inp, built, ref_input=self.ref_input).result()
-                for inp, built in zip(measure_inputs, build_results, strict=True)
-            ]
-        pairs = list(zip(measure_inputs, build_results, strict=True))
-        results = [b if isinstance(b, MeasureResult) else None for _, b in pairs]
-        requests = [(i, self._request(inp, built)) for i, (inp, built) in enumerate(pairs) if results[i] is None]
-        for (i, _), outcome in zip(requests, self._runs.run([r for _, r in requests]), strict=True):
-            results[i] = measured(outcome, build_results[i].time_cost)
-            time.sleep(self.cooldown_interval)
-        return [r for r in results if r is not None]
+        if self.executor is None:
+            return super().run(measure_inputs, build_results)
+        return [
+            self.executor.submit(self.run_one, inp, built, ref_input=self.ref_input).result()
+            for inp, built in zip(measure_inputs, build_results, strict=True)
+        ]
 
     def run_one(self, measure_input: MeasureInput, build_result: Any, ref_input: Any = None) -> MeasureResult:
         """Time one library; ``ref_input`` are the first arguments' values."""
-        self.ref_input, executor, self.executor = ref_input, self.executor, None
-        try:
-            return self.run([measure_input], [build_result])[0]
-        finally:
-            self.executor = executor
+        self.ref_input = ref_input
+        return super().run([measure_input], [build_result])[0]
 
     def run_untuned(self, inp: MeasureInput, built: BuildResult, results: str) -> MeasureResult:
         """Run the untuned choice; its results go to the file ``results``."""
         self.untuned = None
-        request = RunRequest(**{**vars(self._request(inp, built)), "save_results": results})
-        return measured(self._runs.run([request])[0], built.time_cost)
+        return measured(self.runs.run([self.candidate(inp, built, save_results=results)])[0], built.time_cost)
 
-    def close(self) -> None:
-        """End the process."""
-        self._runs.close()
-
-    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
-        assert built.filename is not None
-        assert built.arg_info is not None
+    def candidate(self, inp: MeasureInput, built: BuildResult, **more: Any) -> RunRequest:
+        """Return the request to time what was built, with the untuned choice beside it."""
+        values = list(self.ref_input or ())
         untuned = self.untuned
-        same = untuned is not None and untuned.built.arg_info == built.arg_info
-        return RunRequest(
-            built.filename,
-            built.arg_info,
-            device=inp.target.kind.device_name,
-            number=self.number,
-            repeat=self.repeat,
-            min_repeat_ms=self.min_repeat_ms,
-            flush=self.enable_cpu_cache_flush,
-            inputs=self._inputs(),
-            outputs=built.outputs,
-            compare_to=untuned.results if untuned is not None and same and self.check else "",
-            tolerance=(tolerance_of(built),),
-            reference=str(untuned.built.filename) if untuned is not None else "",
-            reference_arguments=untuned.built.arg_info or () if untuned is not None else (),
-        )
-
-    def _inputs(self) -> str:
-        """Return the file of the stored inputs, or ""."""
-        if not self.ref_input:
-            return ""
-        import numpy as np
-
-        path = self._path("inputs.npz")
-        np.savez(path, *[np.asarray(a) for a in self.ref_input])
-        return path
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self._folder.name, name)
+        if untuned is not None:
+            same = untuned.built.arg_info == built.arg_info
+            more["compare_to"] = untuned.results if same and self.check else ""
+            more["reference"], more["reference_arguments"] = str(untuned.built.filename), untuned.built.arg_info or ()
+        return super().candidate(inp, built, values=values, **more)
 
 
 def measured(outcome: Outcome, build_seconds: float) -> MeasureResult:
     """The result of a run."""
-    seconds = build_seconds + outcome.seconds
-    if outcome.status == "timeout":
-        return failure(TimeoutError(f"the run {outcome.error}"), MeasureErrorNo.RUN_TIMEOUT, seconds)
-    if outcome.status != "done":
-        error = CandidateError(outcome.error, outcome.traceback)
-        return failure(error, MeasureErrorNo.RUNTIME_DEVICE, seconds)
-    if outcome.value.wrong is not None:
-        return failure(CandidateError(outcome.value.wrong), MeasureErrorNo.WRONG_ANSWER, seconds)
-    return MeasureResult(outcome.value.costs, MeasureErrorNo.NO_ERROR, seconds, time.time())
+    seconds, number = build_seconds + outcome.seconds, run_error(outcome)
+    if number == MeasureErrorNo.NO_ERROR:
+        return MeasureResult(outcome.value.costs, number, seconds, time.time())
+    if number == MeasureErrorNo.RUN_TIMEOUT:
+        return failure(TimeoutError(f"the run {outcome.error}"), number, seconds)
+    message = outcome.value.wrong if number == MeasureErrorNo.WRONG_ANSWER else outcome.error
+    return failure(CandidateError(message, outcome.traceback), number, seconds)
 
 
 def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from typing import Any
 from tilewright import rpc
 from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.ir.errors import TilewrightError
-from tilewright.tuning.measure.measure import Runner
-from tilewright.tuning.measure.measure_methods import BuildResult, measured, tolerance_of
-from tilewright.tuning.processes import RunRequest
+from tilewright.tuning.measure.measure_methods import BuildResult, LibraryRunner
+from tilewright.tuning.measure.programs import Timed
 from tilewright.tuning.processes.boards import BoardRuns
 
 
-class RPCRunner(Runner):
+class RPCRunner(LibraryRunner):
     """Runs each library on a board of the kind ``key`` from a tracker at ``host``:``port``.
 
     Several boards of a kind work at the same time. A session is had by a process of its own, so that what hangs on a
@@ -29,8 +28,6 @@ class RPCRunner(Runner):
     n_parallel : boards to use at once; by default as many as the tracker knows
     number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush : as of ``LocalRunner``
     """
-
-    compares = True
 
     def __init__(
         self,
@@ -50,11 +47,8 @@ class RPCRunner(Runner):
         self.host = host or os.environ.get("TVM_TRACKER_HOST", "127.0.0.1")
         self.port = port or int(os.environ.get("TVM_TRACKER_PORT", "9190"))
         super().__init__(timeout, n_parallel or self._boards())
-        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
-        self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
-        self._runs = BoardRuns(
-            key, self.host, self.port, priority, timeout, self.n_parallel, cooldown=cooldown_interval
-        )
+        Timed.__init__(self, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+        self.runs = BoardRuns(key, self.host, self.port, priority, timeout, self.n_parallel, cooldown=cooldown_interval)
 
     def _boards(self) -> int:
         """Return how many boards of the kind the tracker knows; raises TilewrightError when there is none."""
@@ -71,37 +65,9 @@ class RPCRunner(Runner):
             )
         return count
 
-    def get_build_kwargs(self) -> dict[str, Any]:
-        """Nothing: the target says what code is for."""
-        return {}
-
-    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
-        """Time what was built; what was not keeps its result."""
-        results = [b if isinstance(b, MeasureResult) else None for b in build_results]
-        wanted = [i for i, r in enumerate(results) if r is None]
-        requests = [self._request(measure_inputs[i], build_results[i]) for i in wanted]
-        for i, outcome in zip(wanted, self._runs.run(requests), strict=True):
-            results[i] = measured(outcome, build_results[i].time_cost)
-        return [r for r in results if r is not None]
-
-    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
-        assert built.filename is not None
-        assert built.arg_info is not None
-        return RunRequest(
-            built.filename,
-            built.arg_info,
-            device=inp.target.kind.device_name,
-            number=self.number,
-            repeat=self.repeat,
-            min_repeat_ms=self.min_repeat_ms,
-            flush=self.enable_cpu_cache_flush,
-            outputs=built.outputs,
-            tolerance=(tolerance_of(built),),
-        )
-
     def session(self, timeout: float | None = None) -> Any:
         """A session with a board, for ``timeout`` seconds; 0 sets no limit."""
-        return self._runs.session(timeout)
+        return self.runs.session(timeout)
 
     def run_untuned(self, inp: MeasureInput, built: BuildResult, results: str) -> MeasureResult:
         """Run the untuned choice; its results stay on the board."""
@@ -110,10 +76,6 @@ class RPCRunner(Runner):
     def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
         """Seconds of what was built, by turns, on one board; one with other results than the first is no candidate."""
         good = [i for i, b in enumerate(built) if not isinstance(b, MeasureResult)]
-        found = self._runs.in_turns([self._request(inputs[i], built[i]) for i in good], turns)
+        found = self.runs.in_turns([self.candidate(inputs[i], built[i]) for i in good], turns)
         times = dict(zip(good, found, strict=True))
         return [times.get(i, [float("inf")] * turns) for i in range(len(built))]
-
-    def close(self) -> None:
-        """End the processes."""
-        self._runs.close()

@@ -61,9 +61,9 @@ class BoardRuns:
         finally:
             tracker.close()
 
-    def run(self, requests: Sequence[RunRequest]) -> list[Outcome]:
-        """The outcome of each; the value of one that is done is a ``RunAnswer``."""
-        outcomes = self._pool.map([asdict(r) for r in requests])
+    def run(self, requests: Sequence[RunRequest], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
+        """The outcome of each, as ``LocalRuns.run`` gives it."""
+        outcomes = self._pool.map([asdict(r) for r in requests], each)
         return [_answer(outcome) for outcome in outcomes]
 
     def in_turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float]]:

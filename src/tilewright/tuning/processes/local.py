@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -65,18 +66,29 @@ class LocalRuns:
     """Runs libraries one after the other in a process of their own, which is replaced when it dies or takes too long.
 
     If there is a reference kernel, costs are divided by its slowdown against its first run, or against the request's
-    reference time, to compensate for a machine that throttles or is busy.
+    reference time, to compensate for a machine that throttles or is busy. ``cooldown`` is the seconds to wait after
+    each library.
     """
 
-    def __init__(self, timeout: float = 10.0) -> None:
+    def __init__(self, timeout: float = 10.0, cooldown: float = 0.0) -> None:
+        self.cooldown = cooldown
         self._pool = Pool(lambda: start_worker("tilewright.tuning.processes.run_worker"), 1, timeout)
         self._reference_seconds: dict[str, float] = {}
 
     def run(self, requests: Sequence[RunRequest], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
-        """Run the requests and return their outcomes; the value of a finished one is a :class:`RunAnswer`."""
+        """Run the requests and return their outcomes; the value of a finished one is a :class:`RunAnswer`.
+
+        ``each`` is called with the number and outcome of every one as it comes, its value still that of the process.
+        """
+
+        def came(index: int, outcome: Outcome) -> None:
+            if each is not None:
+                each(index, outcome)
+            time.sleep(self.cooldown)
+
         return [
             Outcome(**{**vars(o), "value": self._answer(r, o.value)}) if o.status == "done" else o
-            for r, o in zip(requests, self._pool.map([asdict(r) for r in requests], each), strict=True)
+            for r, o in zip(requests, self._pool.map([asdict(r) for r in requests], came), strict=True)
         ]
 
     @property
