@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.driver.command import DIGITS, fails, model, tilewright
 
+import tilewright as tw
 from tilewright import runtime
 
 
@@ -57,6 +59,23 @@ def test_show_partition_tells_where_each_operator_goes_and_why() -> None:
     assert ["nn.conv2d", "part of dnnl.conv2d_bias_relu"] in taken  # after what partition_for_dnnl does first
     host = [f for f in fates if f[2] == "host"]
     assert summary.startswith(f"dnnl takes {len(fates) - len(host)} of {len(fates)} operators, in ")
+
+
+@pytest.mark.parametrize("compiler", ["dnnl", "ccompiler"])
+def test_compile_gives_an_external_compiler_its_part(compiler: str, tmp_path: Path) -> None:
+    path, ir = tmp_path / "d.so", tmp_path / "ir"
+    done = tilewright("compile", DIGITS, "-o", path, "--partition", compiler, "--dump-ir", ir, "-q")
+    assert done.returncode == 0, done.stderr
+    assert any(f'Compiler="{compiler}"' in file.read_text() for file in ir.iterdir())
+    x = np.random.default_rng(0).random((1, 1, 8, 8), "float32")
+    (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"pixels": x})
+    np.testing.assert_allclose(tw.load(path)(x), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_compile_for_an_unknown_compiler_names_those_that_are_known(tmp_path: Path) -> None:
+    result = tilewright("compile", DIGITS, "-o", tmp_path / "d.so", "--partition", "nobody")
+    fails(result, "target.nobody", "dnnl")
+    assert not (tmp_path / "d.so").exists()
 
 
 def test_show_partition_of_an_unknown_compiler_names_those_that_are_known() -> None:

@@ -155,6 +155,13 @@ def compile(
     runtime: Annotated[
         str | None, typer.Option("--for", metavar="RUNTIME", help="What will load it, if not Tilewright: tvm-0.8.")
     ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Give the external compiler NAME its part, as `show --partition` explains it. Repeat for several.",
+        ),
+    ] = None,
     max_nodes: Annotated[
         int | None,
         typer.Option(min=1, help="Most nodes that the model may have with functions and loops written out; 262144."),
@@ -184,7 +191,7 @@ def compile(
 
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
-            Limits(max_nodes, max_memory, timeout), executor, unchecked_indices,
+            Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()),
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

@@ -29,6 +29,7 @@ from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
 from tilewright.relay.frontend.onnx.quantization import dequantized_operators
+from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
@@ -87,6 +88,7 @@ class CompileOptions:
     limits: Limits = field(default_factory=Limits)
     executor: str = AUTO
     unchecked_indices: bool = False
+    partition: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
                 del model  # it may hold the weights once more
             if dump:
                 dump.write("import", str(mod))
+            for compiler in options.partition:
+                mod, params = partition_for(compiler, mod, params), {}
             factory = build_module.build(mod, target=target, params=params, executor=_executor(options, target))
         if dump:
             _dump_code(dump, factory)

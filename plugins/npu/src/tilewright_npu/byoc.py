@@ -23,3 +23,4 @@ def register() -> None:
     """Make the compiler "npu" known; the package's entry point calls it. Its patterns are registered as they load."""
     assert patterns.pattern_table
     runtime.register_func("relay.ext.npu", compile_function, override=True)
+    runtime.register_func("relay.ext.npu.partition", patterns.partition_for_npu, override=True)

@@ -80,12 +80,8 @@ def explain_partition(
     TilewrightError where nothing is known of the compiler, or a check fails.
     """
     entries = composite_patterns((get_pattern_table(compiler) or ()) if table is None else table)
-    if not entries and compiler not in known_compilers():
-        known = ", ".join(known_compilers()) or "none"
-        raise TilewrightError(
-            f"no operator has a rule target.{compiler}, and there is no table of patterns for {compiler!r}; "
-            f"there are rules for: {known}"
-        )
+    if not entries:
+        check_is_known(compiler)
     typed = infer_module(mod)
     func: Function = typed[function]
     calls = [e for e in post_order(func, open_children) if isinstance(e, Call) and isinstance(e.op, Op)]
@@ -101,6 +97,16 @@ def explain_partition(
         name: str = call.op.name  # type: ignore[attr-defined]
         fates.append(OperatorFate(name, str(call.checked_type), place.region if place else "", reason))
     return fates
+
+
+def check_is_known(compiler: str) -> None:
+    """Raise TilewrightError where a compiler has neither rules nor patterns, with those that have."""
+    if get_pattern_table(compiler) is None and compiler not in known_compilers():
+        known = ", ".join(known_compilers()) or "none"
+        raise TilewrightError(
+            f"no operator has a rule target.{compiler}, and there is no table of patterns for {compiler!r}; "
+            f"there are rules for: {known}"
+        )
 
 
 def _places(
