@@ -44,13 +44,9 @@ LEFT: dict[str, int] = {
     "src/tilewright/relay/transform/layout/lift_conv1d.py": 9,
     "src/tilewright/relay/transform/layout/lift_conv3d.py": 4,
     "src/tilewright/relay/transform/layout/lifting.py": 2,
-    "src/tilewright/relay/transform/layout/merge_rows.py": 2,
     "src/tilewright/relay/transform/layout/share_packed_weights.py": 2,
     "src/tilewright/relay/transform/memory/plan_views.py": 1,
     "src/tilewright/relay/transform/recast.py": 1,
-    "src/tilewright/relay/transform/simplify/canonicalize_cast.py": 1,
-    "src/tilewright/relay/transform/simplify/combine_parallel.py": 3,
-    "src/tilewright/relay/transform/simplify/merge_transposes.py": 4,
 }
 
 # Words that are operators' names too, and mean something else in these files.

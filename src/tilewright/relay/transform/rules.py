@@ -35,7 +35,7 @@ from tilewright.relay.dataflow_pattern import DFPattern, wildcard
 from tilewright.relay.dataflow_pattern.language import sub_patterns
 from tilewright.relay.dataflow_pattern.matcher import Bindings, DFPatternMatcher
 from tilewright.relay.dataflow_pattern.products import scalar_value
-from tilewright.relay.dataflow_pattern.screen import Test, operators_of, screen
+from tilewright.relay.dataflow_pattern.screen import operators_of, screen
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.transform.common import TypedMutator, open_children, typed_function_pass, use_counts
 from tilewright.relay.type_infer import infer_expr
@@ -111,6 +111,22 @@ def same_type(pattern: DFPattern) -> Condition:
     return lambda m: is_static(m) and m[pattern].checked_type == m.type
 
 
+class Form:
+    """A pattern of calls with its quick test, for rules, and for passes that are no tables."""
+
+    def __init__(self, pattern: DFPattern) -> None:
+        self.pattern = pattern
+        self._may_match = screen(pattern)
+
+    def match(self, expr: RelayExpr, uses: Counter[RelayExpr] | None = None) -> Match | None:
+        """What stands where in ``expr``, a typed expression; None where it has not this form."""
+        if not isinstance(expr, Call) or not self._may_match(expr):
+            return None
+        matcher = DFPatternMatcher(expr)
+        found = matcher.match(self.pattern, expr)
+        return Match(expr, matcher.bindings, Counter() if uses is None else uses) if found else None
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """``pattern`` may be replaced by ``replacement`` where ``condition`` holds.
@@ -130,18 +146,16 @@ class Rule:
     condition: Condition = always
     free: tuple[DFPattern, ...] = ()
 
-    def apply(self, call: Call, matcher: DFPatternMatcher, uses: Counter[RelayExpr]) -> RelayExpr | None:
+    def apply(self, call: Call, uses: Counter[RelayExpr]) -> RelayExpr | None:
         """The replacement of a typed ``call``; None where the rule does not apply."""
-        if not self._screen(call) or not matcher.match(self.pattern, call):
-            return None
-        found = Match(call, matcher.bindings, uses)
-        if not self.condition(found) or not self._alone(found):
+        found = self._form.match(call, uses)
+        if found is None or not self.condition(found) or not self._alone(found):
             return None
         return found[self.replacement] if isinstance(self.replacement, DFPattern) else self.replacement(found)
 
     @cached_property
-    def _screen(self) -> Test:
-        return screen(self.pattern)
+    def _form(self) -> Form:
+        return Form(self.pattern)
 
     def _alone(self, found: Match) -> bool:
         """Whether what is computed inside of the match, but for free parts, is used there alone."""
@@ -204,7 +218,6 @@ class _Sweep(TypedMutator):
         super().__init__()
         self.table = table
         self.uses = use_counts(func)
-        self.matcher = DFPatternMatcher(func)
 
     def dispatch(self, expr: RelayExpr) -> RelayExpr:
         result = super().dispatch(expr)
@@ -232,7 +245,7 @@ class _Sweep(TypedMutator):
         """The first rule that applies to ``expr``, and what it makes of it."""
         if isinstance(expr, Call) and isinstance(expr.op, Op):
             for rule in self.table.rules_of(expr.op):
-                new = rule.apply(expr, self.matcher, self.uses)
+                new = rule.apply(expr, self.uses)
                 if new is not None:
                     return rule, new
         return None

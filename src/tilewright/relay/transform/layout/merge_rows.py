@@ -34,25 +34,26 @@ from typing import Any
 from tilewright.autotvm.task.choices import choosing_as
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
+from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.function_attributes import REINTERPRET, TARGET
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.op.nn.conv2d import PatchesAttrs
+from tilewright.relay.op.nn.conv2d import ContribConv2DPatches, PatchesAttrs
 from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.transform.reshape import reshape
-from tilewright.relay.transform.common import map_primitives, typed_function_pass
+from tilewright.relay.transform.common import map_primitives, pattern_of, typed_function_pass
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.infer_type import infer_type
+from tilewright.relay.transform.rules import Form
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
 from tilewright.topi.nn import conv2d_rows_to_merge
 
-_CONV = "nn.contrib_conv2d_NCHWc"
+CONV = Form(is_op("nn.contrib_conv2d_NCHWc")(wildcard(), wildcard()))
 _Shape = tuple[int, ...]
 
 
@@ -131,14 +132,14 @@ class _MergedRows(ExprMutator):
         attrs: Any = expr.attrs
         size = _tensor(expr.args[1]).concrete_shape[2:4]
         windows = PatchesAttrs(size, attrs.strides, padding_of(attrs.padding, 2), attrs.dilation, self.rows)
-        patches = Call(Op.get("nn.contrib_conv2d_patches"), [data], windows)
+        patches = Call(ContribConv2DPatches.op, [data], windows)
         return Call(expr.op, [patches, kernel], attrs.replace(kernel_size=(1, 1), strides=(1, 1), padding=(0, 0)))
 
 
 def _convolution(func: Function) -> Call | None:
     """The convolution that ``func`` calls; None without one, or where something else looks at rows."""
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
-    convs = [c for c in calls if isinstance(c.op, Op) and c.op.name == _CONV]
+    convs = [c for c in calls if CONV.match(c) is not None]
     if not isinstance(func.body, Call) or len(convs) != 1:
         return None
     conv = convs[0]
@@ -164,7 +165,7 @@ def _is_pointwise(conv: Call) -> bool:
 
 def _is_elementwise(call: Call) -> bool:
     """Whether an operator computes each element from those in its place, whatever the shape."""
-    if not isinstance(call.op, Op) or call.op.get_attr("TOpPattern", OpPattern.OPAQUE) > OpPattern.BROADCAST:
+    if pattern_of(call) > OpPattern.BROADCAST:
         return False
     return call.attrs is None or not any("shape" in name or "axis" in name for name, _ in call.attrs.field_values())
 

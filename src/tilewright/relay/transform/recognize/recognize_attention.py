@@ -39,13 +39,12 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.transform import Pass
 from tilewright.relay import op
-from tilewright.relay.dataflow_pattern import DFPattern, has_dtype, is_op, is_scalar, wildcard
-from tilewright.relay.dataflow_pattern.matcher import DFPatternMatcher
+from tilewright.relay.dataflow_pattern import has_dtype, is_op, is_scalar, wildcard
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op.nn.attention import attention
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import known_dims
-from tilewright.relay.transform.rules import Match, Rule, RuleTable
+from tilewright.relay.transform.rules import Form, Match, Rule, RuleTable
 from tilewright.relay.transform.simplify.extents import ONE, Extent, known_extents, reshape_codes
 
 Dims = tuple[Any, ...]  # numbers, and expressions over named dimensions
@@ -104,13 +103,13 @@ OPERANDS = has_dtype("float32", x), has_dtype("float32", y)
 PRODUCT = is_op("nn.batch_matmul")(*OPERANDS).has_attr({"transpose_a": False}).has_dtype("float32")
 
 # What scores may come from, one step up: the step before, and what this one says of the scale and the masks.
-STEPS: tuple[tuple[DFPattern, Callable[[_Scores, Match], list[_Scores]]], ...] = (
-    (RESHAPE(None), lambda scores, m: scores.scaled(m.root.args[0], 1.0)),
-    (x * number, lambda scores, m: scores.scaled(m[x], m.number(number))),
-    (x / number, lambda scores, m: scores.scaled(m[x], 1 / m.number(number)) if m.number(number) else []),
-    (x + y, _added),
-    (is_op("where")(y, number, x), lambda scores, m: _overwritten(scores, m, True)),
-    (is_op("where")(y, x, number), lambda scores, m: _overwritten(scores, m, False)),
+STEPS: tuple[tuple[Form, Callable[[_Scores, Match], list[_Scores]]], ...] = (
+    (Form(RESHAPE(None)), lambda scores, m: scores.scaled(m.root.args[0], 1.0)),
+    (Form(x * number), lambda scores, m: scores.scaled(m[x], m.number(number))),
+    (Form(x / number), lambda scores, m: scores.scaled(m[x], 1 / m.number(number)) if m.number(number) else []),
+    (Form(x + y), _added),
+    (Form(is_op("where")(y, number, x)), lambda scores, m: _overwritten(scores, m, True)),
+    (Form(is_op("where")(y, x, number)), lambda scores, m: _overwritten(scores, m, False)),
 )
 
 
@@ -142,10 +141,9 @@ def _scores(m: Match) -> _Scores | None:
             return scores if len(scores.shape) == 4 else replace(scores, shape=(1, *scores.shape))
         if len(dims) == 4:
             scores = replace(scores, shape=dims)
-        matcher = DFPatternMatcher(expr)
         for form, step in reversed(STEPS):
-            if matcher.match(form, expr):
-                pending += step(scores, Match(expr, matcher.bindings, m.uses))[::-1]
+            if (found := form.match(expr)) is not None:
+                pending += step(scores, found)[::-1]
     return None
 
 

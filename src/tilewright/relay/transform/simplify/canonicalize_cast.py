@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Call
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import typed_function_pass
+from tilewright.relay.op.tensor.unary import Cast
+from tilewright.relay.transform.common import call_of, pattern_of, typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 
 
@@ -29,7 +28,7 @@ class _CastCopier(ExprRewriter):
         self.used: set[RelayExpr] = set()
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        if not isinstance(post.op, Op) or post.op.get_attr("TOpPattern", OpPattern.OPAQUE) > OpPattern.BROADCAST:
+        if pattern_of(post) > OpPattern.BROADCAST:
             return post
         args = [self._own_copy(old, new) for old, new in zip(pre.args, post.args, strict=True)]
         if all(a is b for a, b in zip(args, post.args, strict=True)):
@@ -37,7 +36,7 @@ class _CastCopier(ExprRewriter):
         return Call(post.op, args, post.attrs, post.type_args, post.span)
 
     def _own_copy(self, old: RelayExpr, new: RelayExpr) -> RelayExpr:
-        if not (isinstance(new, Call) and isinstance(new.op, Op) and new.op.name == "cast" and isinstance(old, Call)):
+        if not isinstance(old, Call) or (cast := call_of(new, Cast.op)) is None:
             return new
         source, result = old.args[0].checked_type, old.checked_type
         if not (isinstance(source, TensorType) and isinstance(result, TensorType)):
@@ -47,14 +46,10 @@ class _CastCopier(ExprRewriter):
         if new not in self.used:
             self.used.add(new)
             return new
-        return Call(new.op, new.args, new.attrs, new.type_args, new.span)
+        return cast.replace()
 
 
 def CanonicalizeCast() -> Pass:
     """Give each use of a widening cast its own copy."""
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        result = _CastCopier().visit(func)
-        return result
-
-    return typed_function_pass(run, "CanonicalizeCast", 3)
+    return typed_function_pass(lambda func, mod, ctx: _CastCopier().visit(func), "CanonicalizeCast", 3)

@@ -34,23 +34,27 @@ from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
+from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import concrete_shape, known_dims, pattern_of, typed_function_pass
+from tilewright.relay.transform.rules import Form
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
 
 
 class _Combiner:
-    """What differs between convolutions and products; ``channel_attr`` is the attribute with the channels, if any."""
+    """What differs between convolutions and products.
 
-    op_name: str
+    ``form`` is that of a branch; ``channel_attr`` is the attribute with the channels, if any.
+    """
+
+    form: Form
     channel_attr: str | None
     widens = False  # whether operands of one element along the channels are repeated
 
@@ -103,12 +107,12 @@ class _Combiner:
 
 
 class _Conv2D(_Combiner):
-    op_name, channel_attr = "nn.conv2d", "channels"
+    form = Form(is_op("nn.conv2d")(wildcard(), wildcard()).has_attr({"groups": 1}))
+    channel_attr = "channels"
 
     def compatible(self, a: Call, b: Call) -> bool:
-        attrs: Any = a.attrs
         first, second = concrete_shape(a.args[1]), concrete_shape(b.args[1])
-        if attrs.groups != 1 or first is None or second is None or not super().compatible(a, b):
+        if first is None or second is None or not super().compatible(a, b):
             return False
         axis = self.weight_axis(a)
         return all(x == y for i, (x, y) in enumerate(zip(first, second, strict=True)) if i != axis)
@@ -123,7 +127,8 @@ class _Conv2D(_Combiner):
 
 
 class _Dense(_Combiner):
-    op_name, channel_attr, widens = "nn.dense", "units", True
+    form = Form(is_op("nn.dense")(wildcard(), wildcard()))
+    channel_attr, widens = "units", True
 
     def axis_after(self, first: Call, call: Call) -> int | None:
         return len(_known_shape(call)) - 1
@@ -137,13 +142,13 @@ class _Dense(_Combiner):
 
 
 class _BatchMatmul(_Combiner):
-    op_name, channel_attr = "nn.batch_matmul", None
+    form = Form(is_op("nn.batch_matmul")(wildcard(), wildcard()).has_attr({"transpose_b": True}))
+    channel_attr = None
 
     def compatible(self, a: Call, b: Call) -> bool:
-        attrs: Any = a.attrs
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
         same_batch = shapes[0] is not None and shapes[1] is not None and shapes[0][0] == shapes[1][0]
-        return same_batch and bool(attrs.transpose_b) and super().compatible(a, b)
+        return same_batch and super().compatible(a, b)
 
     def weight_axis(self, call: Call) -> int:
         return 1
@@ -179,7 +184,7 @@ def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]
     by_data: dict[RelayExpr, list[list[Call]]] = {}
 
     def visit(expr: RelayExpr) -> None:
-        if not (isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == combiner.op_name):
+        if not isinstance(expr, Call) or combiner.form.match(expr) is None:
             return
         groups = by_data.setdefault(expr.args[0], [])
         for group in groups:

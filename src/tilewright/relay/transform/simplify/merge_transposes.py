@@ -20,13 +20,13 @@ may have names (``extents.py``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Call
+from tilewright.relay.op.transform.axes import Transpose
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import call_of, known_dims, open_children, typed_function_pass
 from tilewright.relay.transform.simplify.extents import ONE, Extent, known_extents, product, reshape_codes
@@ -101,7 +101,7 @@ class _Merger(ExprRewriter):
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         chain = _chain(pre)
-        if not any(call_of(move, "transpose") is not None for move in chain):
+        if not any(map(_is_transpose, chain)):
             return post
         base = chain[-1].args[0]
         final, start = known_extents(known_dims(pre)), known_extents(known_dims(base))
@@ -109,8 +109,7 @@ class _Merger(ExprRewriter):
         if movement is None or final is None or start is None:
             return post
         runs = movement.runs()
-        moves = [1 for move in chain if call_of(move, "transpose") is not None]
-        if len(runs) > 1 and len(moves) < 2:
+        if len(runs) > 1 and sum(map(_is_transpose, chain)) < 2:
             return post
         place = {factor: k for k, factor in enumerate(movement.source)}
         ranked = sorted(range(len(runs)), key=lambda k: place[runs[k][0]])
@@ -131,15 +130,18 @@ def _reshaped(expr: RelayExpr, have: list[Extent], want: list[Extent]) -> RelayE
     return None if codes is None else relay_op.reshape(expr, newshape=codes)
 
 
+def _is_transpose(expr: RelayExpr) -> TypeGuard[Call]:
+    return call_of(expr, Transpose.op) is not None
+
+
 def _chain(expr: RelayExpr) -> list[Call]:
     """The moves that end with ``expr``, last first."""
     chain: list[Call] = []
     while len(chain) < _LONGEST:
-        call = expr if is_reshape(expr) else call_of(expr, "transpose")
-        if call is None or not known_dims(call) or not known_dims(call.args[0]):
+        if not (is_reshape(expr) or _is_transpose(expr)) or not known_dims(expr) or not known_dims(expr.args[0]):
             break
-        chain.append(call)
-        expr = call.args[0]
+        chain.append(expr)
+        expr = expr.args[0]
     return chain
 
 
@@ -151,7 +153,7 @@ def _movement(chain: Sequence[Call]) -> Movement | None:
     for move in reversed(chain):
         attrs: Any = move.attrs
         shape = known_extents(known_dims(move))
-        if call_of(move, "transpose") is not None:
+        if _is_transpose(move):
             rank = len(shape or ())
             movement.transpose([int(a) % rank for a in attrs.axes or range(rank - 1, -1, -1)])
         elif shape is None or not movement.reshape(shape):
@@ -162,7 +164,4 @@ def _movement(chain: Sequence[Call]) -> Movement | None:
 def MergeTransposes() -> Pass:
     """Merge the transpositions of every chain of moves."""
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Merger().visit(func)
-
-    return typed_function_pass(run, "MergeTransposes", 3)
+    return typed_function_pass(lambda func, mod, ctx: _Merger().visit(func), "MergeTransposes", 3)
