@@ -30,7 +30,7 @@ import torch
 import tilewright as tvm
 from benchmarks.peak import reading_work
 from tilewright import relay, runtime
-from tilewright.runtime.vm import with_room
+from tilewright.runtime.vm import with_capacity
 from tilewright.testing.zoo import transformers
 
 HEADS, WIDTH, POSITIONS, VOCABULARY = 12, 64, 1024, 50257
@@ -130,7 +130,7 @@ def main() -> None:
     kinds: dict[str, tuple[Step, Callable[[], list[Any]]]] = {
         "ONNX Runtime": (onnxruntime_step(session), lambda: start),
         "copied": (machine_step(model, False), lambda: [tvm.nd.array(part) for part in start]),
-        "in place": (machine_step(model, True), lambda: [with_room(part, 2, room) for part in start]),
+        "in place": (machine_step(model, True), lambda: [with_capacity(part, 2, room) for part in start]),
     }
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
     bounds, wanted = [], None

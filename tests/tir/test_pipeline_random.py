@@ -17,7 +17,7 @@ from tilewright.tir.verify import verify_well_formed
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 KINDS = [tir.ForKind.SERIAL, tir.ForKind.PARALLEL, tir.ForKind.VECTORIZED, tir.ForKind.UNROLLED]
 PASSES = [
-    T.StorageFlatten(64), T.BF16Legalize(), T.NarrowDataType(32), T.Simplify(), T.LoopPartition(), T.SpecializeRests(),
+    T.StorageFlatten(64), T.BF16Legalize(), T.NarrowDataType(32), T.Simplify(), T.LoopPartition(), T.SpecializeTails(),
     T.VectorizeLoop(), T.InjectVirtualThread(), T.InjectDoubleBuffer(), T.StorageRewrite(), T.UnrollLoop(),
     T.Simplify(), T.RemoveNoOp(), T.RewriteUnsafeSelect(), T.HoistIfThenElse(),
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Division of indices between the loops inside a block and those around it.
 
-``subspace_divide`` brings each index to ``outer * extent + inner``, where ``inner``, of [0, extent), is an iterator of
-the given variables and ``outer`` one of the others: with x in [0, 3), of ``z*12 + y*3 + x`` and [x], ``z*4 + y`` and
+``subspace_divide`` brings each index to ``outer * extent + inner``, where ``inner``, in [0, extent), is an iterator of
+``sub_iters`` and ``outer`` one of the other variables: with x in [0, 3), of ``z*12 + y*3 + x`` and [x], ``z*4 + y`` and
 ``x``.
 """
 

@@ -154,7 +154,7 @@ def clean_name(name: str, prefix: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class AttachMap:
-    """Which stage is computed inside which loop, both ways."""
+    """The attachment of stages to loops, in both directions."""
 
     stage_to_attach_iter: dict[int, LoopKey] = field(default_factory=dict)
     iter_to_attached_stages: dict[LoopKey, list[int]] = field(default_factory=dict)

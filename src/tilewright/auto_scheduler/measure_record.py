@@ -49,7 +49,7 @@ class RecordToFile(MeasureCallback):
 
 
 class RecordReader:
-    """Reads a file of records; iterating gives pairs of input and result."""
+    """Reads a file of records; iterating yields pairs of input and result."""
 
     def __init__(self, filename: str) -> None:
         self.filename = str(filename)

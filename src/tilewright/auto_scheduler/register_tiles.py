@@ -66,14 +66,14 @@ def _fill_reduction_lanes(steps: list[Any], numbers: Sequence[int], lanes: int, 
 def _inner_tile(extents: Sequence[int], lanes: int, limit: int, uneven: bool, rng: random.Random) -> list[int]:
     """The innermost length of each axis; the last is that of vectors."""
     last = rng.choice(_vector_lengths(extents[-1], lanes, min(limit, 4 * lanes), uneven))
-    room = _MOST_ACCUMULATORS // max(1, -(-last // lanes))
+    registers = _MOST_ACCUMULATORS // max(1, -(-last // lanes))
     inner = [1] * len(extents)
     inner[-1] = last
     order = list(range(len(extents) - 1))
     rng.shuffle(order)
     for axis in order:
-        inner[axis] = rng.choice(_row_counts(extents[axis], room))
-        room //= inner[axis]
+        inner[axis] = rng.choice(_row_counts(extents[axis], registers))
+        registers //= inner[axis]
     return inner
 
 
@@ -86,9 +86,9 @@ def _vector_lengths(extent: int, lanes: int, limit: int, uneven: bool) -> Sequen
     return [*past_end, *[f for f in factors_of(extent) if lanes // 2 <= f <= limit]]
 
 
-def _row_counts(extent: int, room: int) -> Sequence[int]:
+def _row_counts(extent: int, registers: int) -> Sequence[int]:
     """Return how many rows a tile may have; of a number without divisors to use, such as do not divide it."""
-    fitting = [f for f in factors_of(extent) if f <= room]
-    if room < _FEW_ROWS or fitting[-1] >= min(extent, _FEW_ROWS):
+    fitting = [f for f in factors_of(extent) if f <= registers]
+    if registers < _FEW_ROWS or fitting[-1] >= min(extent, _FEW_ROWS):
         return fitting[-3:]
-    return [n for n in range(_FEW_ROWS, room + 1) if n < extent]
+    return [n for n in range(_FEW_ROWS, registers + 1) if n < extent]

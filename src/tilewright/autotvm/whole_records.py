@@ -19,7 +19,7 @@ def whole_records(rows: Iterable[str], decode: Callable[[str], T], start: str) -
 
     Args:
         rows: the lines.
-        decode: gives the record of a line, or raises ``TilewrightError``.
+        decode: returns the record of a line, or raises ``TilewrightError``.
         start: the text that records begin with.
 
     Raises:

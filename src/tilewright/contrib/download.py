@@ -52,10 +52,10 @@ def _fetch(url: str, target: Path) -> None:
 
 
 def _size(url: str) -> int | None:
-    """Return how many bytes there are at ``url``, where that is told."""
+    """Return how many bytes there are at ``url``, where that is length."""
     with urllib.request.urlopen(urllib.request.Request(url, method="HEAD")) as answer:
-        told = answer.headers.get("Content-Length")
-    return None if told is None else int(told)
+        length = answer.headers.get("Content-Length")
+    return None if length is None else int(length)
 
 
 def download_testdata(

@@ -85,10 +85,10 @@ def _run(command: list[str], folder: str) -> str:
 
 def get_cuda_version(cuda_path: str) -> float:
     """The version of the toolkit in a folder, as its ``nvcc`` tells: 11.8."""
-    told = _run([str(Path(cuda_path) / "bin" / "nvcc"), "--version"], cuda_path)
-    found = re.search(r"release (\d+\.\d+)", told)
+    output = _run([str(Path(cuda_path) / "bin" / "nvcc"), "--version"], cuda_path)
+    found = re.search(r"release (\d+\.\d+)", output)
     if found is None:
-        raise TilewrightError(f"nvcc of {cuda_path} does not tell its release: {told!r}")
+        raise TilewrightError(f"nvcc of {cuda_path} does not tell its release: {output!r}")
     return float(found[1])
 
 

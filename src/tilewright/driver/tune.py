@@ -180,7 +180,7 @@ class _LiveTable:
         self._live: Live | None = None
         if self._console.is_terminal and not silent:
             self._live = Live(console=self._console, refresh_per_second=2)
-        self._told: dict[int, float] = {}
+        self._reported: dict[int, float] = {}
 
     def __enter__(self) -> _LiveTable:
         if self._live is not None:
@@ -199,8 +199,8 @@ class _LiveTable:
             self._live.update(self._table(tuner))
             return
         for number, state in enumerate(tuner.states):
-            if state.best < self._told.get(number, float("inf")):
-                self._told[number] = state.best
+            if state.best < self._reported.get(number, float("inf")):
+                self._reported[number] = state.best
                 gain = state.untuned / state.best
                 text = f"{name_of(state)}\t{state.best * 1e3:.4f} ms\t{gain:.2f}x\t{len(state.trials)} trials"
                 print_text(text, file=sys.stderr)

@@ -106,7 +106,7 @@ class Op(RelayExpr):
 
     @property
     def support_level(self) -> int:
-        """How central the operator is, from 1 on, as it was registered; 10 by default."""
+        """Support level of the operator: from 1 (most central) on, as registered; 10 by default."""
         level: int = self.get_attr("TSupportLevel", 10)
         return level
 

@@ -86,7 +86,7 @@ class PassContext:
     """
 
     options: ClassVar[dict[str, ConfigOption]] = {}
-    everywhere: ClassVar[list[PassInstrument]] = []  # told of every pass, whatever the context: for tests and debugging
+    everywhere: ClassVar[list[PassInstrument]] = []  # observe every pass, whatever the context: for tests and debugging
     _local: ClassVar[threading.local] = threading.local()
 
     def __init__(
@@ -189,13 +189,13 @@ class PassContext:
         self.instruments = None if instruments is None else list(instruments)
         self._enter_instruments()
 
-    def told(self) -> Sequence[PassInstrument]:
-        """The instruments that are told of passes here."""
+    def active_instruments(self) -> Sequence[PassInstrument]:
+        """Return the instruments that observe passes in this context."""
         own = self.instruments or []
         return [*own, *self.everywhere] if self.everywhere else own
 
     def _enter_instruments(self) -> None:
-        """Tell each that the context is in force; where one fails, those before it are told that it is over."""
+        """Notify each that the context is entered; if one fails, notify those before it of the exit."""
         entered: list[PassInstrument] = []
         try:
             for instrument in self.instruments or ():
@@ -282,12 +282,12 @@ class Pass:
     def _wanted(self, mod: IRModule, ctx: PassContext) -> bool:
         """Return whether every instrument lets the pass run, or the context requires it."""
         with reported_as_tvm_error(f"should_run of pass {self.info.name}"):
-            allowed = all(i.should_run(mod, self.info) for i in ctx.told())
+            allowed = all(i.should_run(mod, self.info) for i in ctx.active_instruments())
         return allowed or self.info.name in ctx.required_pass
 
     def _tell(self, ctx: PassContext, event: str, mod: IRModule) -> None:
         with reported_as_tvm_error(f"{event} of pass {self.info.name}"):
-            for instrument in ctx.told():
+            for instrument in ctx.active_instruments():
                 getattr(instrument, event)(mod, self.info)
 
     def __str__(self) -> str:

@@ -34,11 +34,11 @@ class _Channel:
             self._wait_no_longer()
             data = data[self._socket.send(data) :]
 
-    def receive(self, room: memoryview, least: int) -> int:
+    def receive(self, buffer: memoryview, least: int) -> int:
         got = 0
         while got < least:
             self._wait_no_longer()
-            size = self._socket.recv_into(room[got:])
+            size = self._socket.recv_into(buffer[got:])
             if size == 0:
                 break
             got += size

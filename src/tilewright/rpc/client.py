@@ -19,7 +19,7 @@ from tilewright.runtime.registry import need_global_func
 from . import base, security
 from .base import TrackerCode
 from .popen import popen_session
-from .received import call_for_bytes
+from .result_buffer import call_for_bytes
 
 T = TypeVar("T")
 

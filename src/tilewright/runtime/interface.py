@@ -1,4 +1,4 @@
-"""What a compiled model takes and returns: names, data types, and shapes whose dimensions are numbers or names."""
+"""Interface of a compiled model: names, data types, and shapes whose dimensions are numbers or names."""
 
 from __future__ import annotations
 

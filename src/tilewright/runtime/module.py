@@ -32,7 +32,7 @@ global variables initialised to null, named ``__TVMFuncCall``, ``__TVMAPISetLast
 (ours or TVM 0.8's) writes the addresses. ``from_compiled`` does the same for in-process code: it looks each
 name up and fills what it finds, and stores the module handle in ``__tvm_module_ctx`` (a ``void*`` variable,
 first argument of ``TVMBackendGetFuncFromEnv``) if defined. So in-process and exported code are the same
-object code. ``runtime.module.context_symbols()`` gives ``{"TVMFuncCall": address, ...}`` for code that links
+object code. ``runtime.module.context_symbols()`` returns ``{"TVMFuncCall": address, ...}`` for code that links
 to the functions directly.
 
 Further symbols an exported library may define: ``__tvm_main__`` (NUL-terminated name of the entry function)

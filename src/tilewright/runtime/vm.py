@@ -1,12 +1,13 @@
 """The virtual machine: programs with control flow, data types, closures and shapes known at run time.
 
-``relay.vm.compile(mod, target, params)`` gives an :class:`Executable`; ``VirtualMachine(exe, device).run(x)`` runs it.
-docs/vm.md has the instructions, docs/runtime.md how to run one without Python.
+``relay.vm.compile(mod, target, params)`` returns an :class:`Executable`; ``VirtualMachine(exe, device).run(x)`` runs
+it. docs/vm.md has the instructions, docs/runtime.md how to run one without Python.
 """
 
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -289,7 +290,7 @@ class VirtualMachine:
         return self.module.time_evaluator("invoke", device, number, repeat, shortest)(func_name)
 
 
-def with_room(data: Any, axis: int, capacity: int) -> NDArray:
+def with_capacity(data: Any, axis: int, capacity: int) -> NDArray:
     """Copy an array to memory in which it can grow to ``capacity`` along ``axis`` without another copy.
 
     Use it for a machine's input that the program appends to in place and returns; its results have such memory. The
@@ -301,6 +302,12 @@ def with_room(data: Any, axis: int, capacity: int) -> NDArray:
     """
     grown: NDArray = need_global_func("tilewright.vm.with_room")(array(data), axis, capacity)
     return grown
+
+
+def with_room(data: Any, axis: int, capacity: int) -> NDArray:
+    """Call ``with_capacity``, whose name in the last release this is."""
+    warnings.warn("runtime.vm.with_room is now with_capacity", DeprecationWarning, stacklevel=2)
+    return with_capacity(data, axis, capacity)
 
 
 def _type_of(device: Device) -> int:
@@ -315,4 +322,4 @@ def _allocator(name: str) -> int:
     return kinds[name]
 
 
-__all__ = ["ADT", "Executable", "VirtualMachine", "convert", "make_executable", "with_room"]
+__all__ = ["ADT", "Executable", "VirtualMachine", "convert", "make_executable", "with_capacity"]

@@ -98,7 +98,7 @@ def register_code_generator(
     Parameters
     ----------
     kind : the target kind's name
-    make : called with the target, gives a :class:`CodeGenerator` for one module; without it a decorator is returned
+    make : called with the target, returns a :class:`CodeGenerator` for one module; without it a decorator is returned
     override : whether to replace the kind's earlier code generator
 
     Raises

@@ -22,7 +22,7 @@ class _Jits:
 
     def __init__(self) -> None:
         self._current: Any = None
-        self._room = 0
+        self._slots = 0
 
     def next(self) -> Any:
         """The JIT for one more library; the caller has the lock."""
@@ -30,11 +30,11 @@ class _Jits:
 
         from tilewright.target.llvm_compile import target_machine
 
-        if not self._room:
+        if not self._slots:
             machine = target_machine(host_triple(), "", "", 2)
             self._current = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
-            self._room = _LIBRARIES_PER_JIT
-        self._room -= 1
+            self._slots = _LIBRARIES_PER_JIT
+        self._slots -= 1
         return self._current
 
 

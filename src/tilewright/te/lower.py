@@ -152,7 +152,7 @@ def lower_passes(simple_mode: bool = False) -> list[Pass]:
         tir.NarrowDataType(32),
         tir.Simplify(),
         *extra[1],
-        *([] if simple_mode else [tir.LoopPartition(), tir.SpecializeRests()]),
+        *([] if simple_mode else [tir.LoopPartition(), tir.SpecializeTails()]),
         tir.VectorizeLoop(not ctx.option("tir.disable_vectorize")),
         tir.InjectVirtualThread(),
         tir.InjectDoubleBuffer(),

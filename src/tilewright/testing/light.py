@@ -1,8 +1,8 @@
 """The nine real graphs that the ``onnx`` package carries with constant weights, as stored and with random weights.
 
-The files (``onnx/backend/test/data/light``) are published networks of the ONNX model zoo whose weights were replaced
-by `ConstantOfShape`, with an output stored beside each. Constant weights make all classes equal (every stored value
-of eight of them is 0.001), so a compiler that confuses channels passes. `with_random_weights` gives the same graphs
+The files (``onnx/backend/test/data/light``) are published networks of the ONNX model zoo whose weights were replaced by
+`ConstantOfShape`, with an output stored beside each. Constant weights make all classes equal (every stored value of
+eight of them is 0.001), so a compiler that confuses channels passes. `with_random_weights` returns the same graphs with
 weights under which every element matters.
 """
 

@@ -8,7 +8,7 @@ from tilewright import te
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
-from tilewright.topi.loops import team
+from tilewright.topi.loops import thread_group
 from tilewright.topi.utils import get_const_tuple, prod, unravel_index
 
 
@@ -25,7 +25,7 @@ def argwhere(output_shape: Any, condition: te.Tensor) -> te.Tensor:
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         source, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
-        with team(ib, 1, total) as threads:
+        with thread_group(ib, 1, total) as threads:
 
             def write(k: PrimExpr, chosen: PrimExpr, place: PrimExpr) -> None:
                 with ib.if_scope(chosen), ib.if_scope(place < shape[0]):

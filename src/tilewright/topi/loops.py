@@ -1,21 +1,23 @@
 """Hand-written loops for any target: rows, and the elements of a row, are shared among threads.
 
-``each`` runs independent iterations: as a (parallel) loop on CPUs, one per thread on GPUs. ``team`` assigns cooperating
-threads to every row: one on CPUs, a block on GPUs. They share the elements of the row (``Team.each``), synchronize
-(``Team.sync``), and compact chosen elements in order (``Team.collect``). So one source serves both.
+``each`` runs independent iterations: as a (parallel) loop on CPUs, one per thread on GPUs. ``thread_group`` assigns
+cooperating threads to every row: one on CPUs, a block on GPUs. They share the elements of the row
+(``ThreadGroup.each``), synchronize (``ThreadGroup.sync``), and compact chosen elements in order
+(``ThreadGroup.collect``). So one source serves both.
 
 ::
 
-    with loops.team(ib, rows, n) as team:
-        total = team.allocate("int32", 1, "total")
-        with team.alone():
+    with loops.thread_group(ib, rows, n) as threads:
+        total = threads.allocate("int32", 1, "total")
+        with threads.alone():
             total[0] = 0
-        team.sync()
-        with team.each(n) as k: ...
+        threads.sync()
+        with threads.each(n) as k: ...
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -88,7 +90,7 @@ def each(ib: Any, extent: Any, name: str = "i", kind: str = "serial") -> Iterato
 
 
 @dataclass
-class Team:
+class ThreadGroup:
     """The ``size`` cooperating threads of a row (one on CPUs); this thread is ``member``."""
 
     ib: Any
@@ -186,15 +188,15 @@ class Team:
 
 
 @contextmanager
-def team(ib: Any, rows: Any, extent: Any, name: str = "row", kind: str = "serial") -> Iterator[Team]:
+def thread_group(ib: Any, rows: Any, extent: Any, name: str = "row", kind: str = "serial") -> Iterator[ThreadGroup]:
     """Assign cooperating threads to each of ``rows`` rows of about ``extent`` elements; ``kind``: loop kind on CPUs."""
     if on_gpu():
         size = max(block_size(extent), 2)  # of one thread, memory of the block would not be told from a thread's own
         with launch(ib, rows, size) as (row, member):
-            yield Team(ib, row, member, size)
+            yield ThreadGroup(ib, row, member, size)
         return
     with ib.for_range(0, rows, name=name, kind=kind) as row:
-        yield Team(ib, row, ops.const(0, "int32"), 1)
+        yield ThreadGroup(ib, row, ops.const(0, "int32"), 1)
 
 
 def workspace(ib: Any, rows: Any, extent: Any, dtype: str, name: str) -> Callable[[PrimExpr], tuple[Any, Any]]:
@@ -206,3 +208,13 @@ def workspace(ib: Any, rows: Any, extent: Any, dtype: str, name: str) -> Callabl
     apart = on_gpu()
     memory = ib.allocate(dtype, (rows * extent if apart else extent,), name=name, scope="global")
     return lambda row: (memory, row * extent if apart else ops.const(0, "int32"))
+
+
+_RENAMED = {"Team": "ThreadGroup", "team": "thread_group"}  # names of the last release
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"topi.loops.{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

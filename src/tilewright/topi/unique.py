@@ -9,7 +9,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
-from tilewright.topi.loops import Team, team
+from tilewright.topi.loops import ThreadGroup, thread_group
 from tilewright.topi.sort import argsort
 from tilewright.topi.utils import InvalidShapeError, at_least_one, get_const_tuple
 
@@ -40,7 +40,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
         place = ib.allocate("int32", (at_least_one(n),), name="place", scope="global")
         starts = ib.allocate("int32", (at_least_one(n),), name="starts", scope="global")
         begins = ib.allocate("int32", (n + 1,), name="begins", scope="global")
-        with team(ib, 1, n) as threads:
+        with thread_group(ib, 1, n) as threads:
             with threads.each(n) as k:
                 for target in (values, first, *counts):
                     target[k] = ops.const(0, target.dtype)
@@ -78,7 +78,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
     return result
 
 
-def _by_occurrence(threads: Team, starts: Any, place: Any, which: Any, n: int) -> None:
+def _by_occurrence(threads: ThreadGroup, starts: Any, place: Any, which: Any, n: int) -> None:
     """Number the groups by the positions of their first elements."""
 
     def write(k: PrimExpr, chosen: PrimExpr, before: PrimExpr) -> None:

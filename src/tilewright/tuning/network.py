@@ -217,9 +217,9 @@ class NetworkTuner:
                 busy[0].tuner.measure.wait(1.0)
 
     def _hand_out(self, trials: int) -> None:
-        """Slices, as long as there is room for more trials."""
-        room = max((s.tuner.measure.n_parallel for s in self.states), default=0)
-        while (handed := sum(s.left for s in self.states)) < room and self.trials_done + handed < trials:
+        """Hand out slices of trials while runners have free slots."""
+        slots = max((s.tuner.measure.n_parallel for s in self.states), default=0)
+        while (handed := sum(s.left for s in self.states)) < slots and self.trials_done + handed < trials:
             state = max(self.states, key=lambda s: s.expected_gain)
             if state.expected_gain <= 0:
                 return

@@ -1,4 +1,4 @@
-"""What ``import tvm`` finds in a process that a script under ``python -m tilewright.tvm`` has started."""
+"""The module ``tvm`` of processes that a script under ``python -m tilewright.tvm`` starts."""
 
 import sys
 

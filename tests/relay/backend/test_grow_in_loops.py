@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import tilewright as tvm
 from tilewright import relay, runtime
-from tilewright.runtime.vm import Executable, VirtualMachine, with_room
+from tilewright.runtime.vm import Executable, VirtualMachine, with_capacity
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(9)
@@ -217,7 +217,7 @@ def test_a_global_function_that_calls_itself_continues_an_input() -> None:
     """What the caller carries from run to run lies in one piece of memory all along."""
     machine = machine_of(loop_of_relay(STEP))
     new = floats(3, 1)
-    whole = with_room(floats(3, 2), 1, 40)
+    whole = with_capacity(floats(3, 2), 1, 40)
     for rounds in (3, 0, 30):
         before, place = whole.numpy(), int(whole._tensor.data)
         after = machine.run(rounds, whole, new)

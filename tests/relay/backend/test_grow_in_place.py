@@ -14,7 +14,7 @@ from tilewright import relay, runtime
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar
-from tilewright.runtime.vm import Executable, VirtualMachine, with_room
+from tilewright.runtime.vm import Executable, VirtualMachine, with_capacity
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
@@ -71,7 +71,7 @@ def test_results_grow_without_being_copied(axis: int, unknown: Any) -> None:
 def test_memory_with_room_is_never_copied() -> None:
     dims, more = shapes_along(2, (1, 3, 1, 4), DimVar("past", 0, 100))
     machine = machine_of(grower(dims, more, 2))
-    past = with_room(np.zeros((1, 3, 0, 4), "float32"), 2, 20)
+    past = with_capacity(np.zeros((1, 3, 0, 4), "float32"), 2, 20)
     for _ in range(20):
         whole = check(machine, past, floats(*more), 2)
         assert address(whole) == address(past)
@@ -83,7 +83,7 @@ def test_memory_with_room_is_never_copied() -> None:
 def test_two_continuations_of_one_past_do_not_see_each_other() -> None:
     dims, more = shapes_along(1, (2, 1, 3), DimVar("past", 1, 100))
     machine = machine_of(grower(dims, more, 1))
-    past = with_room(floats(2, 4, 3), 1, 16)
+    past = with_capacity(floats(2, 4, 3), 1, 16)
     one = check(machine, past, floats(*more), 1)
     kept = one.numpy()
     other = check(machine, past, floats(*more), 1)
@@ -124,18 +124,18 @@ def test_what_is_not_given_back_or_not_alone_stays_a_concatenation() -> None:
 def test_an_array_with_room_elsewhere_is_copied_in() -> None:
     x = relay.var("x", relay.TensorType((2, DimVar("n"), 3), "float32"))
     exe = relay.vm.compile(IRModule.from_expr(relay.Function([x], relay.exp(x))), "llvm")
-    given = with_room(floats(2, 5, 3), 1, 9)
+    given = with_capacity(floats(2, 5, 3), 1, 9)
     np.testing.assert_allclose(machine_of(exe).run(given).numpy(), np.exp(given.numpy()), rtol=1e-5)
 
 
 def test_room_that_cannot_be() -> None:
     data = floats(2, 3)
     with pytest.raises(tvm.TVMError, match="a capacity of 2 for 3 rows"):
-        with_room(data, 1, 2)
+        with_capacity(data, 1, 2)
     with pytest.raises(tvm.TVMError, match="axis 2 of 2 dimensions"):
-        with_room(data, 2, 9)
+        with_capacity(data, 2, 9)
     with pytest.raises(tvm.TVMError, match="memory"):
-        with_room(data, 1, 2**62)
+        with_capacity(data, 1, 2**62)
 
 
 DECODER = """<ir_version: 8, opset_import: ["": 17]>
@@ -174,7 +174,7 @@ def test_a_decoder_of_onnx_generates(versions: str) -> None:
     assert any("nn_attention" in name for name in exe.primitive_ops)
     assert "dyn" not in " ".join(exe.primitive_ops)  # the length of Range is known over the names
     machine, reference = machine_of(exe), ReferenceEvaluator(model)
-    cache: list[Any] = [with_room(np.zeros((1, 4, 0, 8), "float32"), 2, 48) for _ in range(2)]
+    cache: list[Any] = [with_capacity(np.zeros((1, 4, 0, 8), "float32"), 2, 48) for _ in range(2)]
     wanted = [c.numpy() for c in cache]
     places = [address(c) for c in cache]
     x = floats(1, 1, 32)

@@ -278,7 +278,7 @@ class GraphModule:
         """Return an input's array by index or name, or copy it to ``out``.
 
         The array is the executor's memory: writing to it sets the input. For a parameter shared with other executors it
-        is a read-only view; :meth:`set_input` gives this executor its own.
+        is a read-only view; :meth:`set_input` makes this executor a copy of its own.
         """
         array = self._get_input(index)
         return array.copyto(out) if out is not None else array

@@ -47,7 +47,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Threads:
-    """When to use threads: 0.2 to 0.6 us a launch, and data in other cores' caches."""
+    """Thresholds for using threads: a launch takes 0.2 to 0.6 us, and data may be in other cores' caches."""
 
     least_work: int = 1 << 16
     """Element operations below which one core is as fast."""

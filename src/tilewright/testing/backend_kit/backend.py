@@ -52,7 +52,7 @@ class Backend:
         families: which random operators it is asked for; all of `operators.FAMILIES` unless it says.
         tolerance: how far floating-point results may be off, in parts of the largest.
         faults: faults that can be injected.
-        held: what the driver holds, as something that compares; equal before and after what gives all back.
+        held: a comparable measure of the driver's resources, equal before and after code that frees all.
     """
 
     name: str

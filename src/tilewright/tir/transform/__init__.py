@@ -13,6 +13,7 @@ lift_attr_scope, lower_device_storage_access_info, skip_assert, verify_gpu_code.
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
 _PASSES = {
@@ -46,7 +47,7 @@ _PASSES = {
     "Simplify": "simplify",
     "SkipAssert": "skip_assert",
     "SmallTypes": "small_types",
-    "SpecializeRests": "specialize_rests",
+    "SpecializeTails": "specialize_tails",
     "SplitHostDevice": "split_host_device",
     "StorageFlatten": "storage_flatten",
     "StorageRewrite": "storage_rewrite",
@@ -60,10 +61,15 @@ _PASSES = {
     "prim_func_pass": "apply_filter",
 }
 
+_RENAMED = {"SpecializeRests": "SpecializeTails"}  # names of the last release
+
 __all__ = sorted(_PASSES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warnings.warn(f"tir.transform.{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name in _PASSES:
         return getattr(importlib.import_module(f"{__name__}.{_PASSES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -490,7 +490,7 @@ class _LaneChoices(ExprVisitor):
 
 
 class _TakeFirst(ExprMutator):
-    """Replaces choices with one of the given conditions by their first value."""
+    """Replaces choices with one of some conditions by their first value."""
 
     def __init__(self, conditions: frozenset[PrimExpr]) -> None:
         super().__init__()

@@ -114,8 +114,8 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     added = [op for op in operations(tensors) if op.name == ADDED_LANES]  # the last one first
     last, result = tensors[0].op, added[0] if added else anchor
     follows = last is anchor or same_shape(last, result)
-    halves = [op for op in added[1:] if follows]
-    inline_injective(s, tensors, keep=halves)
+    partial_sums = [op for op in added[1:] if follows]
+    inline_injective(s, tensors, keep=partial_sums)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     conv = anchor.output(0)
@@ -133,7 +133,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         s[conv].set_scope("local")
         out = s[last]
     tile_at = _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, threads.least_products))
-    for op in halves:
+    for op in partial_sums:
         stage = s[op]
         stage.set_scope("local")
         stage.compute_at(out, tile_at)

@@ -93,7 +93,7 @@ def _prefetch_next_block(
 def _prefetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int) -> None:
     """Prefetch ``weight`` a little before its use when no core's cache holds it; ``axis`` advances ``step`` elements.
 
-    A single row takes 17 % less time from the last-level cache (Zen 5: 118 of the 125 GB/s that it gives), where the
+    A single row takes 17 % less time from the last-level cache (Zen 5: 118 of its 125 GB/s), where the
     processor does not fetch better by itself (``Memory.row_bytes_ahead``). Weights that
     come from memory in every run would push all other data out of that cache, and be gone themselves when they are
     read again: processors that can fetch past it at full speed do.

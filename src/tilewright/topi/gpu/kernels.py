@@ -25,8 +25,8 @@ from tilewright.topi.gpu.common import (
     is_bound,
     is_reduction,
 )
+from tilewright.topi.gpu.normalization import NORMALIZATION_TAGS, bind_normalization
 from tilewright.topi.gpu.reduction import bind_reduction
-from tilewright.topi.gpu.rows import ROW_TAGS, bind_rows
 from tilewright.topi.utils import as_list, operations
 
 _KERNELS = ("thread_extent", "pipeline_exec_scope", "device_scope")
@@ -46,8 +46,8 @@ def schedule_rest(s: te.Schedule, outs: Any) -> None:
     for op in found:
         if isinstance(op, te.ExternOp):
             _check_threads(op)
-        elif op.tag in ROW_TAGS and _is_open(s, op):  # before what follows, which is part of its kernel
-            bind_rows(s, op, outs)
+        elif op.tag in NORMALIZATION_TAGS and _is_open(s, op):  # before what follows, which is part of its kernel
+            bind_normalization(s, op, outs)
     for op in found:
         if not isinstance(op, te.ComputeOp) or not _is_open(s, op):
             continue

@@ -42,7 +42,7 @@ _PARTS = 256  # of what is reduced in two steps
 
 
 @dataclass(frozen=True)
-class Team:
+class ThreadGroup:
     """Cooperating threads: ``lanes`` threads reduce each of a block's ``results`` results; ``across``:
     lanes along x.
     """
@@ -61,7 +61,7 @@ def runs_along_rows(op: Any) -> bool:
     return bool(last) and all(any(v in reduced for v in free_vars(index)) for index in last)
 
 
-def team_for(op: Any) -> Team | None:
+def thread_group_for(op: Any) -> ThreadGroup | None:
     """Return the threads that reduce each result of ``op`` together; None: one thread per result."""
     size, results = extent_of(op.reduce_axis), element_count(op.output(0))
     along = runs_along_rows(op)
@@ -71,27 +71,27 @@ def team_for(op: Any) -> Team | None:
         if results is None or size is None or results >= _MANY_COLUMNS:
             return None
         columns = min(power_of_two(results), warp_size())
-        return Team(min(block_size() // columns, power_of_two(size)), columns, across=False)
-    return row_team(size, results)
+        return ThreadGroup(min(block_size() // columns, power_of_two(size)), columns, across=False)
+    return row_thread_group(size, results)
 
 
-def row_team(size: int | None, results: int | None) -> Team:
+def row_thread_group(size: int | None, results: int | None) -> ThreadGroup:
     """Return the cooperating threads for ``results`` rows of ``size`` elements."""
     threads, warp = block_size(), warp_size()
     if size is not None and size <= _LONG_ROW and (results is None or results > 1):
         rows = threads // warp if results is None else min(threads // warp, power_of_two(results))
-        return Team(warp, rows)
-    return Team(threads if size is None else min(threads, power_of_two(size)), 1)
+        return ThreadGroup(warp, rows)
+    return ThreadGroup(threads if size is None else min(threads, power_of_two(size)), 1)
 
 
 def bind_reduction(s: te.Schedule, op: Any, follower: Any = None) -> None:
     """Bind a root reduction, and the element-wise operation of its shape that alone reads it, to threads."""
     op = _in_two_steps(s, op)
-    team = team_for(op)
-    if team is None:
+    thread_group = thread_group_for(op)
+    if thread_group is None:
         _bind_threads(s, op, follower)
         return
-    _bind_team(s, op, team, follower)
+    _bind_thread_group(s, op, thread_group, follower)
 
 
 def _bind_threads(s: te.Schedule, op: Any, follower: Any) -> None:
@@ -119,16 +119,16 @@ def _in_two_steps(s: te.Schedule, op: Any) -> Any:
     return s[tensor].op
 
 
-def _bind_team(s: te.Schedule, op: Any, team: Team, follower: Any) -> None:
+def _bind_thread_group(s: te.Schedule, op: Any, thread_group: ThreadGroup, follower: Any) -> None:
     tensor = op.output(0)
     last = s[follower] if follower is not None else None
-    lane, place = ("threadIdx.x", "threadIdx.y") if team.across else ("threadIdx.y", "threadIdx.x")
-    x = te.thread_axis((0, team.lanes), lane)
-    reduce_by_team(s, tensor, x, team.lanes)
+    lane, place = ("threadIdx.x", "threadIdx.y") if thread_group.across else ("threadIdx.y", "threadIdx.x")
+    x = te.thread_axis((0, thread_group.lanes), lane)
+    reduce_by_threads(s, tensor, x, thread_group.lanes)
     stage = last if last is not None else s[tensor]
-    block, result = stage.split(stage.fuse(*stage.op.axis), factor=team.results)
+    block, result = stage.split(stage.fuse(*stage.op.axis), factor=thread_group.results)
     stage.bind(block, block_axis())
-    stage.bind(result, te.thread_axis((0, team.results), place))
+    stage.bind(result, te.thread_axis((0, thread_group.results), place))
     if last is not None:
         stage.env_threads([x])
         s[tensor].set_scope("local")
@@ -136,7 +136,7 @@ def _bind_team(s: te.Schedule, op: Any, team: Team, follower: Any) -> None:
     stage.set_store_predicate(x.var.equal(0))
 
 
-def reduce_by_team(s: te.Schedule, tensor: te.Tensor, thread: Any, lanes: int) -> None:
+def reduce_by_threads(s: te.Schedule, tensor: te.Tensor, thread: Any, lanes: int) -> None:
     """Reduce ``tensor`` by cooperating threads: each takes every ``lanes``-th element, then the partials
     are combined.
     """

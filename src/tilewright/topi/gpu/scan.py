@@ -63,20 +63,20 @@ class _Rows:
         """Scan ``parts`` parts of each row by thread blocks."""
         ib, rows = self.ib, self.outer * self.inner
         if parts == 1:
-            with loops.team(ib, rows, self.n) as team:
-                self._along(team, team.row, 0, self.n, self.identity, exclusive)
+            with loops.thread_group(ib, rows, self.n) as threads:
+                self._along(threads, threads.row, 0, self.n, self.identity, exclusive)
             return
         size = -(-self.n // parts)
         starts = ib.allocate(self.target.dtype, (rows * parts,), name="starts", scope="global")
 
-        def part(team: loops.Team) -> tuple[Any, Any, Any]:
-            row, number = ops.floordiv(team.row, parts), ops.floormod(team.row, parts)
+        def part(threads: loops.ThreadGroup) -> tuple[Any, Any, Any]:
+            row, number = ops.floordiv(threads.row, parts), ops.floormod(threads.row, parts)
             begin = ib.let("begin", ops.minimum(number * size, self.n))
             return row, begin, ib.let("end", ops.minimum(begin + size, self.n))
 
-        with loops.team(ib, rows * parts, size) as team:
-            row, begin, end = part(team)
-            self._total(team, row, begin, end, starts)
+        with loops.thread_group(ib, rows * parts, size) as threads:
+            row, begin, end = part(threads)
+            self._total(threads, row, begin, end, starts)
         with loops.each(ib, rows, "row") as row:
             total = ib.allocate(self.target.dtype, (1,), name="total", scope="local")
             total[0] = self.identity
@@ -84,48 +84,50 @@ class _Rows:
                 of_part = ib.let("of_part", starts[row * parts + number])
                 starts[row * parts + number] = total[0]
                 total[0] = self.combine(total[0], of_part)
-        with loops.team(ib, rows * parts, size) as team:
-            row, begin, end = part(team)
-            self._along(team, row, begin, end, starts[team.row], exclusive)
+        with loops.thread_group(ib, rows * parts, size) as threads:
+            row, begin, end = part(threads)
+            self._along(threads, row, begin, end, starts[threads.row], exclusive)
 
-    def _total(self, team: loops.Team, row: Any, begin: Any, end: Any, starts: Any) -> None:
+    def _total(self, threads: loops.ThreadGroup, row: Any, begin: Any, end: Any, starts: Any) -> None:
         ib = self.ib
         own = ib.allocate(self.target.dtype, (1,), name="own", scope="local")
         own[0] = self.identity
-        with team.each(end, "k", begin) as k:
+        with threads.each(end, "k", begin) as k:
             own[0] = self.combine(own[0], self.value(row, k))
-        totals = team.allocate(self.target.dtype, team.size, "totals")
-        team.running(totals, own[0], self.combine, self.start)
-        with team.alone():
-            starts[team.row] = totals[team.size - 1]
+        totals = threads.allocate(self.target.dtype, threads.size, "totals")
+        threads.running(totals, own[0], self.combine, self.start)
+        with threads.alone():
+            starts[threads.row] = totals[threads.size - 1]
 
-    def _along(self, team: loops.Team, row: Any, begin: Any, end: Any, start: PrimExpr, exclusive: bool) -> None:
-        ib, size = self.ib, team.size
+    def _along(
+        self, threads: loops.ThreadGroup, row: Any, begin: Any, end: Any, start: PrimExpr, exclusive: bool
+    ) -> None:
+        ib, size = self.ib, threads.size
         dtype = self.target.dtype
-        totals, carried = team.allocate(dtype, size, "totals"), team.allocate(dtype, 1, "carried")
+        totals, carried = threads.allocate(dtype, size, "totals"), threads.allocate(dtype, 1, "carried")
         own = ib.allocate(dtype, (1,), name="own", scope="local")
-        with team.alone():
+        with threads.alone():
             carried[0] = start
         steps = ops.floordiv(ops.as_expr(end) - begin + (size - 1), size)
         with ib.for_range(0, steps, name="step") as step:
-            k = ib.let("k", step * size + team.member + begin)
+            k = ib.let("k", step * size + threads.member + begin)
             own[0] = self.identity
             with ib.if_scope(k < end):
                 own[0] = self.value(row, k)
-            team.running(totals, own[0], self.combine, self.start)
+            threads.running(totals, own[0], self.combine, self.start)
             with ib.if_scope(k < end):
                 if exclusive:
-                    member = team.member
+                    member = threads.member
                     with ib.if_scope(member > 0):
                         self.target[self.place(row, k)] = self.combine(carried[0], totals[ops.maximum(member - 1, 0)])
                     with ib.else_scope():
                         self.target[self.place(row, k)] = carried[0]
                 else:
-                    self.target[self.place(row, k)] = self.combine(carried[0], totals[team.member])
-            team.sync()
-            with team.alone():
+                    self.target[self.place(row, k)] = self.combine(carried[0], totals[threads.member])
+            threads.sync()
+            with threads.alone():
                 carried[0] = self.combine(carried[0], totals[size - 1])
-            team.sync()
+            threads.sync()
 
 
 @scanop.register("gpu")

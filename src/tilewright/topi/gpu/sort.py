@@ -92,9 +92,9 @@ class _Chunks:
                     self._exchange(1 << stage, level, (thread, threads), keys, order)
                 loops.barrier(ib)
 
-    def _exchange(self, distance: int, level: Any, team: tuple[Any, int], keys: Any, order: Any) -> None:
+    def _exchange(self, distance: int, level: Any, lane: tuple[Any, int], keys: Any, order: Any) -> None:
         """Order pairs of elements ``distance`` apart, ascending or descending by their position."""
-        ib, (thread, threads) = self.ib, team
+        ib, (thread, threads) = self.ib, lane
         with ib.for_range(0, max(self.width // 2, 1) * self.packed // threads, name="step") as step:
 
             def spread(pair: Any) -> Any:
@@ -161,7 +161,7 @@ class _Runs:
 def _merge(runs: _Runs, number: Any, width: Any) -> None:
     """Merge sorted runs of ``width`` elements of each row in pairs."""
     ib, rows, n, keys, order = runs.ib, runs.rows, runs.n, runs.keys, runs.order
-    halves = int(width).bit_length() if isinstance(width, int) else 31
+    steps = int(width).bit_length() if isinstance(width, int) else 31
     source, target = runs.half(number), runs.half(number + 1)
     with loops.each(ib, rows * n, "element") as element:
         row, k = ops.floordiv(element, n), ib.let("k", ops.floormod(element, n))
@@ -173,7 +173,7 @@ def _merge(runs: _Runs, number: Any, width: Any) -> None:
         own = ib.let("key", keys[base + k]), ib.let("index", order[base + k])
         low, high = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("low", "high"))
         low[0], high[0] = begin, end
-        with ib.for_range(0, halves, name="halving"), ib.if_scope(low[0] < high[0]):
+        with ib.for_range(0, steps, name="halving"), ib.if_scope(low[0] < high[0]):
             middle = ib.let("middle", ops.floordiv(low[0] + high[0], 2))
             with ib.if_scope(_before((keys[base + middle], order[base + middle]), own)):
                 low[0] = middle + 1

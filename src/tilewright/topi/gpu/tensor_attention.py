@@ -36,9 +36,9 @@ _DEEP_SINCE = 80  # the architecture from which on one operation is 16 deep
 def fits(query: te.Tensor, key: te.Tensor, value: te.Tensor) -> bool:
     """Return whether the target's tensor cores take these operands, and rows and keys fill their matrices."""
     target, sizes = Target.current(), Sizes.of(query, value)
-    halves = all(t.dtype == "float16" for t in (query, key, value))
+    all_fp16 = all(t.dtype == "float16" for t in (query, key, value))
     enough = fills(sizes.rows, sizes.keys, sizes.depth, sizes.width)
-    return target is not None and architecture(target) >= 75 and halves and enough
+    return target is not None and architecture(target) >= 75 and all_fp16 and enough
 
 
 def fills(rows: int, keys: int, depth: int, width: int) -> bool:

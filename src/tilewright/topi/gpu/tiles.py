@@ -23,7 +23,7 @@ from tilewright.target.gpu import GpuLimits
 
 _PIECE_BYTES = 16  # the longest load of a thread
 _LATENCY = 600  # clocks from a load of global memory to its value
-_STAGING = 8  # instructions that bring an element from global to shared memory, with its address
+_COPY_INSTRUCTIONS = 8  # instructions that bring an element from global to shared memory, with its address
 _LAUNCH = 4000  # clocks of a kernel's start and end
 _OTHER_REGISTERS = 40  # of a thread, for addresses and what is being loaded
 
@@ -134,8 +134,8 @@ def clocks(tile: Tile, product: Product, limits: GpuLimits) -> float:
     on_core = -(-blocks // limits.cores)
     at_once = min(together, on_core)
     waves = -(-on_core // at_once)
-    staging = moved / size * _STAGING / (4 * limits.warp)  # four warps start an instruction in a clock
-    busy = at_once * (max(arithmetic, shared, fetch) + 0.3 * min(arithmetic, shared) + staging)
+    copies = moved / size * _COPY_INSTRUCTIONS / (4 * limits.warp)  # four warps start an instruction in a clock
+    busy = at_once * (max(arithmetic, shared, fetch) + 0.3 * min(arithmetic, shared) + copies)
     waiting = steps * (_LATENCY + 8 * depth / steps)
     least = (product.batch * (product.rows + product.columns) * product.depth) * size
     return _LAUNCH + max(waves * max(busy, waiting), least / (limits.memory_rate / limits.clock))

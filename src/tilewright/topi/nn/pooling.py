@@ -40,8 +40,8 @@ def spatial_axes(layout: str, names: str) -> list[int]:
 def _output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: Any, after: Any, ceil: bool) -> Any:
     """Return the number of windows; with ``ceil``, one more when elements are left over."""
     span = (kernel - 1) * dilation + 1
-    room = extent + before + after - span
-    count = tir.indexdiv(ops.as_expr(room + (stride - 1 if ceil else 0)), stride) + 1
+    slack = extent + before + after - span
+    count = tir.indexdiv(ops.as_expr(slack + (stride - 1 if ceil else 0)), stride) + 1
     return simplify(count)
 
 

@@ -12,7 +12,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
-from tilewright.topi.loops import each, team
+from tilewright.topi.loops import each, thread_group
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple
 
 
@@ -51,7 +51,7 @@ def sparse_dense(
         ib = ir_builder.create()
         dense, values, places, starts = (ib.buffer_ptr(i) for i in ins)
         target = ib.buffer_ptr(outs[0])
-        with team(ib, blocks, lead, "block", "parallel") as threads:
+        with thread_group(ib, blocks, lead, "block", "parallel") as threads:
             block = threads.row
             first, last = ib.let("first", starts[block]), ib.let("last", starts[block + 1])
             with threads.each(lead, "i") as i:
@@ -137,7 +137,7 @@ def sparse_conv2d(
         ib = ir_builder.create()
         dense, values, places, starts = (ib.buffer_ptr(i) for i in ins)
         target = ib.buffer_ptr(outs[0])
-        with team(ib, blocks, n * pixels, "block", "parallel") as threads:
+        with thread_group(ib, blocks, n * pixels, "block", "parallel") as threads:
             block = threads.row
             first, end = ib.let("first", starts[block]), ib.let("end", starts[block + 1])
             with threads.each(n * pixels, "i") as i:

@@ -45,8 +45,8 @@ def _selected(
             count[0] = ops.const(0, "int32")
             with ib.for_range(0, n, name="j") as j:
                 place = ib.let("place", ranked[base + j])
-                room = tir.any(limit < 0, count[0] < limit)
-                with ib.if_scope(tir.all(room, score[base + place] > least)):
+                below_limit = tir.any(limit < 0, count[0] < limit)
+                with ib.if_scope(tir.all(below_limit, score[base + place] > least)):
                     alive[0] = ops.const(1, "int32")
                     with ib.for_range(0, count[0], name="k") as k:
                         found = overlap(box, (first + kept[base + k]) * 4, (first + place) * 4)

@@ -12,7 +12,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi import tag
-from tilewright.topi.loops import Team, team, workspace
+from tilewright.topi.loops import ThreadGroup, thread_group, workspace
 from tilewright.topi.sort import argsort
 from tilewright.topi.utils import at_least_one, get_const_tuple
 
@@ -40,7 +40,7 @@ def get_valid_counts(
         source = ib.buffer_ptr(ins[0])
         threshold = _number(score_threshold, ins, 1, ib)
         count, boxes, places = (ib.buffer_ptr(o) for o in outs)
-        with team(ib, batch, n, "b") as threads:
+        with thread_group(ib, batch, n, "b") as threads:
             b = threads.row
 
             def wanted(row: PrimExpr) -> PrimExpr:
@@ -123,7 +123,7 @@ def non_max_suppression(
         threshold = _number(iou_threshold, ins, len(ins) - 1, ib)
         boxes_of = workspace(ib, batch, at_least_one(n) * k, data.dtype, "boxes")
         chosen_of = workspace(ib, batch, n, "int32", "chosen")
-        with team(ib, batch, n, "b") as threads:
+        with thread_group(ib, batch, n, "b") as threads:
             b = threads.row
             rows = _Ranked(threads, *boxes_of(b), *chosen_of(b), k, score_index, id_index)
             count = ops.minimum(ops.maximum(ops.cast("int32", counts[b]), 0), min(top_k, n) if top_k > 0 else n)
@@ -147,9 +147,17 @@ class _Ranked:
     """The boxes of one batch in order of score, with their original indices; -1 marks dropped boxes."""
 
     def __init__(
-        self, team: Team, boxes: Any, begin: Any, chosen: Any, first: Any, width: int, score_index: int, id_index: int
+        self,
+        threads: ThreadGroup,
+        boxes: Any,
+        begin: Any,
+        chosen: Any,
+        first: Any,
+        width: int,
+        score_index: int,
+        id_index: int,
     ) -> None:
-        self.team, self.ib = team, team.ib
+        self.threads, self.ib = threads, threads.ib
         self.boxes, self.begin, self.chosen, self.first = boxes, begin, chosen, first
         self.width, self.score_index, self.id_index = width, score_index, id_index
 
@@ -164,7 +172,7 @@ class _Ranked:
     def rank(self, source: Any, ranked: Any, base: Any, n: int, count: Any) -> None:
         """Copy the first ``count`` boxes in order of score; the other rows are -1."""
         ib, width = self.ib, self.width
-        with self.team.each(n, "j") as j:
+        with self.threads.each(n, "j") as j:
             with ib.if_scope(j < count):
                 place = ranked[base + j]
                 with ib.for_range(0, width, name="c") as c:
@@ -174,19 +182,19 @@ class _Ranked:
                 with ib.for_range(0, width, name="c") as c:
                     self.boxes[self.at(j, c)] = ops.const(-1, self.boxes.dtype)
                 self.chosen[self.first + j] = ops.const(-1, "int32")
-        self.team.sync()
+        self.threads.sync()
 
     def suppress(self, count: Any, limit: Any, share: Any, coord_start: int, force: bool) -> None:
         """Drop boxes that overlap a better one by at least ``share``, and those beyond the first ``limit``."""
-        ib, team = self.ib, self.team
+        ib, threads = self.ib, self.threads
         kept, stays = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("kept", "stays"))
         kept[0] = ops.const(0, "int32")
         with ib.for_range(0, count, name="j") as j:
-            room = tir.any(limit < 0, kept[0] < limit)
-            stays[0] = ops.cast("int32", tir.all(self.alive(j), room))
+            below_limit = tir.any(limit < 0, kept[0] < limit)
+            stays[0] = ops.cast("int32", tir.all(self.alive(j), below_limit))
             kept[0] = kept[0] + stays[0]
-            team.sync()
-            with ib.if_scope(stays[0].equal(1)), team.each(count, "other", j + 1) as other:
+            threads.sync()
+            with ib.if_scope(stays[0].equal(1)), threads.each(count, "other", j + 1) as other:
                 same = self.alive(other)
                 if not force and self.id_index >= 0:
                     kinds = [self.boxes[self.at(row, self.id_index)] for row in (j, other)]
@@ -194,9 +202,9 @@ class _Ranked:
                 found = overlap(self.boxes, self.at(j, coord_start), self.at(other, coord_start))
                 with ib.if_scope(tir.all(same, found >= share)):
                     self.drop(other)
-            with ib.else_scope(), team.alone():
+            with ib.else_scope(), threads.alone():
                 self.drop(j)
-            team.sync()
+            threads.sync()
 
     def drop(self, row: Any) -> None:
         """Drop a box."""
@@ -218,10 +226,10 @@ class _Ranked:
             with ib.if_scope(chosen):
                 indices[b * n + place] = ops.cast("int32", places[b * n + self.chosen[self.first + j]])
 
-        found = self.team.collect(n, self.is_chosen, write, "j")
-        with self.team.alone():
+        found = self.threads.collect(n, self.is_chosen, write, "j")
+        with self.threads.alone():
             count[b] = found
-        with self.team.each(n, "rest", found) as rest:
+        with self.threads.each(n, "rest", found) as rest:
             indices[b * n + rest] = ops.const(-1, "int32")
 
     def write_boxes(self, target: Any, b: Any, n: int, invalid_to_bottom: bool) -> None:
@@ -233,9 +241,9 @@ class _Ranked:
                 target[(b * n + place) * width + c] = self.boxes[self.at(j, c)]
 
         if not invalid_to_bottom:
-            with self.team.each(n * width, "j") as j:
+            with self.threads.each(n * width, "j") as j:
                 target[b * (n * width) + j] = self.boxes[self.begin + j]
             return
-        found = self.team.collect(n, self.is_chosen, write, "j")
-        with self.team.each(n * width, "rest", found * width) as rest:
+        found = self.threads.collect(n, self.is_chosen, write, "j")
+        with self.threads.each(n * width, "rest", found * width) as rest:
             target[b * (n * width) + rest] = ops.const(-1, self.boxes.dtype)

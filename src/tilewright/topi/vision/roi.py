@@ -9,7 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.tir import ir_builder
-from tilewright.topi.loops import team
+from tilewright.topi.loops import thread_group
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, pixel_of
 
 
@@ -66,7 +66,7 @@ def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimEx
 
 
 def _samples(sample_ratio: int, side: PrimExpr) -> PrimExpr:
-    """How many samples lie along the side of a bin."""
+    """Return the number of samples along the side of a bin."""
     return ops.as_expr(sample_ratio) if sample_ratio > 0 else pixel_of(tir.ceil(side))
 
 
@@ -144,7 +144,7 @@ def _roi_align(
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
-        with team(ib, count * channels, rows * columns, "plane", "parallel") as threads:
+        with thread_group(ib, count * channels, rows * columns, "plane", "parallel") as threads:
             plane = threads.row
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
             base = planes.base(_int(boxes[roi * 5]), channel, planes.height, planes.width)
@@ -208,7 +208,7 @@ def _roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale:
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
-        with team(ib, count * channels, rows * columns, "plane", "parallel") as threads:
+        with thread_group(ib, count * channels, rows * columns, "plane", "parallel") as threads:
             plane = threads.row
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
             base = planes.base(_int(boxes[roi * 5]), channel, height, width)

@@ -14,7 +14,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi import tag
-from tilewright.topi.loops import team
+from tilewright.topi.loops import thread_group
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_float_tuple
 from tilewright.topi.vision.nms import non_max_suppression
 
@@ -117,7 +117,7 @@ def multibox_transform_loc(
         ib = ir_builder.create()
         prob, moves, anchor_box = (ib.buffer_ptr(i) for i in ins)
         boxes, counts = (ib.buffer_ptr(o) for o in outs)
-        with team(ib, batch, anchors, "b", "parallel" if batch > 1 else "serial") as threads:
+        with thread_group(ib, batch, anchors, "b", "parallel" if batch > 1 else "serial") as threads:
             b = threads.row
             score = ib.allocate(cls_prob.dtype, (1,), name="score", scope="local")
             best = ib.allocate("int32", (1,), name="best", scope="local")

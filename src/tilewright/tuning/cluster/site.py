@@ -35,7 +35,7 @@ Built = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Untuned:
-    """The untuned choice of a task as this machine knows it: its files, and what its run told."""
+    """The untuned choice of a task as this machine knows it: its files, and the results of its run."""
 
     library: str
     results: str
@@ -185,7 +185,7 @@ def build(request: dict[str, Any]) -> Built:
     with machine(alone=False):
         outcome = site.ask_builder({**request, "path": path})
     if outcome.status != "done":
-        return {"status": "failed", **_told(build_failure(outcome))}
+        return {"status": "failed", **_report_fields(build_failure(outcome))}
     with open(path, "rb") as file:
         library = file.read()
     os.unlink(path)
@@ -196,7 +196,7 @@ def run(request: dict[str, Any], built: Built, untuned: Built) -> dict[str, Any]
     """Dask task: measure a candidate that was built, once in a run of tuning; the result goes to the journal first.
 
     ``untuned`` is the untuned choice, built: results are compared with its, and the time with its time. What was
-    measured is told to the scheduler before the task ends, under the topic of the run.
+    measured is reported to the scheduler before the task ends, under the topic of the run.
     """
     journal = _journal(request["run"])
     with machine(alone=True):
@@ -217,28 +217,28 @@ def _measure(request: dict[str, Any], built: Built, untuned: Built) -> dict[str,
     for part in (built, untuned):
         if part["status"] == "refused":
             return {"id": request["id"], "refused": part["message"], "address": part["address"]}
-    told: dict[str, Any] = {"id": request["id"], "record": request["record"], "reference": 0.0}
+    report: dict[str, Any] = {"id": request["id"], "record": request["record"], "reference": 0.0}
     if built["status"] == "failed":
-        return {**told, **{key: built[key] for key in _TOLD}}
+        return {**report, **{key: built[key] for key in _REPORTED}}
     site = _site()
     site.time_limit(request["timeout"])
     usable = untuned if untuned["status"] == "done" else None
     result, reference = site.run(request, built, usable)
     arguments = {"arguments": built["arguments"], "flop": built["flop"], "build_seconds": built["seconds"]}
-    return {**told, **_told(result), **arguments, "reference": reference}
+    return {**report, **_report_fields(result), **arguments, "reference": reference}
 
 
-_TOLD = ("costs", "error_no", "message", "traceback", "seconds", "timestamp")
+_REPORTED = ("costs", "error_no", "message", "traceback", "seconds", "timestamp")
 
 
-def _told(result: MeasureResult) -> dict[str, Any]:
+def _report_fields(result: MeasureResult) -> dict[str, Any]:
     """A result as JSON."""
     failed = result.error_no != MeasureErrorNo.NO_ERROR
     values = (
         [] if failed else list(result.costs), int(result.error_no), str(result.costs[0]) if failed else "",
         str(getattr(result.costs[0], "traceback", "")) if failed else "", result.all_cost, result.timestamp,
     )  # fmt: skip
-    return dict(zip(_TOLD, values, strict=True))
+    return dict(zip(_REPORTED, values, strict=True))
 
 
 def in_turns(request: dict[str, Any], *field: Built) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def journaled(run_name: str) -> list[dict[str, Any]]:
 
 
 def topic(run_name: str) -> str:
-    """Under which the results of a run of tuning are told."""
+    """Return the topic under which the results of a tuning run are published."""
     return f"tilewright-{run_name}"
 
 

@@ -151,10 +151,10 @@ class Tuner:
     def _submit(self, at_most: int) -> None:
         """Submit more trials up to the runner's capacity; skip ``known`` configurations."""
         assert self.task.target is not None
-        room = min(self.measure.n_parallel, at_most) - self.measure.pending
-        while room > 0 and (self._starts or self.has_next()):
-            configs, self._starts = self._starts[:room], self._starts[room:]
-            configs = configs or self.next_batch(room)
+        slots = min(self.measure.n_parallel, at_most) - self.measure.pending
+        while slots > 0 and (self._starts or self.has_next()):
+            configs, self._starts = self._starts[:slots], self._starts[slots:]
+            configs = configs or self.next_batch(slots)
             if not configs:
                 return
             old = [self.known[c.index] for c in configs if c.index in self.known]
@@ -162,7 +162,7 @@ class Tuner:
                 self.update([inp for inp, _ in old], [result for _, result in old])
             batch = [MeasureInput(self.task.target, self.task, c) for c in configs if c.index not in self.known]
             self._measured(functools.partial(self.measure.submit, batch))
-            room -= len(batch)
+            slots -= len(batch)
 
     def _learn(
         self, found: list[tuple[MeasureInput, MeasureResult]], searched: bool, callbacks: Sequence[Callback], unit: str

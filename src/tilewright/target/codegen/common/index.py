@@ -1,4 +1,4 @@
-"""What code generators know of an index: whether its lanes go up in steps, and what divides it."""
+"""Analysis of indices for code generators: lanes in steps, and divisors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SpecializeRests: a partial tile gets a loop nest of its own for each number of rows that it may have.
+"""SpecializeTails: make a loop nest of its own for each number of rows that a partial tile (tail) may have.
 
 Before and after::
 
@@ -41,18 +41,18 @@ _MOST_ROWS = 32  # of a tile: each number of them is code
 
 
 @dataclass
-class _Rest:
-    """How many rows are left: ``count``, the conditions that say so, and their loops, which have ``rows`` at most."""
+class _Tail:
+    """A tail: the ``count`` of its rows, at most ``rows``, the conditions that test it, and the loops over the rows."""
 
     count: PrimExpr
     rows: int = 0
     conditions: set[PrimExpr] = field(default_factory=set)
     loops: set[Var] = field(default_factory=set)
-    repeated: bool = False  # whether a loop tests it again and again
+    repeated: bool = False  # whether a loop repeats the test
 
 
-class _Rests(StmtExprVisitor):
-    """Finds the rests that conditions below a loop over ``outer`` speak of."""
+class _Tails(StmtExprVisitor):
+    """Finds the tails in conditions below a loop over ``outer``."""
 
     def __init__(self, outer: Var, simplifier: Simplifier) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class _Rests(StmtExprVisitor):
         self.unrolled: dict[Var, int] = {}
         self.inside: set[Var] = set()
         self.serial = 0
-        self.found: dict[PrimExpr, _Rest] = {}
+        self.found: dict[PrimExpr, _Tail] = {}
 
     def visit_for(self, s: For) -> None:
         self.inside.add(s.loop_var)
@@ -91,7 +91,7 @@ class _Rests(StmtExprVisitor):
         if self.outer not in variables or self.inside.intersection(variables):
             return
         count = _remainder(rest, -const + isinstance(condition, LE), condition.a.dtype)
-        item = self.found.setdefault(count, _Rest(count))
+        item = self.found.setdefault(count, _Tail(count))
         item.rows = max(item.rows, self.unrolled[rows[0]])
         item.conditions.add(condition)
         item.loops.add(rows[0])
@@ -99,7 +99,7 @@ class _Rests(StmtExprVisitor):
 
 
 def _remainder(terms: dict[PrimExpr, int], const: int, dtype: str) -> PrimExpr:
-    """The sum of ``terms`` and ``const``, where x - x // c * c is x % c: bounds of it are known."""
+    """Return the sum of ``terms`` and ``const`` with x - x // c * c as x % c, whose bounds are known."""
     for term in list(terms):
         divisor = term.b if isinstance(term, FloorDiv) else None
         if isinstance(term, FloorDiv) and isinstance(divisor, IntImm) and terms.get(term.a) == 1:
@@ -133,35 +133,35 @@ class _Specialize(ScopedMutator):
         assert isinstance(new, For)
         if s.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
             return new
-        found = _Rests(s.loop_var, self.analyzer.simplifier)
+        found = _Tails(s.loop_var, self.analyzer.simplifier)
         found.visit_stmt(new.body)
-        rests = [r for r in found.found.values() if r.repeated and 1 < r.rows <= _MOST_ROWS]
-        if len(rests) != 1:
+        tails = [t for t in found.found.values() if t.repeated and 1 < t.rows <= _MOST_ROWS]
+        if len(tails) != 1:
             return new
         bind_range(self.analyzer, s.loop_var, s.min, s.extent)
-        return new.replace(body=self._choice(new.body, rests[0]))
+        return new.replace(body=self._choice(new.body, tails[0]))
 
-    def _choice(self, body: Stmt, rest: _Rest) -> Stmt:
-        """One of the bodies for 1, 2, ... rows; that for the most comes last, and is the other branch of the others."""
-        most = next((n for n in range(1, rest.rows + 1) if self.analyzer.can_prove(rest.count <= n)), None)
-        certain = Assume(rest.conditions)
+    def _choice(self, body: Stmt, tail: _Tail) -> Stmt:
+        """Choose between bodies for 1, 2, ... rows; the one for the most rows is the last ``else``."""
+        most = next((n for n in range(1, tail.rows + 1) if self.analyzer.can_prove(tail.count <= n)), None)
+        certain = Assume(tail.conditions)
         bodies = [
-            with_fresh_vars(_Shorten(rest.loops, n).visit_stmt(certain.visit_stmt(body)))
-            for n in range(1, (most or rest.rows - 1) + 1)
+            with_fresh_vars(_Shorten(tail.loops, n).visit_stmt(certain.visit_stmt(body)))
+            for n in range(1, (most or tail.rows - 1) + 1)
         ]
         last = body if most is None else bodies.pop()
-        if most is not None and not self.analyzer.can_prove(rest.count >= 1):
-            last = IfThenElse(rest.count >= most, last)
+        if most is not None and not self.analyzer.can_prove(tail.count >= 1):
+            last = IfThenElse(tail.count >= most, last)
         for n in range(len(bodies), 0, -1):
-            last = IfThenElse(ops.equal(rest.count, n), bodies[n - 1], last)
+            last = IfThenElse(ops.equal(tail.count, n), bodies[n - 1], last)
         return last
 
 
-def specialize_rests(stmt: Stmt) -> Stmt:
-    """Write out the partial tiles of ``stmt`` for each number of rows."""
+def specialize_tails(stmt: Stmt) -> Stmt:
+    """Specialize the partial tiles of ``stmt`` for each number of rows."""
     return _Specialize().visit_stmt(stmt)
 
 
-def SpecializeRests() -> Pass:
-    """The pass."""
-    return body_pass("SpecializeRests", specialize_rests)
+def SpecializeTails() -> Pass:
+    """Make a loop nest for each number of rows that a partial tile may have."""
+    return body_pass("SpecializeTails", specialize_tails)

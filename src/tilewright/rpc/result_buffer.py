@@ -26,7 +26,7 @@ def call_for_bytes(function: PackedFunc, *args: Any) -> bytearray:
     made: list[bytearray] = []
 
     @Room
-    def room(_: int, size: int) -> int | None:
+    def allocate(_: int, size: int) -> int | None:
         try:
             made.append(_new(None, min(size, sys.maxsize)))  # the greatest size there is has no memory
         except MemoryError:
@@ -35,6 +35,6 @@ def call_for_bytes(function: PackedFunc, *args: Any) -> bytearray:
         return address
 
     values, codes, keep = pack_args(args)
-    check_call(LIB.TilewrightRpcCallForBytes(function.handle, values, codes, len(args), room, None))
+    check_call(LIB.TilewrightRpcCallForBytes(function.handle, values, codes, len(args), allocate, None))
     del keep
     return made[0]

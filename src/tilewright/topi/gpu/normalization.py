@@ -18,14 +18,14 @@ from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import free_vars
 from tilewright.topi.gpu.common import at_root, block_axis, block_size, constant_extent, extent_of, is_reduction
-from tilewright.topi.gpu.reduction import reduce_by_team, row_team, runs_along_rows
+from tilewright.topi.gpu.reduction import reduce_by_threads, row_thread_group, runs_along_rows
 from tilewright.topi.utils import as_list, operations
 
-ROW_TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output", "layer_norm", "l2_normalize")
+NORMALIZATION_TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output", "layer_norm", "l2_normalize")
 _SHORT = 32  # elements of a row that one thread goes over
 
 
-def bind_rows(s: te.Schedule, anchor: Any, outs: Any) -> bool:
+def bind_normalization(s: te.Schedule, anchor: Any, outs: Any) -> bool:
     """Schedule ``anchor``, the last step of a normalization, with all its steps; return False if it has
     another form.
     """
@@ -55,16 +55,16 @@ def bind_rows(s: te.Schedule, anchor: Any, outs: Any) -> bool:
 
 def _by_teams(s: te.Schedule, last: Any, rows: list[IterVar], columns: list[IterVar], reductions: list[Any]) -> None:
     stage = s[last]
-    team = row_team(extent_of(columns), extent_of(rows))
-    thread = te.thread_axis((0, team.lanes), "threadIdx.x")
-    block, row = stage.split(stage.fuse(*rows), factor=team.results)
-    _, lane = stage.split(stage.fuse(*columns), factor=team.lanes)
+    thread_group = row_thread_group(extent_of(columns), extent_of(rows))
+    thread = te.thread_axis((0, thread_group.lanes), "threadIdx.x")
+    block, row = stage.split(stage.fuse(*rows), factor=thread_group.results)
+    _, lane = stage.split(stage.fuse(*columns), factor=thread_group.lanes)
     stage.bind(block, block_axis())
-    stage.bind(row, te.thread_axis((0, team.results), "threadIdx.y"))
+    stage.bind(row, te.thread_axis((0, thread_group.results), "threadIdx.y"))
     stage.bind(lane, thread)
     for op in reductions:
         tensor = op.output(0)
-        reduce_by_team(s, tensor, thread, team.lanes)
+        reduce_by_threads(s, tensor, thread, thread_group.lanes)
         s[tensor].set_scope("local")
         s[tensor].compute_at(stage, row)
 

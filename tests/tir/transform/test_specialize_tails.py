@@ -8,7 +8,7 @@ import tilewright as tvm
 from tilewright import te, tir
 from tilewright.testing.tir_interpreter import run
 from tilewright.tir import ir_builder
-from tilewright.tir.transform.specialize_rests import specialize_rests
+from tilewright.tir.transform.specialize_tails import specialize_tails
 
 
 def sums(rest: tir.PrimExpr, rows: int, columns: str = "serial") -> tir.Stmt:
@@ -28,7 +28,7 @@ def sums(rest: tir.PrimExpr, rows: int, columns: str = "serial") -> tir.Stmt:
 def test_each_number_of_rows_has_its_own_loops() -> None:
     check(
         sums(tir.floormod(tir.SizeVar("n"), 3), 3),
-        specialize_rests,
+        specialize_tails,
         """
         for (i: int32, 0, 2) {
           for (k: int32, 0, 5) {
@@ -63,19 +63,19 @@ def test_each_number_of_rows_has_its_own_loops() -> None:
 
 
 def test_a_rest_without_a_bound_keeps_the_tests_for_whole_tiles() -> None:
-    text = str(specialize_rests(sums(tir.SizeVar("n"), 3)))
+    text = str(specialize_tails(sums(tir.SizeVar("n"), 3)))
     assert text.count("for (k") == 3 and text.count("likely") == 1
 
 
 @pytest.mark.parametrize("kind", ["unroll", "vectorize"])
 def test_what_no_loop_tests_again_stays(kind: str) -> None:
     stmt = sums(tir.SizeVar("n"), 4, kind)
-    assert specialize_rests(stmt) is stmt
+    assert specialize_tails(stmt) is stmt
 
 
 def test_a_tile_of_many_rows_stays() -> None:
     stmt = sums(tir.SizeVar("n"), 33)
-    assert specialize_rests(stmt) is stmt
+    assert specialize_tails(stmt) is stmt
 
 
 @pytest.mark.parametrize("tile", [1, 2, 5, 8])
