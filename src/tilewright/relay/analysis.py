@@ -484,7 +484,7 @@ IRModule.expr_to_function = staticmethod(_as_function)
 _OF_HIGHER_PARTS = {
     "TypeSolver": "type_infer",
     "_ffi_api": "type_infer",
-    "extract_fused_functions": "transform.extract_fused_functions",
+    "extract_fused_functions": "transform.fusion.extract_fused_functions",
     "get_calibration_data": "backend.calibration",
 }
 
