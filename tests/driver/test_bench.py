@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-from tests.driver.command import fails, tilewright
+from tests.driver.command import DIGITS, fails, tilewright
 
 SHORT = ("--repeat", "2", "--seconds", "0.01")
 
@@ -67,3 +68,12 @@ def test_quiet_prints_the_median_alone(library: Path) -> None:
 )  # fmt: skip
 def test_wrong_options_are_refused(library: Path, option: str, value: str) -> None:
     fails(tilewright("bench", library, option, value), option)
+
+
+def test_a_profile_names_the_nodes_of_the_model(library: Path) -> None:
+    (result,) = json.loads(tilewright("bench", library, *SHORT, "--profile", "--json").stdout)["results"]
+    named = {name for row in result["operators"] for name in row["sources"]}
+    assert all(row["sources"] for row in result["operators"])
+    nodes = [node for node in onnx.load(DIGITS).graph.node if node.op_type != "Constant"]
+    assert named == {node.name for node in nodes}
+    assert any(len(row["sources"]) == 3 for row in result["operators"])  # a convolution, its normalization, a ReLU

@@ -13,9 +13,8 @@ from tilewright.driver.board import Board
 from tilewright.driver.dims import combinations, parse_dim_numbers
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
-from tilewright.driver.library import Library, Machine, open_library, timer
+from tilewright.driver.library import Library, open_library, timer
 from tilewright.driver.report import print_json, print_table, print_text
-from tilewright.runtime.executor.graph import GraphModule
 
 _STATISTICS = ("median", "mean", "min", "max", "std")
 _MOST_SINGLE_RUNS = 100_000
@@ -61,11 +60,12 @@ class Latency:
 
 @dataclass(frozen=True)
 class NodeTime:
-    """Mean milliseconds of one operator (one kernel call) of a run, and its share of them all."""
+    """Mean milliseconds of one operator (one kernel call) of a run, its share of them all, and what it computes."""
 
     operator: str
     milliseconds: float
     share: float
+    sources: list[str]  # names of the model's nodes
 
 
 def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -82,7 +82,7 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
                 library.place.function("runtime.config_threadpool")(0, threads)
                 results.append(replace(_measure(at, options), dims=numbers))
                 if options.profile:
-                    profiles.append(_profile(at.executor, results[-1], options))
+                    profiles.append(_profile(at, results[-1], options))
     if as_json:
         print_json(_json_report(options, results, profiles))
     elif quiet:
@@ -110,12 +110,15 @@ def _measure(library: Library, options: BenchOptions) -> Latency:
     return Latency(library.place.function("runtime.NumThreads")(), len(taken.results), found)
 
 
-def _profile(executor: GraphModule | Machine, latency: Latency, options: BenchOptions) -> list[NodeTime]:
+def _profile(library: Library, latency: Latency, options: BenchOptions) -> list[NodeTime]:
     """The operators, the slowest first."""
     runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
-    times = executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
+    times = library.executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
     total = sum(seconds for _, seconds in times)
-    nodes = [NodeTime(name.removeprefix("tvmgen_default_"), s * 1e3, s / total) for name, s in times]
+    nodes = [
+        NodeTime(name.removeprefix("tvmgen_default_"), s * 1e3, s / total, list(library.sources.get(name, [])))
+        for name, s in times
+    ]
     return sorted(nodes, key=lambda node: -node.milliseconds)
 
 
@@ -133,8 +136,8 @@ def _print_results(results: list[Latency], detailed: bool) -> None:
 
 def _print_profile(threads: int, nodes: list[NodeTime]) -> None:
     print_text(f"\noperators of a run with {threads} threads")
-    rows = [[f"{n.milliseconds:.4f}", f"{n.share:.1%}", n.operator] for n in nodes]
-    print_table(["mean (ms)", "share", "operator"], rows)
+    rows = [[f"{n.milliseconds:.4f}", f"{n.share:.1%}", n.operator, ", ".join(n.sources)] for n in nodes]
+    print_table(["mean (ms)", "share", "operator", "nodes of the model"], rows)
 
 
 def _json_report(options: BenchOptions, results: list[Latency], profiles: list[list[NodeTime]]) -> dict[str, Any]:
@@ -146,7 +149,8 @@ def _json_report(options: BenchOptions, results: list[Latency], profiles: list[l
         entry |= {f"{name}_ms": value for name, value in result.milliseconds.items()}
         if profiles:
             entry["operators"] = [
-                {"operator": n.operator, "mean_ms": n.milliseconds, "share": n.share} for n in profiles[index]
+                {"operator": n.operator, "mean_ms": n.milliseconds, "share": n.share, "sources": n.sources}
+                for n in profiles[index]
             ]
         report["results"].append(entry)
     return report

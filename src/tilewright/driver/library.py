@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tilewright.runtime.device import Device
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.interface import Interface, TensorInfo
-from tilewright.runtime.model import device_types, holds_program
+from tilewright.runtime.model import device_types, graph_metadata, holds_program
 from tilewright.runtime.module import Module
 from tilewright.runtime.profiler_vm import profiled
 from tilewright.runtime.vm import Executable, VirtualMachine
@@ -35,6 +35,7 @@ class Library:
     inputs: dict[str, TensorInfo]
     outputs: tuple[str, ...]
     interface: Interface | None = None  # of a library with named dimensions
+    sources: Mapping[str, list[str]] = field(default_factory=dict)  # of each graph node, the model's nodes it computes
 
     def at(self, numbers: Mapping[str, int]) -> Library:
         """The library with numbers for its named dimensions."""
@@ -162,4 +163,5 @@ def load_library(path: Path, board: Board | None = None) -> Library:
     executor = GraphModule(make(*devices), strict=True)
     shapes, dtypes = executor.get_input_info()
     inputs = {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}
-    return Library(path, place, devices[0], executor, inputs, tuple(executor.get_output_names()))
+    sources = graph_metadata(module).get("sources", {})
+    return Library(path, place, devices[0], executor, inputs, tuple(executor.get_output_names()), sources=sources)

@@ -14,7 +14,9 @@ A dataflow graph is a DAG of calls: an expression that two calls share is one ob
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,25 @@ class Var(Expr):
         return self
 
 
+class _Origin(threading.local):
+    """Where the expression comes from that a pass is at: the calls that it makes meanwhile come from there too."""
+
+    span: Span | None = None
+
+
+origin = _Origin()
+
+
+@contextmanager
+def comes_from(span: Span) -> Iterator[None]:
+    """Calls that are made in the block, and have no span of their own, come from ``span``."""
+    outer, origin.span = origin.span, span
+    try:
+        yield
+    finally:
+        origin.span = outer
+
+
 class Call(Expr):
     """``op(args)`` with the operator's attributes; ``op`` is an Op, a function, a constructor or a variable."""
 
@@ -157,7 +178,7 @@ class Call(Expr):
         type_args: Sequence[Type] | None = None,
         span: Span | None = None,
     ) -> None:
-        self._init(op, tuple(args), attrs, tuple(type_args or ()), span)
+        self._init(op, tuple(args), attrs, tuple(type_args or ()), span or origin.span)
 
 
 class TupleGetItem(Expr):
@@ -166,6 +187,9 @@ class TupleGetItem(Expr):
     tuple_value: RelayExpr
     index: int
     span: Span | None = None
+
+    def __init__(self, tuple_value: RelayExpr, index: int, span: Span | None = None) -> None:
+        self._init(tuple_value, index, span or origin.span)
 
 
 class Function(BaseFunc, Expr):

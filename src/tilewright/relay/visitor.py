@@ -28,6 +28,7 @@ from tilewright.relay.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    origin,
 )
 
 R = TypeVar("R")
@@ -110,10 +111,18 @@ class ExprFunctor(Generic[R]):
         return result
 
     def dispatch(self, expr: RelayExpr) -> R:
-        """Call the method for the node's class."""
+        """Call the method for the node's class; calls that it builds come from where the node comes from."""
         for cls, name in _METHODS:
             if isinstance(expr, cls):
-                result: R = getattr(self, name)(expr)
+                span, outer = getattr(expr, "span", None), origin.span
+                if span is None or span is outer:
+                    result: R = getattr(self, name)(expr)
+                    return result
+                origin.span = span
+                try:
+                    result = getattr(self, name)(expr)
+                finally:
+                    origin.span = outer
                 return result
         raise TypeError(f"{type(self).__name__} does not know the expression class {type(expr).__name__}")
 

@@ -238,6 +238,11 @@ def holds_program(module: Module) -> bool:
     return module.implements_function("vm_load_executable")
 
 
+def graph_metadata(module: Module) -> dict[str, Any]:
+    """Return what a graph tells of itself, such as ``sources``: of each node, the model's nodes that it computes."""
+    return json.loads(module["get_graph_json"]()).get("metadata") or {}
+
+
 def device_types(module: Module) -> list[int]:
     """Return the types of devices on which a graph has tensors, its first tensor's first; empty where there is one."""
     attrs = json.loads(module["get_graph_json"]())["attrs"]

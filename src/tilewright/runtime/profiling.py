@@ -13,7 +13,7 @@ Value = str | int | float
 _UNITS = {"Duration (us)": "microseconds", "Percent": "percent", "Count": "count"}
 _FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count")
 _SUMMED = ("Duration (us)", "Percent", "Count")
-_IDENTITY = ("Name", "Device", "Hash", "Argument Shapes")
+_IDENTITY = ("Name", "Device", "Hash", "Argument Shapes", "Sources")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Report:
 
     Attributes:
         calls: what was called, in order. Each has "Name", "Duration (us)", "Percent" (of the run's time), "Count" and
-            "Device", and may have more, such as "Argument Shapes".
+            "Device", and may have more, such as "Argument Shapes" and "Sources": the model's nodes that it computes.
         device_metrics: for each device by name the "Duration (us)" and "Percent" of the whole run there.
 
     ``str(report)`` is ``report.table()``.

@@ -20,6 +20,7 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.function_attributes import FunctionAttribute
 from tilewright.ir.module import IRModule
+from tilewright.ir.span import source_names
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import device_types
@@ -43,7 +44,8 @@ class GraphNode:
 
     ``alias`` marks a ``__nop`` or ``__view``, whose memory is that of other tensors; ``view`` is the function of a
     ``__view``. ``once``: one run of the kernel serves all runs of the graph. ``in_place``: the kernel writes into the
-    view that takes its result. ``device`` is DLPack's type of the device where the outputs are.
+    view that takes its result. ``device`` is DLPack's type of the device where the outputs are. ``sources`` are
+    the names of the model's nodes that the kernel computes.
     """
 
     op: str
@@ -56,6 +58,7 @@ class GraphNode:
     once: bool = False
     in_place: bool = False
     device: int = 1
+    sources: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,10 @@ class Graph:
             },
             "node_row_ptr": row_ptr,
             # TVM 0.8's executor stops reading here: the last member, and none that a run depends on
-            "metadata": {"inputs": [n.name for n in self.nodes if n.op == "null" and n.name not in self.params]}
+            "metadata": {
+                "inputs": [n.name for n in self.nodes if n.op == "null" and n.name not in self.params],
+                "sources": {n.name: n.sources for n in self.nodes if n.sources},
+            }
             | self.metadata,
         }
         return json.dumps(document, indent=2)
@@ -188,6 +194,7 @@ class GraphCodegen(DataFlow):
             node.attrs |= dict(LAYOUTS.get(callee, ()))
             node.attrs |= {HASH.key: HASH.of(callee)} if HASH.has(callee) else {}
             node.attrs |= {"run_once": "1"} if node.once else {}
+            node.sources = source_names(expr.span)
         return self._append(node, expr)
 
     def _append(self, node: GraphNode, expr: RelayExpr) -> list[Entry]:

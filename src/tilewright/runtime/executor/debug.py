@@ -167,6 +167,8 @@ class GraphModuleDebug(GraphModule):
             "Count": 1,
             "Argument Shapes": ", ".join(f"{dtypes[e]}[{', '.join(map(str, shapes[e]))}]" for e in entries),
         }
+        sources = self._graph.get("metadata", {}).get("sources", {}).get(node["name"])
+        call |= {"Sources": ", ".join(sources)} if sources else {}
         call |= {"Hash": attrs["hash"]} if "hash" in attrs else {}
         return call | {key: value for key, value in attrs.items() if "layout" in key}
 

@@ -24,7 +24,7 @@ from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.budget import in_budget
-from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
+from tilewright.relay.expr import Constant, Function, Tuple, TupleWrapper, Var, comes_from, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
 from tilewright.relay.frontend.onnx.context import (
     MAX_CONSTANT_BYTES,
@@ -513,7 +513,8 @@ class GraphImporter:
             context = NodeContext(self, node, inputs)
             convert = self._find(node)
             assert convert is not None  # _check_operators has looked
-            outputs = self._outputs(convert(context), node)
+            with comes_from(Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))):
+                outputs = self._outputs(convert(context))
             if context.told is not None:
                 self.known_elements[outputs[0]] = context.told
             return outputs
@@ -549,14 +550,14 @@ class GraphImporter:
         if size > (MAX_CONSTANT_BYTES if constant else _MAX_TENSOR_BYTES):
             raise OnnxImportError(f"{describe(node)}: its result {found} has {size / 2**30:.3g} GiB; refusing")
 
-    def _outputs(self, result: Any, node: onnx.NodeProto) -> list[Any]:
+    @staticmethod
+    def _outputs(result: Any) -> list[Any]:
         if isinstance(result, TensorSequence):
             return [result]
         if isinstance(result, TupleWrapper):
             result = [result[i] for i in range(len(result))]
         items = list(result) if isinstance(result, (list, tuple)) else [result]
-        span = Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))
-        return [item if isinstance(item, TensorSequence) else typed(_with_span(item, span)) for item in items]
+        return [item if isinstance(item, TensorSequence) else typed(item) for item in items]
 
     def _is_known(self, expr: RelayExpr | TensorSequence) -> bool:
         if isinstance(expr, TensorSequence):
@@ -593,12 +594,6 @@ def _typed(value: RelayExpr | TensorSequence) -> RelayExpr | TensorSequence:
 def _rank(value: RelayExpr | TensorSequence | None) -> int:
     found = value.checked_type if isinstance(value, RelayExpr) else None
     return len(found.shape) if isinstance(found, TensorType) else 0
-
-
-def _with_span(expr: RelayExpr, span: Span) -> RelayExpr:
-    if isinstance(expr, Call) and expr.span is None:
-        return Call(expr.op, expr.args, expr.attrs, expr.type_args, span).with_checked_type(expr.checked_type_or_none)
-    return expr
 
 
 __all__ = ["GraphImporter", "from_onnx", "load_model", "open_model"]

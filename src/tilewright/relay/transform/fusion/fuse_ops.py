@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.span import Span, joined
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
@@ -287,9 +288,10 @@ class _Partitioner:
 
 @dataclass(slots=True)
 class _FunctionParts:
-    """Parameters of a fused function under construction, and the arguments they are called with."""
+    """A fused function under construction: its parameters, what they are called with, where its operators come from."""
 
     params: dict[RelayExpr, Var] = field(default_factory=dict)
+    spans: list[Span | None] = field(default_factory=list)
 
     def param(self, argument: RelayExpr, type_: Type) -> Var:
         if argument not in self.params:
@@ -327,7 +329,7 @@ class _FuseMutator(ExprMutator):
     def _close(self, group: _Node, body: RelayExpr, type_: Type) -> RelayExpr:
         parts = self.parts.pop(group)
         func = Function(list(parts.params.values()), body.with_checked_type(type_), type_, attrs={PRIMITIVE.key: 1})
-        return Call(func, list(parts.params))
+        return Call(func, list(parts.params), span=joined(parts.spans))
 
     def visit_function(self, expr: Function) -> RelayExpr:
         return expr if is_closed(expr) else super().visit_function(expr)
@@ -339,6 +341,7 @@ class _FuseMutator(ExprMutator):
             return self.visit(expr.args[0])
         group = self.nodes[expr].root()
         new = Call(expr.op, self._arguments(expr.args, group), expr.attrs, expr.type_args, expr.span)
+        self.parts[group].spans.append(expr.span)
         if expr.op.get_attr("TNonComputational"):
             return super().visit_call(expr)
         if self.roots[group] is expr:

@@ -110,7 +110,7 @@ def check_is_known(compiler: str) -> None:
 
 
 def _places(
-    mod: IRModule, function: str, compiler: str, entries: Sequence[CompositePattern], calls: Sequence[RelayExpr]
+    mod: IRModule, function: str, compiler: str, entries: Sequence[CompositePattern], calls: Sequence[Call]
 ) -> dict[int, _Place]:
     """The region, and composite function, of each numbered call that the compiler takes."""
     numbered = mod.copy()
@@ -126,7 +126,9 @@ def _places(
             inner = post_order(node.op.body) if isinstance(node.op, Function) else [node]
             composite = COMPOSITE.get(node.op, "") if isinstance(node.op, Function) else ""
             for expr in inner:
-                if isinstance(expr, Call) and expr.span is not None and expr.span.source_name.name == "operator":
+                if not isinstance(expr, Call) or expr.span is None or expr.span.source_name.name != "operator":
+                    continue
+                if expr.op is calls[expr.span.line].op:  # marks around an operator come from where it comes from
                     found[expr.span.line] = _Place(name, composite)
     return found
 
