@@ -26,27 +26,13 @@ FOLDERS = (
 
 # How many names a file has left; numbers may only fall.
 LEFT: dict[str, int] = {
-    "plugins/npu/src/tilewright_npu/codegen/layers.py": 31,
+    "plugins/npu/src/tilewright_npu/codegen/layers.py": 11,
     "plugins/npu/src/tilewright_npu/codegen/others.py": 5,
-    "plugins/npu/src/tilewright_npu/kernels/dense.py": 1,
-    "plugins/npu/src/tilewright_npu/patterns.py": 37,
     "plugins/npu/src/tilewright_npu/report.py": 1,
-    "src/tilewright/relay/backend/contrib/dnnl/partition.py": 4,
-    "src/tilewright/relay/backend/dense_task.py": 3,
     "src/tilewright/relay/backend/executor.py": 2,
     "src/tilewright/relay/backend/graph_codegen.py": 2,
     "src/tilewright/relay/backend/graph_executor.py": 1,
-    "src/tilewright/relay/backend/symbolic.py": 1,
-    "src/tilewright/relay/qnn/groups.py": 29,
-    "src/tilewright/relay/qnn/op.py": 2,
-    "src/tilewright/relay/qnn/transform.py": 7,
-    "src/tilewright/relay/transform/layout/convert_layout.py": 1,
-    "src/tilewright/relay/transform/layout/lift_conv1d.py": 9,
-    "src/tilewright/relay/transform/layout/lift_conv3d.py": 4,
-    "src/tilewright/relay/transform/layout/lifting.py": 2,
-    "src/tilewright/relay/transform/layout/share_packed_weights.py": 2,
     "src/tilewright/relay/transform/memory/plan_views.py": 1,
-    "src/tilewright/relay/transform/recast.py": 1,
 }
 
 # Words that are operators' names too, and mean something else in these files.
@@ -71,10 +57,10 @@ def _strings(tree: ast.AST, skipped: bool = False) -> Iterator[str]:
 
 
 def names_in(path: Path) -> list[str]:
-    """The operators that a file names, each time it does."""
+    """Return the operators of Relay that a file names, each time it does."""
     words = WORDS.get(path.relative_to(ROOT).as_posix(), set())
     strings = _strings(ast.parse(path.read_text(encoding="utf-8")))
-    return [text for text in strings if text in Op.registry and text not in words]
+    return [text for text in strings if text in Op.registry and not text.startswith("tir.") and text not in words]
 
 
 FILES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright import relay
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
 from tilewright.ir.transform import Sequential
 from tilewright.ir.type import TensorType
 from tilewright.relay import transform
@@ -22,12 +23,26 @@ from tilewright.relay.dataflow_pattern import is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import COMPILER
 from tilewright.relay.op.contrib.register import Refusal, refused_shape, register_pattern_table
-from tilewright.relay.qnn.groups import Group, Mean, Move, Product, Sum, describe, operator_name
+from tilewright.relay.op.nn.activation import Gelu, relu
+from tilewright.relay.op.nn.bias_add import BiasAdd
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.pooling import GlobalAvgPool2D, MaxPool2D
+from tilewright.relay.op.nn.resample import BatchFlatten
+from tilewright.relay.op.reduce.reduce import Mean as MeanOp
+from tilewright.relay.op.tensor.binary import add
+from tilewright.relay.op.tensor.unary import Clip, sigmoid, tanh
+from tilewright.relay.op.transform.axes import Squeeze
+from tilewright.relay.op.transform.reshape import Reshape
+from tilewright.relay.qnn.groups import Group, Mean, Move, Product, Sum, describe
+from tilewright.relay.qnn.op import Dequantize
+from tilewright.relay.transform.common import op_of
 from tilewright.relay.visitor import ExprMutator, post_order
 
 TARGET = "npu.target"  # the attribute of a function with the target that it is for
-_ACTIVATIONS = ("nn.relu", "clip")
-_FUNCTIONS = ("nn.gelu", "tanh", "sigmoid")
+_ACTIVATIONS = (relu.op, Clip.op)
+_FUNCTIONS = (Gelu.op, tanh.op, sigmoid.op)
+_RESHAPES = (Reshape.op, BatchFlatten.op, Squeeze.op)
 
 
 # ---- checks ----
@@ -67,7 +82,7 @@ def _is_quantized(call: Call) -> bool:
     match group:
         case Product():
             operator = group.operator
-            return _fits(operator) and (operator_name(operator) == "nn.dense" or _convolution_fits(operator))
+            return _fits(operator) and (operator.op is Dense.op or _convolution_fits(operator))
         case Sum():
             return _fits(group.operator)
         case Mean():
@@ -75,10 +90,9 @@ def _is_quantized(call: Call) -> bool:
         case Move():
             if group.operator is None:
                 return _fits(group.data.tensor)
-            name = operator_name(group.operator)
-            if name == "nn.max_pool2d":
+            if group.operator.op is MaxPool2D.op:
                 return _fits(group.data.tensor) and _pool_fits(group.operator)
-            return name in ("reshape", "nn.batch_flatten", "squeeze") and _keeps_channels(group.operator)
+            return group.operator.op in _RESHAPES and _keeps_channels(group.operator)
     return False
 
 
@@ -95,24 +109,23 @@ def _floats(call: Call) -> bool:
 def _product_fits(call: RelayExpr) -> bool:
     """A convolution or dense layer behind bias and activation; the bias runs along channels."""
     assert isinstance(call, Call)
-    name = operator_name(call)
-    if name in (*_ACTIVATIONS, *_FUNCTIONS):
-        if name == "nn.gelu" and call.attrs.approximate != "none":  # type: ignore[union-attr]
+    if call.op in (*_ACTIVATIONS, *_FUNCTIONS):
+        if call.op is Gelu.op and call.attrs.approximate != "none":  # type: ignore[union-attr]
             return False
         inner = call.args[0]
-        while operator_name(inner) in ("nn.bias_add", "add"):
+        while op_of(inner) in (BiasAdd.op, add.op):
             inner = inner.args[0]  # type: ignore[attr-defined]
-        if name in _FUNCTIONS and operator_name(inner) == "nn.conv2d" and int(inner.attrs.groups) > 1:  # type: ignore
+        if call.op in _FUNCTIONS and op_of(inner) is Conv2D.op and int(inner.attrs.groups) > 1:  # type: ignore
             return False  # the depthwise unit limits its sums, and no more
         return _product_fits(call.args[0])
     if not _floats(call):
         return False
-    if name in ("nn.bias_add", "add"):
+    if call.op in (BiasAdd.op, add.op):
         return _bias_fits(call) and _product_fits(call.args[0])
     weight = call.args[1]
     if not isinstance(weight, Constant):
         return False
-    return name == "nn.dense" or _convolution_fits(call)
+    return call.op is Dense.op or _convolution_fits(call)
 
 
 def _bias_fits(call: Call) -> bool:
@@ -120,7 +133,7 @@ def _bias_fits(call: Call) -> bool:
     shape, along = _shape(bias), _shape(product)
     if shape is None or along is None or not isinstance(bias, Constant):
         return False
-    if operator_name(call) == "nn.bias_add":
+    if call.op is BiasAdd.op:
         axis = int(call.attrs.axis) % len(along)  # type: ignore[union-attr]
         return axis == 1
     behind = (1, 1) if len(along) == 4 else ()
@@ -128,7 +141,7 @@ def _bias_fits(call: Call) -> bool:
 
 
 def _sum_fits(call: Call) -> bool:
-    addition = call.args[0] if operator_name(call) in _ACTIVATIONS else call
+    addition = call.args[0] if call.op in _ACTIVATIONS else call
     assert isinstance(addition, Call)
     left, right = addition.args
     constant = isinstance(left, Constant) or isinstance(right, Constant)
@@ -136,12 +149,11 @@ def _sum_fits(call: Call) -> bool:
 
 
 def _single_fits(call: Call) -> bool:
-    name = operator_name(call)
     if not _floats(call) or not _fits(call.args[0]):
         return False
-    if name in ("reshape", "nn.batch_flatten", "squeeze"):
+    if call.op in _RESHAPES:
         return _keeps_channels(call)
-    return "pool" not in name or _pool_fits(call)
+    return call.op not in (MaxPool2D.op, GlobalAvgPool2D.op) or _pool_fits(call)
 
 
 def _explained(check: Callable[[Call], bool]) -> Callable[[Call], bool | Refusal]:
@@ -157,15 +169,12 @@ def _explained(check: Callable[[Call], bool]) -> Callable[[Call], bool | Refusal
 
 
 # ---- the table ----
-def _activated(inner: Any, names: tuple[str, ...]) -> Any:
-    choice: Any = is_op(names[0])(inner)
-    for name in names[1:]:
-        choice = choice | is_op(name)(inner)
-    return choice
+def _activated(inner: Any, ops: tuple[Op, ...]) -> Any:
+    return _one_of(ops, lambda op: op(inner))
 
 
-def _product_pattern(name: str) -> Any:
-    product = is_op(name)(wildcard(), is_constant())
+def _product_pattern(op: Op) -> Any:
+    product = is_op(op.name)(wildcard(), is_constant())
     biased: Any = is_op("nn.bias_add")(product, is_constant()) | is_op("add")(product, is_constant()) | product
     return _activated(biased, (*_ACTIVATIONS, *_FUNCTIONS)) | biased
 
@@ -179,42 +188,42 @@ def _quantized_pattern(body: Any) -> Any:
     return is_op("qnn.quantize")(limited, is_constant(), is_constant())
 
 
-def _quantized_product(name: str) -> Any:
+def _quantized_product(op: Op) -> Any:
     weight = _dequantized(is_constant())
-    product = is_op(name)(_dequantized(wildcard()), weight | is_op("transpose")(weight))
+    product = is_op(op.name)(_dequantized(wildcard()), weight | is_op("transpose")(weight))
     bias = is_constant() | _dequantized(is_constant())
     return product | is_op("nn.bias_add")(product, bias) | is_op("add")(product, bias)
 
 
-def _one_of(names: tuple[str, ...], make: Any) -> Any:
-    choice = make(is_op(names[0]))
-    for name in names[1:]:
-        choice = choice | make(is_op(name))
+def _one_of(ops: tuple[Op, ...], make: Any) -> Any:
+    choice = make(is_op(ops[0].name))
+    for op in ops[1:]:
+        choice = choice | make(is_op(op.name))
     return choice
 
 
 @register_pattern_table("npu")
 def pattern_table() -> list[tuple[Any, ...]]:
     """Larger patterns first: of two that match, the first in the table wins."""
-    moves = ("nn.max_pool2d", "reshape", "nn.batch_flatten", "squeeze")
-    means = ("nn.global_avg_pool2d", "mean")
+    moves = (MaxPool2D.op, *_RESHAPES)
+    means = (GlobalAvgPool2D.op, MeanOp.op)
     number = _dequantized(wildcard())
     quantized = {
-        "qnn_conv2d": _quantized_product("nn.conv2d"),
-        "qnn_dense": _quantized_product("nn.dense"),
+        "qnn_conv2d": _quantized_product(Conv2D.op),
+        "qnn_dense": _quantized_product(Dense.op),
         "qnn_add": is_op("add")(number, _dequantized(wildcard())),
         "qnn_mean": _one_of(means, lambda op: op(number)),
         "qnn_move": _one_of(moves, lambda op: op(number)),
         "qnn_requantize": number,
     }
     addition = is_op("add")(wildcard(), wildcard())
-    singles = ("nn.max_pool2d", "nn.global_avg_pool2d", "nn.batch_flatten", "reshape", "squeeze", *_ACTIVATIONS)
+    singles = (MaxPool2D.op, GlobalAvgPool2D.op, BatchFlatten.op, Reshape.op, Squeeze.op, *_ACTIVATIONS)
     table: list[tuple[str, Any, Callable[..., bool]]] = [
         *((f"npu.{name}", _quantized_pattern(body), _is_quantized) for name, body in quantized.items()),
-        ("npu.conv2d", _product_pattern("nn.conv2d"), _product_fits),
-        ("npu.dense", _product_pattern("nn.dense"), _product_fits),
+        ("npu.conv2d", _product_pattern(Conv2D.op), _product_fits),
+        ("npu.dense", _product_pattern(Dense.op), _product_fits),
         ("npu.add", _activated(addition, _ACTIVATIONS) | addition, _sum_fits),
-        *((f"npu.{name.removeprefix('nn.')}", is_op(name)(wildcard()), _single_fits) for name in singles),
+        *((f"npu.{op.name.removeprefix('nn.')}", is_op(op.name)(wildcard()), _single_fits) for op in singles),
     ]
     return [(name, pattern, _explained(check)) for name, pattern, check in table]
 
@@ -228,7 +237,7 @@ class _OwnDequantize(ExprMutator):
         if not isinstance(result, Call):
             return result
         args = [
-            Call(a.op, a.args, a.attrs, a.type_args, a.span) if operator_name(a) == "qnn.dequantize" else a  # type: ignore
+            Call(a.op, a.args, a.attrs, a.type_args, a.span) if op_of(a) is Dequantize.op else a  # type: ignore
             for a in result.args
         ]
         return Call(result.op, args, result.attrs, result.type_args, result.span)

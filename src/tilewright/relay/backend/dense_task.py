@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.autotvm.task.dispatcher import Workload
-from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.open_task import given_dtype, register_open
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import PRIMITIVE
-from tilewright.relay.op.nn.dense import DenseAttrs
+from tilewright.relay.op.nn.dense import DenseAttrs, DensePack
+from tilewright.relay.op.nn.strassen import ContribDenseStrassen
 from tilewright.relay.op.strategy.cpu import pack_dense_of_task
 from tilewright.relay.op.strategy.wrappers import output_dtype
 from tilewright.relay.op.transform.layout import layout_transform
@@ -40,15 +40,14 @@ def _is_open(arguments: Sequence[Any]) -> bool:
 
 def workload_of(call: Call) -> Workload | None:
     """The workload of a dense layer that AlterOpLayout gave a layout; None of other operators, and of vectors."""
-    name = call.op.name if isinstance(call.op, Op) else ""
-    if name not in ("nn.contrib_dense_pack", "nn.contrib_dense_strassen_without_weight_transform"):
+    if call.op not in (DensePack.op, ContribDenseStrassen.op):
         return None
     types: list[Any] = [e.checked_type for e in (*call.args, call)]
     data, weight, out = types
     if data.is_dynamic or int(data.shape[0]) == 1:
         return None
     (rows, inner), units = data.concrete_shape, int(out.shape[1])
-    dtype = output_dtype(call.attrs, [data]) if name == "nn.contrib_dense_pack" else data.dtype
+    dtype = output_dtype(call.attrs, [data]) if call.op is DensePack.op else data.dtype
     return (TEMPLATE, ("TENSOR", (rows, inner), data.dtype), ("TENSOR", (units, inner), weight.dtype), None, dtype)
 
 

@@ -33,10 +33,20 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant
+from tilewright.relay.op.nn.activation import relu
+from tilewright.relay.op.nn.bias_add import BiasAdd
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.pooling import GlobalAvgPool2D, MaxPool2D
+from tilewright.relay.op.reduce.reduce import Mean as MeanOp
+from tilewright.relay.op.tensor.binary import add
+from tilewright.relay.op.tensor.unary import Clip
+from tilewright.relay.op.transform.axes import Transpose
+from tilewright.relay.qnn.op import Dequantize, Quantize
+from tilewright.relay.transform.common import call_of, op_of, trait_of
 
 Array = np.ndarray[Any, Any]
 
-_MOVES = ("nn.max_pool2d", "reshape", "nn.batch_flatten", "squeeze", "transpose", "expand_dims")
 _SUM_BITS = 15  # of a factor in Sum: with 9 of the difference of two 8-bit integers, 24
 _LARGEST_BIAS = 2**30
 
@@ -123,27 +133,22 @@ class Move:
 Group = Product | Sum | Mean | Move
 
 
-def operator_name(expr: RelayExpr) -> str:
-    """The name of the operator that ``expr`` calls, or nothing."""
-    return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
-
-
 def _array(expr: RelayExpr) -> Array | None:
     return expr.data.numpy() if isinstance(expr, Constant) else None
 
 
-def _parameters(call: RelayExpr, name: str) -> tuple[RelayExpr, Array, Array] | None:
-    """Data, constant scales and constant zero points of a call of ``name``."""
-    if operator_name(call) != name:
+def _parameters(expr: RelayExpr, op: Op) -> tuple[RelayExpr, Array, Array] | None:
+    """Data, constant scales and constant zero points of a call of ``op``."""
+    call = call_of(expr, op)
+    if call is None:
         return None
-    assert isinstance(call, Call)
     scale, zero = _array(call.args[1]), _array(call.args[2])
     return None if scale is None or zero is None else (call.args[0], scale.reshape(-1), zero.reshape(-1))
 
 
 def dequantized(expr: RelayExpr) -> Quantized | None:
     """What a dequantize of a whole tensor of 8-bit integers gives."""
-    found = _parameters(expr, "qnn.dequantize")
+    found = _parameters(expr, Dequantize.op)
     if found is None or found[1].size != 1 or found[2].size != 1 or not found[1][0] > 0:
         return None
     type_ = found[0].checked_type
@@ -154,15 +159,15 @@ def dequantized(expr: RelayExpr) -> Quantized | None:
 
 def _weight(expr: RelayExpr) -> tuple[Array, Array] | None:
     """Integers and scales, one for each row or one, of a constant dequantized weight; zero points are 0."""
-    turned = operator_name(expr) == "transpose"
-    inner = expr.args[0] if isinstance(expr, Call) and turned else expr
-    found = _parameters(inner, "qnn.dequantize")
+    turned = call_of(expr, Transpose.op)
+    inner = expr if turned is None else turned.args[0]
+    found = _parameters(inner, Dequantize.op)
     weight = None if found is None else _array(found[0])
     if found is None or weight is None or weight.dtype != np.int8 or found[2].any():
         return None
     axis = inner.attrs.axis % weight.ndim  # type: ignore[attr-defined]
-    if turned:
-        order = expr.attrs.axes  # type: ignore[attr-defined]
+    if turned is not None:
+        order: Any = turned.attrs.axes  # type: ignore[union-attr]
         order = [int(a) % weight.ndim for a in order] if order else list(range(weight.ndim))[::-1]
         weight, axis = np.ascontiguousarray(weight.transpose(order)), order.index(axis)
     return (weight, found[1]) if found[1].size == 1 or axis == 0 else None
@@ -172,7 +177,7 @@ def _bias(expr: RelayExpr, scale: Array) -> Array | None:
     """The integers nearest to a constant bias in units of ``scale``; None where they would be too large."""
     array = _array(expr)
     if array is None:
-        found = _parameters(expr, "qnn.dequantize")
+        found = _parameters(expr, Dequantize.op)
         whole = None if found is None else _array(found[0])
         if found is None or whole is None:
             return None
@@ -183,7 +188,7 @@ def _bias(expr: RelayExpr, scale: Array) -> Array | None:
 
 def _output(call: Call) -> tuple[RelayExpr, float, Output] | None:
     """What a quantize of a whole tensor to 8 bits is given before its activation, the scale, and the limits."""
-    found = _parameters(call, "qnn.quantize")
+    found = _parameters(call, Quantize.op)
     dtype = str(getattr(call.attrs, "out_dtype", ""))
     if found is None or found[1].size != 1 or found[2].size != 1 or dtype not in ("int8", "uint8"):
         return None
@@ -196,10 +201,10 @@ def _output(call: Call) -> tuple[RelayExpr, float, Output] | None:
         return int(np.clip(np.rint(np.float32(number) / scale) + zero, least, most))
 
     low, high = least, most
-    while (name := operator_name(value)) in ("nn.relu", "clip"):
+    while (op := op_of(value)) in (relu.op, Clip.op):
         assert isinstance(value, Call)
         attrs: Any = value.attrs
-        bounds = (quantized(0.0), most) if name == "nn.relu" else (quantized(attrs.a_min), quantized(attrs.a_max))
+        bounds = (quantized(0.0), most) if op is relu.op else (quantized(attrs.a_min), quantized(attrs.a_max))
         low, high = min(max(low, bounds[0]), bounds[1]), max(min(high, bounds[1]), bounds[0])
         value = value.args[0]
     return value, float(scale), Output(dtype, zero, low, high)
@@ -211,26 +216,26 @@ def describe(call: RelayExpr) -> Group | None:
     if found is None:
         return None
     value, scale, output = found
-    name = operator_name(value)
-    if name in ("nn.conv2d", "nn.dense", "nn.bias_add"):
+    op = op_of(value)
+    if op in (Conv2D.op, Dense.op, BiasAdd.op):
         return _product(value, scale, output)
-    if name == "add":
+    if op is add.op:
         return _sum(value, scale, output) or _product(value, scale, output)
-    if name in ("nn.global_avg_pool2d", "mean"):
+    if op in (GlobalAvgPool2D.op, MeanOp.op):
         return _mean(value, scale, output)
     return _move(value, scale, output)
 
 
 def _product(value: RelayExpr, scale: float, output: Output) -> Product | None:
     operator, bias_expr = value, None
-    if operator_name(value) in ("nn.bias_add", "add") and isinstance(value, Call):
-        if operator_name(value) == "add" and not _is_row(value):
+    if isinstance(value, Call) and value.op in (BiasAdd.op, add.op):
+        if value.op is add.op and not _is_row(value):
             return None
         operator, bias_expr = value.args
-    if operator_name(operator) not in ("nn.conv2d", "nn.dense") or not isinstance(operator, Call):
+    if not isinstance(operator, Call) or operator.op not in (Conv2D.op, Dense.op):
         return None
     attrs: Any = operator.attrs
-    if operator_name(operator) == "nn.conv2d" and (attrs.data_layout, attrs.kernel_layout) != ("NCHW", "OIHW"):
+    if operator.op is Conv2D.op and (attrs.data_layout, attrs.kernel_layout) != ("NCHW", "OIHW"):
         return None
     data, weights = dequantized(operator.args[0]), _weight(operator.args[1])
     if data is None or weights is None:
@@ -247,7 +252,7 @@ def _is_row(addition: Call) -> bool:
     """Whether an addition is that of a bias to a dense layer."""
     product, row = addition.args
     shape = row.checked_type.shape  # type: ignore[attr-defined]
-    return operator_name(product) == "nn.dense" and len(shape) == 1
+    return op_of(product) is Dense.op and len(shape) == 1
 
 
 def _sum(value: RelayExpr, scale: float, output: Output) -> Sum | None:
@@ -271,7 +276,7 @@ def _mean(value: RelayExpr, scale: float, output: Output) -> Mean | None:
     attrs: Any = value.attrs
     if data is None or len(data.tensor.checked_type.shape) != 4:  # type: ignore[attr-defined]
         return None
-    if operator_name(value) == "mean":
+    if value.op is MeanOp.op:
         axes = sorted(int(a) % 4 for a in (attrs.axis if isinstance(attrs.axis, Sequence) else [attrs.axis or 0]))
         if axes != [2, 3] or attrs.exclude:
             return None
@@ -282,10 +287,12 @@ def _mean(value: RelayExpr, scale: float, output: Output) -> Mean | None:
 
 
 def _move(value: RelayExpr, scale: float, output: Output) -> Move | None:
-    operator = value if isinstance(value, Call) and operator_name(value) in _MOVES else None
+    pool = call_of(value, MaxPool2D.op)
+    moved = value if isinstance(value, Call) and trait_of(value, "TMovesData") and len(value.args) == 1 else None
+    operator = pool or moved
     data = dequantized(value if operator is None else operator.args[0])
     if data is None or data.dtype != output.dtype:
         return None
-    if operator is not None and operator_name(operator) == "nn.max_pool2d" and operator.attrs.layout != "NCHW":  # type: ignore
+    if pool is not None and pool.attrs.layout != "NCHW":  # type: ignore[union-attr]
         return None
     return Move(operator, data, np.float32(data.scale / scale), output)

@@ -128,9 +128,9 @@ def quantize(
     out_dtype: str = "int8",
 ) -> Call:
     """The integers that stand for ``data`` (float32): ``saturate(round(data / scale) + zero_point)``."""
-    return call("qnn.quantize", [data, output_scale, output_zero_point], QuantizeAttrs(int(axis), out_dtype))
+    return call(Quantize.name, [data, output_scale, output_zero_point], QuantizeAttrs(int(axis), out_dtype))
 
 
 def dequantize(data: RelayExpr, input_scale: RelayExpr, input_zero_point: RelayExpr, axis: int = -1) -> Call:
     """The numbers (float32) that the integers ``data`` stand for: ``(data - zero_point) * scale``."""
-    return call("qnn.dequantize", [data, input_scale, input_zero_point], DequantizeAttrs(int(axis)))
+    return call(Dequantize.name, [data, input_scale, input_zero_point], DequantizeAttrs(int(axis)))

@@ -31,7 +31,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const, is_whole
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.reduce.reduce import Mean as MeanOp
 from tilewright.relay.qnn.groups import (
     Group,
     Mean,
@@ -41,9 +42,9 @@ from tilewright.relay.qnn.groups import (
     Quantized,
     Sum,
     describe,
-    operator_name,
 )
-from tilewright.relay.transform.common import Recognizer, typed_function_pass
+from tilewright.relay.qnn.op import Dequantize, Quantize
+from tilewright.relay.transform.common import Recognizer, op_of, typed_function_pass
 
 _EXACT = 2**24  # float32 has every integer up to this
 
@@ -87,12 +88,11 @@ class _Canonicalizer(Recognizer):
     """Replaces groups whose inner values are used nowhere else, and single operators."""
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        name = operator_name(pre)
-        if name == "qnn.quantize":
+        if pre.op is Quantize.op:
             group = describe(pre)
             if group is not None and self._is_private(pre, group):
                 return self._exact(group)
-        if name not in ("qnn.quantize", "qnn.dequantize"):
+        if pre.op not in (Quantize.op, Dequantize.op):
             return post
         rank = len(pre.args[0].checked_type.shape)  # type: ignore[attr-defined]
         attrs: Any = pre.attrs
@@ -100,14 +100,14 @@ class _Canonicalizer(Recognizer):
             _spread(new, old.checked_type, rank, attrs.axis)
             for new, old in zip(post.args[1:], pre.args[1:], strict=True)
         )
-        if name == "qnn.quantize":
+        if pre.op is Quantize.op:
             return _quantize(post.args[0], scale, zero, attrs)
         return _dequantize(post.args[0], scale, zero)
 
     def _is_private(self, quantize: Call, group: Group) -> bool:
         """Whether nothing between the group's operator and its end is used outside."""
         value = quantize.args[0]
-        while value is not group.operator and operator_name(value) != "qnn.dequantize":
+        while value is not group.operator and op_of(value) is not Dequantize.op:
             if self.uses[value] > 1:
                 return False
             assert isinstance(value, Call)
@@ -126,7 +126,7 @@ class _Canonicalizer(Recognizer):
                 return _rounded(relay_op.add(*products), group.output)
             case Mean():
                 attrs: Any = group.operator.attrs
-                keeps = operator_name(group.operator) != "mean" or bool(attrs.keepdims)
+                keeps = group.operator.op is not MeanOp.op or bool(attrs.keepdims)
                 whole = _whole(group.data, self.visit(group.data.tensor))
                 total = relay_op.sum(whole, axis=[2, 3], keepdims=keeps)
                 return _rounded(relay_op.multiply(total, const(group.multiplier)), group.output)
@@ -141,8 +141,8 @@ class _Canonicalizer(Recognizer):
         if dtype == "int32":
             attrs, weight = attrs.replace(out_dtype="int32"), const(group.weight.astype(dtype))
         data = _whole(group.data, self.visit(group.data.tensor), dtype)
-        total = call(operator.op.name, [data, weight], attrs)  # type: ignore[attr-defined]
-        across = (-1,) if operator_name(operator) == "nn.dense" else (-1, 1, 1)
+        total = Call(operator.op, [data, weight], attrs)
+        across = (-1,) if operator.op is Dense.op else (-1, 1, 1)
         if group.bias is not None:
             total = relay_op.add(total, const(group.bias.astype(dtype).reshape(across)))
         if dtype == "int32":
@@ -153,7 +153,7 @@ class _Canonicalizer(Recognizer):
         data, output = group.data, group.output
         tensor = self.visit(data.tensor)
         if group.operator is not None:
-            tensor = call(operator_name(group.operator), [tensor], group.operator.attrs)
+            tensor = Call(group.operator.op, [tensor], group.operator.attrs)
         if group.multiplier != 1 or data.zero != output.zero:
             return _rounded(relay_op.multiply(_whole(data, tensor), const(group.multiplier)), output)
         if (output.low, output.high) == dt.int_range(output.dtype):

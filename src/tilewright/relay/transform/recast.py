@@ -24,6 +24,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import count_layers
 from tilewright.relay.expr import Call, Function, Tuple
 from tilewright.relay.op import cast
+from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.transform.infer_type import InferTypeLocal
 from tilewright.relay.visitor import ExprRewriter, direct_children, post_order
 
@@ -91,7 +92,7 @@ def recast(
         skip_layers: numbers of layers to leave, 0 the first; -1 is the last. The last is nearest to the result.
     """
     root: RelayExpr = expr["main"] if isinstance(expr, IRModule) else expr
-    names = ["nn.conv2d"] if ops is None else list(ops)
+    names = [Conv2D.op.name] if ops is None else list(ops)
     result = _Recaster(dtype, out_dtype, _chosen(root, names, skip_layers or ())).visit(root)
     if not isinstance(expr, IRModule):
         return result

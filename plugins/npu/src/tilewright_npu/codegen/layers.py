@@ -13,9 +13,19 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
 from tilewright.relay.expr import Call, Constant, Function, Tuple, Var
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.qnn.groups import Mean, Move, Product, Sum, describe, operator_name
+from tilewright.relay.op.nn.activation import Gelu, relu
+from tilewright.relay.op.nn.bias_add import BiasAdd
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.pooling import GlobalAvgPool2D, MaxPool2D
+from tilewright.relay.op.tensor.binary import add
+from tilewright.relay.op.tensor.unary import Clip, erf, exp, sigmoid, sqrt, tanh
+from tilewright.relay.qnn.groups import Mean, Move, Product, Sum, describe
+from tilewright.relay.qnn.op import Quantize
+from tilewright.relay.transform.common import op_of
 from tilewright.relay.visitor import post_order
 from tilewright_npu.isa import BLOCK, DType, Opcode
 
@@ -149,11 +159,11 @@ class _Reader:
     def _layer(self, call: Call) -> Tensor:
         composite = call.op
         if not isinstance(composite, Function):
-            raise ValueError(f"{self.name}: {operator_name(call)} stands in no composite function")
+            raise ValueError(f"{self.name}: {call.op} stands in no composite function")
         given: dict[RelayExpr, Tensor] = dict(zip(composite.params, (self.tensors[a] for a in call.args), strict=True))
         body = composite.body
         output = _tensor(f"value{len(self.layers)}", body)
-        group = describe(body) if operator_name(body) == "qnn.quantize" else None
+        group = describe(body) if op_of(body) is Quantize.op else None
         layer = _quantized(group, given, output) if group is not None else _floating(body, given, output)
         layer.name = f"{len(self.layers)} {layer.name}"
         self.layers.append(layer)
@@ -219,8 +229,8 @@ def _shifted_bias(group: Product, layer: Layer) -> Array:
 
 
 def _moved(group: Move, inputs: list[Tensor], output: Tensor) -> Layer:
-    name = "" if group.operator is None else operator_name(group.operator)
-    kind = "max" if name == "nn.max_pool2d" else "map"
+    op = None if group.operator is None else op_of(group.operator)
+    kind, name = "max" if op is MaxPool2D.op else "map", "" if op is None else op.name
     layer = Layer(kind, name.removeprefix("nn.") or "requantize", inputs, output, factors=(float(group.multiplier),))
     if kind == "max":
         assert group.operator is not None
@@ -233,7 +243,7 @@ def _moved(group: Move, inputs: list[Tensor], output: Tensor) -> Layer:
 def _product(operator: Call, data: Tensor, weight: Array, output: Tensor) -> Layer:
     """A convolution or dense layer without its epilogue."""
     attrs: Any = operator.attrs
-    if operator_name(operator) == "nn.dense":
+    if operator.op is Dense.op:
         return Layer("product", "dense", [data], output, weight=weight.reshape(*weight.shape, 1, 1))
     kernel = (int(weight.shape[2]), int(weight.shape[3]))
     window = Window(kernel, _pair(attrs.strides), _pair(attrs.dilation), _four(padding_of(attrs.padding, 2)))
@@ -260,12 +270,12 @@ def _four(values: Any) -> tuple[int, int, int, int]:
 
 # ---- floating point ----
 _FUNCTIONS = {
-    "nn.gelu": Opcode.GELU,
-    "tanh": Opcode.TANH,
-    "sigmoid": Opcode.SIGMOID,
-    "exp": Opcode.EXP,
-    "sqrt": Opcode.SQRT,
-    "erf": Opcode.ERF,
+    Gelu.op: Opcode.GELU,
+    tanh.op: Opcode.TANH,
+    sigmoid.op: Opcode.SIGMOID,
+    exp.op: Opcode.EXP,
+    sqrt.op: Opcode.SQRT,
+    erf.op: Opcode.ERF,
 }
 _MINUS_INFINITY = 0xFF800000
 
@@ -283,34 +293,35 @@ def _floating(body: RelayExpr, given: dict[RelayExpr, Tensor], output: Tensor) -
 def _tail(value: RelayExpr) -> tuple[RelayExpr, Epilogue]:
     """What an activation, or nothing, is applied to."""
     epilogue = Epilogue()
-    name = operator_name(value)
-    if name not in ("nn.relu", "clip", *_FUNCTIONS):
+    op = op_of(value)
+    if op not in (relu.op, Clip.op, *_FUNCTIONS):
         return value, epilogue
     assert isinstance(value, Call)
     attrs: Any = value.attrs
-    if name == "nn.relu":
+    if op is relu.op:
         epilogue.low = 0.0
-    elif name == "clip":
+    elif op is Clip.op:
         epilogue.low, epilogue.high = float(attrs.a_min), float(attrs.a_max)
     else:
-        epilogue.function = _FUNCTIONS[name]
+        epilogue.function = _FUNCTIONS[op]
     return value.args[0], epilogue
 
 
 def _operator(value: Call, given: dict[RelayExpr, Tensor], output: Tensor) -> Layer:
-    name = operator_name(value)
+    op = value.op
+    assert isinstance(op, Op)
     constants = [a.data.numpy() for a in value.args if isinstance(a, Constant)]
-    if name in ("nn.conv2d", "nn.dense"):
+    if op in (Conv2D.op, Dense.op):
         return _product(value, given[value.args[0]], constants[0], output)
-    if name in ("nn.bias_add", "add") and constants:
+    if op in (BiasAdd.op, add.op) and constants:
         layer = _operator(value.args[0], given, output)  # type: ignore[arg-type]
         layer.bias = constants[0].reshape(-1).astype(np.float32)
         return layer
-    if name == "add":
+    if op is add.op:
         return Layer("sum", "add", [given[a] for a in value.args], output)
     data = given[value.args[0]]
-    if name == "nn.max_pool2d":
+    if op is MaxPool2D.op:
         return Layer("max", "max_pool2d", [data], output, _pool_window(value), pad_value=_MINUS_INFINITY)
-    if name == "nn.global_avg_pool2d":
+    if op is GlobalAvgPool2D.op:
         return Layer("mean", "mean", [data], output, Window((data.height, data.width)))
-    return Layer("map", name.removeprefix("nn."), [data], output)
+    return Layer("map", op.name.removeprefix("nn."), [data], output)

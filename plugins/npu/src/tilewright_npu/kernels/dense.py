@@ -17,7 +17,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Constant
 from tilewright.relay.op import strategy
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.nn.dense import DensePackAttrs
+from tilewright.relay.op.nn.dense import DensePack, DensePackAttrs
 from tilewright.relay.op.strategy import OpStrategy, wrap_compute_dense
 from tilewright.target import Target
 from tilewright.topi.utils import get_const_tuple
@@ -106,7 +106,7 @@ def alter_layout(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any], 
     units, depth = (int(d) for d in weight.shape)
     if units % BLOCK or depth % BLOCK:
         return None
-    return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, f"NC{BLOCK}n"))
+    return call(DensePack.name, inputs, DensePackAttrs(units, attrs.out_dtype, f"NC{BLOCK}n"))
 
 
 def register() -> None:

@@ -18,7 +18,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import Homogeneous, OpPattern, TypeSolver, declare
+from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import SPATIAL, added_padding
 from tilewright.relay.op.relations import dim_map, known
@@ -172,7 +172,7 @@ _TRAITS: dict[str, Any] = {
 }
 
 
-def _declare_pool(kind: str, rank: int) -> None:
+def _declare_pool(kind: str, rank: int) -> type[OpDef[Any]]:
     name = f"nn.{kind}_pool{rank}d"
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -181,7 +181,7 @@ def _declare_pool(kind: str, rank: int) -> None:
         return [pool(inputs[0], ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation),
                      padding_of(attrs.padding, rank), kind, bool(attrs.ceil_mode), attrs.layout, include)]  # fmt: skip
 
-    declare(
+    return declare(
         name,
         f"{kind.title()} pooling over windows of {rank} dimensions.",
         inputs=("data",),
@@ -249,14 +249,14 @@ def _evaluate_adaptive(attrs: Any, inputs: Sequence[Array], rank: int, average: 
     return [result]
 
 
-def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_name: str) -> None:
+def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_name: str) -> type[OpDef[Any]]:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         if topi_name == "global_pool":
             return [topi.nn.global_pool(inputs[0], kind, attrs.layout)]
         size = [int(s) for s in _adaptive_size(attrs, inputs[0].shape, spatial_axes(attrs.layout, rank))]
         return [getattr(topi.nn, topi_name)(inputs[0], size[0] if rank == 1 else tuple(size), kind, attrs.layout)]
 
-    declare(
+    return declare(
         name,
         f"{kind.title()} pooling of {rank} dimensions to a given size.",
         inputs=("data",),
@@ -273,11 +273,16 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
     )
 
 
+MaxPool1D, MaxPool2D, MaxPool3D = (_declare_pool("max", rank) for rank in (1, 2, 3))
+AvgPool1D, AvgPool2D, AvgPool3D = (_declare_pool("avg", rank) for rank in (1, 2, 3))
+GlobalMaxPool2D, GlobalAvgPool2D = (
+    _declare_adaptive(f"nn.global_{kind}_pool2d", kind, 2, GlobalPool2DAttrs, "global_pool") for kind in ("max", "avg")
+)
+AdaptiveMaxPool1D, AdaptiveAvgPool1D = (
+    _declare_adaptive(f"nn.adaptive_{kind}_pool1d", kind, 1, AdaptivePool1DAttrs, "adaptive_pool1d")
+    for kind in ("max", "avg")
+)
 for _kind in ("max", "avg"):
-    for _dims in (1, 2, 3):
-        _declare_pool(_kind, _dims)
-    _declare_adaptive(f"nn.global_{_kind}_pool2d", _kind, 2, GlobalPool2DAttrs, "global_pool")
-    _declare_adaptive(f"nn.adaptive_{_kind}_pool1d", _kind, 1, AdaptivePool1DAttrs, "adaptive_pool1d")
     _declare_adaptive(f"nn.adaptive_{_kind}_pool2d", _kind, 2, AdaptivePool2DAttrs, "adaptive_pool")
     _declare_adaptive(f"nn.adaptive_{_kind}_pool3d", _kind, 3, AdaptivePool3DAttrs, "adaptive_pool3d")
 

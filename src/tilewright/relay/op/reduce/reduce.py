@@ -67,7 +67,7 @@ def _reduce_type(types: Sequence[Type], attrs: ReduceAttrs, solver: TypeSolver) 
 
 def _declare_reduction(
     name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any], **traits: Any
-) -> None:
+) -> type[OpDef[Any]]:
     def run(attrs: ReduceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         found = reduce_axes(attrs, len(inputs[0].shape))
         return [compute(inputs[0], found, attrs.keepdims) if found else topi.identity(inputs[0])]
@@ -79,7 +79,7 @@ def _declare_reduction(
             return [data.copy()]
         return [np.asarray(evaluate(data, axis=found, keepdims=bool(attrs.keepdims))).astype(data.dtype, copy=False)]
 
-    declare(
+    return declare(
         name,
         doc,
         inputs=("data",),
@@ -126,7 +126,7 @@ _declare_reduction("max", "Maximum over axes.", topi.max, _extreme(np.max, is_ma
 _declare_reduction("min", "Minimum over axes.", topi.min, _extreme(np.min, is_max=False))
 _declare_reduction("all", "Whether all are true.", topi.all, np.all)
 _declare_reduction("any", "Whether some is true.", topi.any, np.any)
-_declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1))
+Mean = _declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1))
 
 
 class Variance(OpDef[VarianceAttrs]):

@@ -23,6 +23,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.transform.hook_passes import CanonicalizeOps
 from tilewright.relay.transform.layout.layout_rewriter import LayoutRewriter, RewriteHook
@@ -76,7 +77,7 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
         wanted = list(desired_layouts[op.name])
 
         def hook(attrs: Any, args: list[RelayExpr], types: list[Type], call: Call) -> RelayExpr | None:
-            if op.name == "nn.conv2d" and LayoutConfig.current is not None and LayoutConfig.current.skips_next():
+            if op is Conv2D.op and LayoutConfig.current is not None and LayoutConfig.current.skips_next():
                 return None
             result: RelayExpr | None = convert(attrs, args, types, wanted)
             return result

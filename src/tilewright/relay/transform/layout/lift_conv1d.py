@@ -33,17 +33,23 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.nn.conv1d import Conv1D
 from tilewright.relay.op.nn.pad import Pad
+from tilewright.relay.op.nn.pooling import AdaptiveAvgPool1D, AdaptiveMaxPool1D, AvgPool1D, MaxPool1D
 from tilewright.relay.op.reduce.reduce import reduce_axes
+from tilewright.relay.op.transform.join import Concatenate
+from tilewright.relay.op.transform.slicing import StridedSlice
 from tilewright.relay.transform.common import call_of, concrete_shape, typed_function_pass
 from tilewright.relay.transform.layout.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
 
 _ROW = 2  # the axis that is put in: NCW becomes NCHW
-_POOLS: dict[str, Callable[..., Call]] = {
-    "nn.max_pool1d": relay_op.nn.max_pool2d,
-    "nn.avg_pool1d": relay_op.nn.avg_pool2d,
-    "nn.adaptive_max_pool1d": relay_op.nn.adaptive_max_pool2d,
-    "nn.adaptive_avg_pool1d": relay_op.nn.adaptive_avg_pool2d,
+_POOLS: dict[Op, Callable[..., Call]] = {
+    MaxPool1D.op: relay_op.nn.max_pool2d,
+    AvgPool1D.op: relay_op.nn.avg_pool2d,
+}
+_ADAPTIVE: dict[Op, Callable[..., Call]] = {
+    AdaptiveMaxPool1D.op: relay_op.nn.adaptive_max_pool2d,
+    AdaptiveAvgPool1D.op: relay_op.nn.adaptive_avg_pool2d,
 }
 
 
@@ -58,17 +64,17 @@ class _Lifter(Lifter):
 
     rank = 3
 
-    def rule(self, name: str, data: RelayExpr) -> Rule | None:
-        always: dict[str, Rule] = {"nn.conv1d": self._conv, "concatenate": self._concatenate}
-        if name in always:
-            return always[name]
+    def rule(self, op: Op, data: RelayExpr) -> Rule | None:
+        always: dict[Op, Rule] = {Conv1D.op: self._conv, Concatenate.op: self._concatenate}
+        if op in always:
+            return always[op]
         if data not in self.lifted:
             return None
-        if name in _POOLS:
+        if op in _POOLS or op in _ADAPTIVE:
             return self._pool
-        if Op.get(name).get_attr("FInferCorrectLayout") is layout_rules.reduction:
+        if op.get_attr("FInferCorrectLayout") is layout_rules.reduction:
             return self._reduce
-        return {"nn.pad": self._pad, "strided_slice": self._slice}.get(name)
+        return {Pad.op: self._pad, StridedSlice.op: self._slice}.get(op)
 
     def lowered(self, value: RelayExpr, shape: Shape) -> RelayExpr:
         return relay_op.squeeze(value, axis=[_ROW])
@@ -101,15 +107,16 @@ class _Lifter(Lifter):
 
     def _pool(self, expr: Call) -> RelayExpr | None:
         attrs: Any = expr.attrs
-        name = expr.op.name  # type: ignore[attr-defined]
+        op = expr.op
+        assert isinstance(op, Op)
         if attrs.layout != "NCW" or attrs.out_layout not in ("", "NCW"):
             return None
         data = self.lifted[expr.args[0]]
-        if "adaptive" in name:
-            return _POOLS[name](data, (1, *ints(attrs.output_size))) if attrs.output_size else None
+        if op in _ADAPTIVE:
+            return _ADAPTIVE[op](data, (1, *ints(attrs.output_size))) if attrs.output_size else None
         left, right = padding_of(attrs.padding, 1)
-        counted = {"count_include_pad": attrs.count_include_pad} if name == "nn.avg_pool1d" else {}
-        return _POOLS[name](
+        counted = {"count_include_pad": attrs.count_include_pad} if op is AvgPool1D.op else {}
+        return _POOLS[op](
             data,
             pool_size=(1, *ints(attrs.pool_size)),
             strides=(1, *ints(attrs.strides)),

@@ -31,13 +31,17 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple, const
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.reduce.reduce import reduce_axes
+from tilewright.relay.op.nn.conv3d import Conv3D
+from tilewright.relay.op.nn.pooling import MaxPool3D
+from tilewright.relay.op.reduce.reduce import Mean, reduce_axes
+from tilewright.relay.op.transform.join import Concatenate
 from tilewright.relay.transform.common import concrete_shape, typed_function_pass
 from tilewright.relay.transform.layout.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
 
@@ -49,11 +53,11 @@ class _Lifter(Lifter):
 
     rank = 5
 
-    def rule(self, name: str, data: RelayExpr) -> Rule | None:
-        rules: dict[str, Rule] = {"nn.conv3d": self._conv, "concatenate": self._concatenate}
+    def rule(self, op: Op, data: RelayExpr) -> Rule | None:
+        rules: dict[Op, Rule] = {Conv3D.op: self._conv, Concatenate.op: self._concatenate}
         if data in self.lifted:
-            rules |= {"nn.max_pool3d": self._max_pool, "mean": self._mean}
-        return rules.get(name)
+            rules |= {MaxPool3D.op: self._max_pool, Mean.op: self._mean}
+        return rules.get(op)
 
     def lowered(self, value: RelayExpr, shape: Shape) -> RelayExpr:
         batch, channels, depth, *extents = shape

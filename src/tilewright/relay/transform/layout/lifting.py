@@ -9,6 +9,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.relay.expr import Call, Tuple
 from tilewright.relay.op import layout_rules
+from tilewright.relay.op.nn.activation import PRelu
+from tilewright.relay.op.nn.bias_add import BiasAdd
 from tilewright.relay.transform.common import concrete_shape, open_children
 from tilewright.relay.visitor import ExprMutator
 
@@ -16,7 +18,7 @@ Shape = tuple[int, ...]
 Rule = Callable[[Call], RelayExpr | None]
 
 FEWEST_CHANNELS = 4  # of a convolution's result; fewer cannot be packed, and vectors along columns are faster
-_OF_CHANNELS = frozenset({"nn.bias_add", "nn.prelu"})  # add or multiply by a vector along an axis
+_OF_CHANNELS = (BiasAdd.op, PRelu.op)  # add or multiply by a vector along an axis
 
 
 class Lifter(ExprMutator):
@@ -28,8 +30,8 @@ class Lifter(ExprMutator):
         super().__init__()
         self.lifted: dict[RelayExpr, RelayExpr] = {}
 
-    def rule(self, name: str, data: RelayExpr) -> Rule | None:
-        """What lifts calls of the operator ``name``, whose first operand is ``data``, other than element by element.
+    def rule(self, op: Op, data: RelayExpr) -> Rule | None:
+        """What lifts calls of the operator ``op``, whose first operand is ``data``, other than element by element.
 
         Its result is an image, or what the call gives where that has another rank; None where it cannot lift a call.
         """
@@ -64,11 +66,11 @@ class Lifter(ExprMutator):
         if not isinstance(expr.op, Op) or not expr.args:
             return None
         layout_rule = expr.op.get_attr("FInferCorrectLayout")
-        if expr.op.name in _OF_CHANNELS:
+        if expr.op in _OF_CHANNELS:
             return self._of_channels(expr)
         if layout_rule in (layout_rules.elementwise, layout_rules.broadcast):
             return self._elementwise(expr)
-        rule = self.rule(expr.op.name, expr.args[0])
+        rule = self.rule(expr.op, expr.args[0])
         return rule(expr) if rule is not None else None
 
     def _of_channels(self, expr: Call) -> RelayExpr | None:

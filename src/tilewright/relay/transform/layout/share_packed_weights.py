@@ -24,21 +24,15 @@ import numpy as np
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.op.nn.dense import DensePack
+from tilewright.relay.op.transform.indexing import Take
 from tilewright.relay.op.transform.layout import layout_transform, transform_array
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
-
-_PACKED_OP = "nn.contrib_dense_pack"
-
-
-def _attrs_of(expr: RelayExpr, name: str) -> Any:
-    """The attributes of a call of the operator ``name``; None for anything else."""
-    return expr.attrs if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name else None
 
 
 class _Sharer(ExprMutator):
@@ -51,9 +45,9 @@ class _Sharer(ExprMutator):
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
-        attrs = _attrs_of(post, "take")
-        if attrs is None or not isinstance(post, Call):
+        if not isinstance(post, Call) or post.op is not Take.op:
             return post
+        attrs: Any = post.attrs
         table, indices = post.args
         if not isinstance(table, Constant) or len(table.data.shape) != 2 or attrs.axis not in (0, -2):
             return post
@@ -82,11 +76,11 @@ def SharePackedWeights() -> Pass:
     """Let lookups read the packed weights that hold their table."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        calls = [e for e in post_order(func, open_children) if isinstance(e, Call)]
+        calls = [call_of(expr, DensePack.op) for expr in post_order(func, open_children)]
         packed = {
-            weight: str(attrs.weight_layout)
+            weight: str(call.attrs.weight_layout)  # type: ignore[union-attr]
             for call in calls
-            if (attrs := _attrs_of(call, _PACKED_OP)) and isinstance(weight := call.args[1], Constant)
+            if call is not None and isinstance(weight := call.args[1], Constant)
         }
         return _Sharer(packed).visit(func) if packed else func
 

@@ -11,6 +11,9 @@ from tilewright.relay import transform
 from tilewright.relay.expr import Call
 from tilewright.relay.op.contrib.dnnl import ALL_OPERATORS, FUSABLE
 from tilewright.relay.op.contrib.register import get_pattern_table
+from tilewright.relay.op.nn.bias_add import BiasAdd
+from tilewright.relay.op.nn.norm import BatchNorm, LayerNorm
+from tilewright.relay.op.tensor.binary import add
 from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.transform.partition.explain_partition import OperatorFate, explain_partition
 
@@ -38,10 +41,10 @@ def preparation() -> list[Pass]:
 
 def _is_better_in_parts(call: Call) -> bool:
     """oneDNN has normalizations of its own; batch norms after convolutions become part of their weights."""
-    if str(call.op) != "nn.batch_norm":
-        return str(call.op) != "nn.layer_norm"
+    if call.op is not BatchNorm.op:
+        return call.op is not LayerNorm.op
     data = call.args[0]
-    if isinstance(data, Call) and str(data.op) in ("nn.bias_add", "add"):
+    if isinstance(data, Call) and data.op in (BiasAdd.op, add.op):
         data = data.args[0]
     return isinstance(data, Call) and str(data.op) in FUSABLE
 
