@@ -25,18 +25,17 @@ FOLDERS = (
 )
 
 # How many names a file has left; numbers may only fall.
-LEFT: dict[str, int] = {
-    "plugins/npu/src/tilewright_npu/codegen/layers.py": 11,
-    "plugins/npu/src/tilewright_npu/codegen/others.py": 5,
-    "plugins/npu/src/tilewright_npu/report.py": 1,
-    "src/tilewright/relay/backend/executor.py": 2,
-    "src/tilewright/relay/backend/graph_codegen.py": 2,
-    "src/tilewright/relay/backend/graph_executor.py": 1,
-    "src/tilewright/relay/transform/memory/plan_views.py": 1,
-}
+LEFT: dict[str, int] = {}
 
 # Words that are operators' names too, and mean something else in these files.
 WORDS: dict[str, set[str]] = {
+    "plugins/npu/src/tilewright_npu/codegen/layers.py": {"add", "max", "mean", "sum"},  # kinds of layers
+    "plugins/npu/src/tilewright_npu/codegen/others.py": {"max", "mean", "sum"},  # the same
+    "plugins/npu/src/tilewright_npu/report.py": {"all"},  # the last line
+    "src/tilewright/relay/backend/executor.py": {"debug"},  # an executor
+    "src/tilewright/relay/backend/graph_codegen.py": {"reshape"},  # a kind of view
+    "src/tilewright/relay/backend/graph_executor.py": {"transpose"},  # in the names of implementations
+    "src/tilewright/relay/transform/memory/plan_views.py": {"reshape"},  # a kind of view
     "src/tilewright/relay/transform/recognize/recognize_activations.py": {"tanh"},  # a form of nn.gelu
 }
 
