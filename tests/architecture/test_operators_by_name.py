@@ -40,7 +40,7 @@ WORDS: dict[str, set[str]] = {
 }
 
 
-def _strings(tree: ast.AST, skipped: bool = False) -> Iterator[str]:
+def _strings(tree: ast.AST) -> Iterator[str]:
     """String literals outside of docstrings, patterns and the names of declarations."""
     match tree:
         case ast.Expr(value=ast.Constant()):
