@@ -31,28 +31,25 @@ def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:
 
 
 def op_of(expr: RelayExpr) -> Op | None:
-    """The operator that ``expr`` calls; None for anything else."""
+    """Return the operator that ``expr`` calls; None for anything else."""
     return expr.op if isinstance(expr, Call) and isinstance(expr.op, Op) else None
 
 
-def call_of(expr: RelayExpr, op: Op | str) -> Call | None:
-    """``expr`` if it calls the operator ``op``, else None."""
-    found = op_of(expr)
-    return expr if found is not None and (found is op or found.name == op) else None  # type: ignore[return-value]
+def call_of(expr: RelayExpr, op: Op) -> Call | None:
+    """Return ``expr`` if it calls the operator ``op``, else None."""
+    return expr if isinstance(expr, Call) and expr.op is op else None
 
 
 def trait_of(expr: RelayExpr, key: str, default: Any = None) -> Any:
-    """The trait ``key`` (see ``relay.op.definition.TRAITS``) of the operator that ``expr`` calls, else ``default``."""
+    """Return the trait ``key`` (see ``relay.op.definition``) of the operator that ``expr`` calls, or ``default``."""
     op = op_of(expr)
     return default if op is None else op.get_attr(key, default)
 
 
 def pattern_of(expr: RelayExpr) -> OpPattern:
     """The fusion pattern of the operator that ``expr`` calls; OPAQUE for anything else."""
-    if isinstance(expr, Call) and isinstance(expr.op, Op):
-        pattern: OpPattern = expr.op.get_attr("TOpPattern", OpPattern.OPAQUE)
-        return pattern
-    return OpPattern.OPAQUE
+    pattern: OpPattern = trait_of(expr, "TOpPattern", OpPattern.OPAQUE)
+    return pattern
 
 
 def scalar_constant(expr: RelayExpr) -> float | None:

@@ -115,7 +115,7 @@ def _control_flow(func: Function) -> str | None:
         match node:
             case Function() if node not in called:
                 return "functions as values"
-            case Call() if isinstance(node.op, Op) and node.op.name == CHECKPOINT:
+            case Call() if node.op is CHECKPOINT:
                 return "checkpoints"
             case Var() | Constant() | Tuple() | TupleGetItem() | Let() | Op() | Function():
                 continue

@@ -18,7 +18,7 @@ from tilewright.relay.transform.hook_passes import SimplifyInference
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 
-CHECKPOINT = Checkpoint.op.name
+CHECKPOINT = Checkpoint.op
 
 
 def has_rule(call: Call) -> bool:
@@ -47,7 +47,7 @@ def operator_calls(expr: RelayExpr) -> list[Call]:
     return [
         node
         for node in post_order(expr)
-        if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name != CHECKPOINT
+        if isinstance(node, Call) and isinstance(node.op, Op) and node.op is not CHECKPOINT
     ]
 
 

@@ -329,7 +329,7 @@ class _MarkCheckpoints(ExprMutator):
     """Makes what a checkpoint covers the body of a function, so that it keeps what nobody else uses."""
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        if isinstance(expr.op, Op) and expr.op.name == CHECKPOINT:
+        if expr.op is CHECKPOINT:
             return Call(Function([], self.visit(expr.args[0]), attrs={function_attributes.CHECKPOINT.key: 1}), ())
         return super().visit_call(expr)
 
