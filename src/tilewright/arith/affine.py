@@ -15,7 +15,7 @@ Affine = tuple[Terms, int]
 
 
 def add_affine(terms: Terms, other: Terms, scale: int) -> None:
-    """Add ``scale * other`` to ``terms`` in place; terms that cancel go away."""
+    """Add ``scale * other`` to ``terms`` in place, dropping terms that cancel."""
     for atom, coef in other.items():
         total = terms.get(atom, 0) + coef * scale
         if total:
@@ -126,7 +126,7 @@ def _polynomial(expr: PrimExpr, memo: dict[PrimExpr, Affine], order: dict[PrimEx
 
 
 def cancel_products(terms: Terms, const: int, dtype: str, memo: dict[PrimExpr, Affine]) -> Affine:
-    """Multiply products out where that makes terms cancel: ``(x + 1)*n - x*n`` is ``n``."""
+    """Expand products if terms cancel then: ``(x + 1)*n - x*n`` is ``n``."""
     if not any(type(t) is Mul for t in terms) or all(c > 0 for c in terms.values()):
         return terms, const
     order: dict[PrimExpr, int] = {}
@@ -217,7 +217,7 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
 
 
 def remainders(terms: Terms, const: int, memo: dict[PrimExpr, Affine]) -> Affine:
-    """A value less what rounding down leaves of it is a remainder: ``x - (x//4)*4`` is ``x%4``."""
+    """Combine a value and its rounded-down part to a remainder: ``x - (x//4)*4`` is ``x%4``."""
     for atom, coef in terms.items():
         if type(atom) is not FloorDiv or type(atom.b) is not IntImm or coef % atom.b.value:
             continue

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Analyzer:
-    """Simplifies and bounds integer expressions under what it has been told."""
+    """Simplifies and bounds integer expressions under declared facts."""
 
     evaluate_set: ClassVar[Callable[[Analyzer, PrimExpr, Mapping[Any, Any]], IntSet]]  # set by arith.int_set
 
@@ -34,7 +34,7 @@ class Analyzer:
         self.simplifier = Simplifier(self.context, self.bounds, self.modular)
 
     def bind(self, var: Var | IterVar, expr: Range | PrimExpr | int, allow_override: bool = True) -> None:
-        """Say that ``var`` lies in a range, or equals an expression."""
+        """Declare the range, or the value, of ``var``."""
         if isinstance(var, IterVar):
             var = var.var
         context = self.context
@@ -80,7 +80,7 @@ class Analyzer:
                 self.context.add_form(terms, -const if is_low else NEG_INF, POS_INF if is_low else -const - 1, var)
 
     def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
-        """Say that a bound or modular set of ``var`` is known."""
+        """Declare a bound or modular set of ``var``."""
         if isinstance(info, ConstIntBound):
             self.context.var_bounds[var] = (info.min_value, info.max_value)
         else:
@@ -88,7 +88,7 @@ class Analyzer:
         self.context.forget()
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
-        """The simplest form of ``expr`` that is found; ``steps`` is accepted for TVM's sake."""
+        """Return the simplest form of ``expr`` that is found; ``steps`` is accepted for TVM's sake."""
         return self.simplifier.simplify(ops.as_expr(expr))
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
@@ -100,7 +100,7 @@ class Analyzer:
         return simplify_reduction(expr, self) if isinstance(expr, Reduce) else self.simplify(expr)
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
-        """Constant bounds of ``expr``; ``arith.bounds.NEG_INF`` and ``POS_INF`` where there is none."""
+        """Return constant bounds of ``expr``; ``arith.bounds.NEG_INF`` and ``POS_INF`` if there is none."""
         return ConstIntBound(*self.bounds.bound(self.simplify(expr)))
 
     def modular_set(self, expr: Any) -> ModularSet:
@@ -108,7 +108,7 @@ class Analyzer:
         return ModularSet(*self.modular.modular(self.simplify(expr)))
 
     def int_set(self, expr: PrimExpr, dom_map: Mapping[Any, IntSet | Range]) -> IntSet:
-        """The values that ``expr`` takes when variables run over sets."""
+        """Return the values of ``expr`` when variables run over sets."""
         return Analyzer.evaluate_set(self, expr, dom_map)
 
     def can_prove(self, cond: Any) -> bool:

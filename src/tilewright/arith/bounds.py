@@ -58,7 +58,7 @@ def dtype_bound(dtype: str) -> Bound:
 
 
 def _wrapped(bound: Bound, dtype: str) -> Bound:
-    """Arithmetic of other integer types wraps around: a bound that leaves the type's range says nothing."""
+    """Return the bound of arithmetic that wraps around: nothing is known once it leaves the type's range."""
     low, high = dtype_bound(dtype)
     return bound if low <= bound[0] and bound[1] <= high else (low, high)
 
@@ -205,7 +205,7 @@ class BoundAnalyzer(ExprFunctor[Bound]):
         return _union(self.bound(e.true_value), self.bound(e.false_value))
 
     def visit_cast(self, e: Cast) -> Bound:
-        """The operand, where it fits."""
+        """Return the operand's bound, if it fits."""
         limits = dtype_bound(e.dtype)
         if dt.is_float(e.value.dtype):
             return limits

@@ -12,7 +12,7 @@ FormKey = frozenset[tuple[PrimExpr, int]]
 
 
 class Context:
-    """Facts, and memo tables of what was concluded from them."""
+    """Facts, and memo tables of conclusions."""
 
     def __init__(self) -> None:
         self.var_bounds: dict[Var, Bound] = {}
@@ -27,7 +27,7 @@ class Context:
         self.simplify_memo: dict[PrimExpr, PrimExpr] = {}
 
     def forget(self) -> None:
-        """Drop conclusions: what is known has changed."""
+        """Drop conclusions after a change of the facts."""
         self.bound_memo, self.modular_memo, self.simplify_memo = {}, {}, {}
 
     def save(self) -> tuple[Any, ...]:
@@ -38,7 +38,7 @@ class Context:
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        """Go back to what ``save`` gave."""
+        """Restore the state of ``save``."""
         (
             self.literals, self.form_bounds, self.range_forms, self.var_bounds, self.var_modular, self.bound_memo,
             self.modular_memo, self.simplify_memo,
@@ -57,7 +57,7 @@ class Context:
             self.form_bounds.pop(form, None)
 
     def add_form(self, terms: Terms, low: int, high: int, of: Var | None = None) -> None:
-        """Record ``low <= sum(terms) <= high``; where ``of`` gets another range, that ends."""
+        """Record ``low <= sum(terms) <= high``, until the range of ``of`` changes."""
         for key, lo, hi in ((terms, low, high), ({a: -c for a, c in terms.items()}, -high, -low)):
             form = frozenset(key.items())
             if of is not None:

@@ -48,7 +48,7 @@ class IntGroupBounds(Node):
         return IntGroupBounds(1, [rng.min], [], [last])
 
     def find_best_range(self) -> Range | None:
-        """The smallest range that holds the variable, by what is proved; None where an end is open.
+        """Return the smallest range that provably contains the variable; None if an end is open.
 
         ``coef`` is more than 0: the variable is no less than ``lower / coef`` rounded up, no more than ``upper / coef``
         rounded down, and equal to ``equal / coef`` exactly.
@@ -114,7 +114,9 @@ class _System:
         self.rows += [_Row(row, one[-1], self.analyzer) for row, one in zip(rows, found, strict=True)]
 
     def eliminate(self, position: int) -> list[_Row]:
-        """The rows that speak of a variable, which are replaced by what follows from them for the others."""
+        """Eliminate a variable: replace the rows that contain it by their consequences for the others; return those
+        rows.
+        """
         of = [row for row in self.rows if row.coefficients[position]]
         rows = [row for row in self.rows if not row.coefficients[position]]
         for low in (row for row in of if row.coefficients[position] < 0):
@@ -193,7 +195,7 @@ def _solve(src: IntConstraints) -> IntConstraints:
 
 
 def _from_zero(src: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
-    """Variables whose ranges begin at 0 and end at a literal, where there is one; what that adds becomes a relation."""
+    """Substitute variables whose ranges begin at 0 and end at a literal, if any; return the added relations too."""
     analyzer = Analyzer()
     src_to_dst: dict[Var, PrimExpr] = {}
     dst_to_src: dict[Var, PrimExpr] = {}

@@ -86,12 +86,12 @@ class IntSet(Node):
 
     @property
     def min_value(self) -> PrimExpr:
-        """The lower end; :func:`neg_inf` when there is none."""
+        """The lower end, or :func:`neg_inf`."""
         return neg_inf() if self.low is None else self.low
 
     @property
     def max_value(self) -> PrimExpr:
-        """The upper end; :func:`pos_inf` when there is none."""
+        """The upper end, or :func:`pos_inf`."""
         return pos_inf() if self.high is None else self.high
 
     def is_nothing(self) -> bool:
@@ -172,7 +172,7 @@ def union(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
 
 
 def union_lower_bound(sets: Iterable[IntSet]) -> IntSet:
-    """An interval within the union of ``sets``: what those next to one another, or overlapping, make together.
+    """Return an interval inside the union of ``sets``, formed by adjacent or overlapping ones.
 
     It begins with the first set; a set whose place beside the others cannot be proved is left out.
     """
@@ -255,7 +255,7 @@ class IntSetEvaluator(ExprFunctor[IntSet]):
         return self.analyzer.simplify(e)
 
     def _dependence(self, e: PrimExpr) -> int:
-        """0: ``e`` holds no variable of a domain; 1: only such with one value; 2: it changes over the domains."""
+        """Classify ``e``: 0 without domain variables; 1 with single-valued ones only; 2 varying over the domains."""
         memo = self.dependence
         stack = [e]
         while stack:
@@ -278,7 +278,7 @@ class IntSetEvaluator(ExprFunctor[IntSet]):
         return self._dependence(e) < 2
 
     def visit_prim(self, e: PrimExpr) -> IntSet:
-        """An operation that says nothing about its result: a point when it depends on no domain."""
+        """Return a point if the operation depends on no domain, else everything."""
         dependence = self._dependence(e)
         if dependence == 0:
             return IntSet(e, e)
@@ -420,7 +420,7 @@ class IntSetEvaluator(ExprFunctor[IntSet]):
         return _union(self.evaluate(e.true_value), self.evaluate(e.false_value), self.analyzer)
 
     def visit_cast(self, e: Cast) -> IntSet:
-        """The operand, where it fits."""
+        """Return the operand's set, if it fits."""
         inner = self.evaluate(e.value)
         if ops.dt.is_float(e.value.dtype) or not ops.dt.is_int(e.dtype):
             return self.visit_prim(e)
@@ -481,7 +481,7 @@ def _plus(total: PrimExpr | None, term: PrimExpr, coef: int) -> PrimExpr:
 
 
 def eval_set(e: Any, dom_map: Mapping[Any, IntSet | Range], analyzer: Analyzer | None = None) -> IntSet:
-    """The values that ``e`` takes when the variables of ``dom_map`` run over their sets; other variables are fixed."""
+    """Return the values of ``e`` when the variables of ``dom_map`` run over their sets, others being fixed."""
     return IntSetEvaluator(dom_map, analyzer or Analyzer()).evaluate(ops.as_expr(e))
 
 

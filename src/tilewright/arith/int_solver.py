@@ -67,7 +67,7 @@ class _Diagonal:
                 self.back[j] = [-x for x in self.back[j]]
 
     def _take_pivot(self) -> bool:
-        """Bring the smallest number that is left to the next place of the diagonal; False when all are 0."""
+        """Move the smallest remaining number to the next diagonal position; return False when all are 0."""
         k = self.rank
         left = [
             (abs(row[j]), i, j) for i, row in enumerate(self.a) for j in range(k, self.columns) if i >= k and row[j]
@@ -114,7 +114,7 @@ def _combine(coefficients: Sequence[int], values: Sequence[PrimExpr], dtype: str
 def _equations(
     relations: Sequence[PrimExpr], variables: Sequence[Var]
 ) -> tuple[Matrix, list[PrimExpr], list[PrimExpr]]:
-    """Coefficients and right sides of what is a linear equation, and the other relations."""
+    """Return coefficients and right sides of the linear equations, and the other relations."""
     matrix: Matrix = []
     right: list[PrimExpr] = []
     others: list[PrimExpr] = []
@@ -130,7 +130,7 @@ def _equations(
 
 
 class _Infeasible(Exception):
-    """There is no solution."""
+    """Raised when there is no solution."""
 
 
 def _condition(
@@ -214,7 +214,7 @@ def _carry_over(
     conditions: list[PrimExpr],
     analyzer: Analyzer,
 ) -> None:
-    """The ranges of what was solved for, and the relations that are no equations, of the new variables."""
+    """Express the ranges of the old variables, and the other relations, by the new variables."""
     for var, value in src_to_dst.items():
         if var in src.ranges:
             low, last = src.ranges[var].min, src.ranges[var].min + src.ranges[var].extent - 1

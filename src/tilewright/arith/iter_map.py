@@ -76,7 +76,7 @@ Flat = tuple[IterSplitExpr, ...]
 
 
 class _Unresolved(Exception):
-    """An expression is no such map."""
+    """Raised when an expression is no such map."""
 
 
 def _is_same(a: IterSplitExpr, b: IterSplitExpr) -> bool:
@@ -136,7 +136,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
         return IterSumExpr(args, self._simple(a.base + b.base * sign))
 
     def visit_mul(self, e: Any) -> IterSumExpr:
-        """Products with what does not iterate."""
+        """Multiply by a value without iterators."""
         if not _is_index(e):
             return self.visit_prim(e)
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
@@ -253,7 +253,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
     def _take(
         self, left: list[IterSplitExpr], constraint: Flat, base: PrimExpr, ratio: PrimExpr
     ) -> tuple[list[IterSplitExpr], list[IterSplitExpr]]:
-        """The iterators of a condition, and what is left without them."""
+        """Return the iterators of a condition, and the remaining ones."""
         taken = []
         for wanted in reversed(constraint):
             same = [arg for arg in left if _is_same(arg, wanted)]
@@ -265,7 +265,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
     # ---- conditions ----
 
     def constrain(self, e: PrimExpr, bound: PrimExpr) -> None:
-        """Take note of ``e < bound``."""
+        """Record ``e < bound``."""
         found = self.visit_expr(e)
         if not found.args or not ops.is_const_int(found.base, 0):
             raise _Unresolved
@@ -286,7 +286,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
         return True
 
     def constraints_hold_in(self, splits: Mapping[IterMark, Any]) -> bool:
-        """Return whether what uses iterators of a condition uses all of them as the one that the condition bounds."""
+        """Return whether the iterators of a condition are used only together, as the one that the condition bounds."""
         return all(self.fused[key] in splits or not any(s.source in splits for s in key) for key in self.constraints)
 
     def index(self, e: PrimExpr) -> IterSumExpr:
@@ -471,7 +471,7 @@ def _accumulate(values: dict[PrimExpr, PrimExpr], key: PrimExpr, value: PrimExpr
 
 
 def _split_value(expr: IterSumExpr, value: PrimExpr, values: dict[PrimExpr, PrimExpr]) -> None:
-    """Divide the value of a sum among its splits; a single one takes it whole."""
+    """Distribute the value of a sum over its splits."""
     for arg in expr.args:
         part = ops.floordiv(value, arg.scale)
         _accumulate(values, arg, part if len(expr.args) == 1 else ops.floormod(part, arg.extent))

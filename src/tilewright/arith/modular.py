@@ -147,7 +147,7 @@ class ModularAnalyzer(ExprFunctor[Pair]):
         return _union(self.modular(e.true_value), self.modular(e.false_value))
 
     def visit_cast(self, e: Cast) -> Pair:
-        """The operand, where it fits."""
+        """Return the operand's modular set, if it fits."""
         return self.modular(e.value)
 
     def visit_let(self, e: Let) -> Pair:

@@ -1,4 +1,4 @@
-"""Reductions in their simplest form: no combination that nobody reads, no loop over nothing, what the axes tell.
+"""Simplification of reductions: drop unread parts and empty loops, and use the ranges of the axes.
 
 >>> canonical_simplify(sum_and_product((A[k], B[k]), k)[0])   # reduce(..., source=[A[k]], ...)
 >>> canonical_simplify(te.sum(te.Select(k < 12, A[k], 0.0), k))  # k runs to 10: reduce(..., source=[A[k]], ...)
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def simplify_reduction(e: Reduce, analyzer: Analyzer) -> PrimExpr:
-    """The reduction with its combiner, sources and condition simplified; its value where there is no axis.
+    """Simplify combiner, sources and condition; return the value if there is no axis.
 
     The ranges of its axes are facts of the analyzer from then on.
     """

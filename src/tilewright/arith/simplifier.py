@@ -80,7 +80,7 @@ class Simplifier(ExprMutator):
         self.rules = RuleEngine(self)
 
     def simplify(self, e: PrimExpr) -> PrimExpr:
-        """The simplest form of ``e`` that is found; ``e`` itself when a literal of that form does not fit the dtype."""
+        """Return the simplest form found; ``e`` itself when a literal of that form does not fit the dtype."""
         self.memo = self.context.simplify_memo
         depth = self._depth
         try:
@@ -178,7 +178,7 @@ class Simplifier(ExprMutator):
     visit_sub = visit_add
 
     def _cancel_casts(self, terms: Terms, const: int, dtype: str) -> Affine:
-        """Convert the terms of sums one by one where that makes some cancel: ``int64(i + 1) - int64(i)`` is 1."""
+        """Convert the terms of sums one by one if some cancel then: ``int64(i + 1) - int64(i)`` is 1."""
         expanded: Terms = {}
         total = const
         for atom, coef in terms.items():
@@ -188,7 +188,7 @@ class Simplifier(ExprMutator):
         return (expanded, total) if len(expanded) < len(terms) else (terms, const)
 
     def _cast_terms(self, atom: PrimExpr, dtype: str) -> Affine | None:
-        """A conversion of a sum as the sum of conversions; None where a part may not fit."""
+        """Return the conversion of a sum as a sum of conversions; None if a part may not fit."""
         if type(atom) is not Cast or atom.value.dtype not in INDEX_DTYPES:
             return None
         inner, const = affine(atom.value, self.context.affine_memo)
@@ -387,7 +387,7 @@ class Simplifier(ExprMutator):
         return self._finish(cls(new_a, new_b))
 
     def _decide(self, cls: Any, terms: Terms, const: int) -> PrimExpr | None:
-        """The truth of ``terms + const cls 0`` when bounds or divisibility tell."""
+        """Decide ``terms + const cls 0`` by bounds or divisibility; return None if they do not tell."""
         low, high = self.bounds.of_affine(terms, const)
         if cls is LT or cls is LE:
             limit = 0 if cls is LT else 1
@@ -408,7 +408,7 @@ class Simplifier(ExprMutator):
         return TRUE if equal == (cls is EQ) else FALSE
 
     def _smaller(self, cls: Any, terms: Terms, const: int) -> Affine:
-        """Divide ``terms + const cls 0`` by a common factor, dropping what is too small to matter."""
+        """Divide ``terms + const cls 0`` by a common factor, dropping a remainder that cannot matter."""
         for g in sorted({abs(c) for c in terms.values()}, reverse=True):
             if g == 1:
                 break
@@ -454,7 +454,7 @@ class Simplifier(ExprMutator):
         return self._finish(new) if type(new) is Cast else new
 
     def visit_let(self, e: Let) -> PrimExpr:
-        """A literal or a variable takes the place of the name."""
+        """Replace the name by its value if that is a literal or a variable."""
         value = self.visit_expr(e.value)
         if isinstance(value, (ConstExpr, Var)):
             self.context.var_values[e.var] = value

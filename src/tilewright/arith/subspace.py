@@ -124,7 +124,7 @@ def subspace_divide(
     predicate: Any = True,
     require_bijective: bool = False,
 ) -> list[list[IterMark]]:
-    """Each of ``bindings`` as ``outer * inner.extent + inner``, where only ``inner`` is of the variables ``sub_iters``.
+    """Write each of ``bindings`` as ``outer * inner.extent + inner``, where only ``inner`` depends on ``sub_iters``.
 
     Args:
         bindings: integer expressions.

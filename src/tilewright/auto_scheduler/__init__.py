@@ -1,4 +1,4 @@
-"""The auto-scheduler: finds schedules of computations, with no templates.
+"""The auto-scheduler: search for schedules of computations, without templates.
 
 compute_dag.py     ComputeDAG, between states and schedules     loop_nest.py    what states are made of
 loop_state.py      State, scheduled step by step                transform_step.py, stage_steps.py   the steps

@@ -23,7 +23,7 @@ ALWAYS_UNROLL_INNER = "auto_scheduler_always_unroll_inner"
 
 
 class AccessAnalyzer:
-    """The accesses of a computation, and what follows from them for each operation."""
+    """The accesses of a computation, and the properties of its operations that follow."""
 
     def __init__(self, outputs: Sequence[Operation]) -> None:
         self.ops: list[Operation] = post_order(outputs)

@@ -99,7 +99,7 @@ class ComputeDAG:
         return State(self.init_state, self)
 
     def start(self, steps: Sequence[Step]) -> Replay:
-        """A schedule of the computation as it stands, to apply ``steps`` to."""
+        """Return the default schedule of the computation, to which ``steps`` are applied."""
         schedule = te.create_schedule(self.outputs)
         return Replay(schedule, [schedule[op] for op in self.ops], steps)
 
@@ -149,7 +149,7 @@ class ComputeDAG:
         return text + "".join(step.python(replay) for step in steps)
 
     def infer_bound_from_state(self, state: State | StateObject) -> State:
-        """The state with the range of every loop, as bound inference of ``te`` finds it.
+        """Return the state with the range of every loop, from bound inference of ``te``.
 
         A state that was read from a record has only steps; it gets its stages here.
         """

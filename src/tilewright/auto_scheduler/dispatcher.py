@@ -51,7 +51,7 @@ class DispatchContext:
         return found
 
     def update(self, target: Any, workload_key: str, state: StateObject) -> None:
-        """Give a workload a state."""
+        """Set the state of a workload."""
         raise NotImplementedError
 
     def _query_inside(self, target: Any, workload_key: str, func_name: str) -> StateObject | None:
@@ -94,7 +94,7 @@ class ApplyHistoryBest(DispatchContext):
         records: str | os.PathLike[str] | Iterable[tuple[MeasureInput, MeasureResult]] | None,
         n_lines: int | None = None,
     ) -> None:
-        """Take more records."""
+        """Add records."""
         pairs = load_records(os.fspath(records)) if isinstance(records, (str, os.PathLike)) else records or ()
         for number, (inp, res) in enumerate(pairs):
             if n_lines is not None and number >= n_lines:
@@ -199,9 +199,9 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
 
 
 class FallbackContext(DispatchContext):
-    """The outermost context: it knows nothing, and says so once for each workload.
+    """The outermost context: it has no states, and warns once for each workload.
 
-    ``verbose``: 0 says nothing, 1 of kernels with reductions, 2 of all.
+    ``verbose``: 0 for no warnings, 1 for kernels with reductions, 2 for all.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from tilewright.tir.expr import ProducerLoad, Reduce
 
 
 def count_flops(ops: Iterable[Operation]) -> float:
-    """Operations of the results' kind (float or integer) of all computations, -1 where an expression has no known cost.
+    """Count operations of the results' kind (float or integer); return -1 if an expression has no known cost.
 
     Those of indices are not counted. An operation's attribute ``FLOP`` says its count.
     """

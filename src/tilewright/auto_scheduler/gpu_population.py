@@ -37,7 +37,7 @@ _DRAWS = 200  # of the tiles of one stage: of a small product, one in fifteen ha
 
 
 def fill_thread_tiles(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """Lengths of the tiles whose second and third level are virtual threads and threads, as many as there can be.
+    """Fill the tile lengths whose second and third level are virtual threads and threads, with as many as allowed.
 
     Draws are those of ``fill_tile_sizes``, repeated for a stage until its threads fit.
     """
@@ -57,7 +57,7 @@ def fill_thread_tiles(policy: Any, state: StateObject, rng: random.Random) -> St
 
 
 def _open_tiles(policy: Any, state: StateObject) -> Iterable[list[int]]:
-    """The numbers of the steps that split the spatial loops of each tiled stage, where lengths are open."""
+    """Yield the numbers of the steps that split the spatial loops of each tiled stage with open lengths."""
     count = str(policy.params["gpu_multi_level_tiling_structure"]).upper().count("S") - 1
     group: list[int] = []
     for number, step in enumerate(state.transform_steps):
@@ -106,7 +106,7 @@ def _root(state: StateObject, stage_id: int) -> int:
 
 
 def bind_threads(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """Every loop nest gets blocks and threads; None where a tile's threads are too few or too many."""
+    """Bind every loop nest to blocks and threads; return None if a tile has too few or too many threads."""
     task = policy.search_task
     roots = {
         state.attach_map.stage_to_attach_iter[i][0]

@@ -31,7 +31,7 @@ _LEAST_LANES, _MOST_LANES = 4, 64  # of a vector of the stage that transforms a 
 
 
 class LayoutRewriteOption:
-    """Whether inputs of free layout are rewritten, and who packs them."""
+    """Modes of layout rewriting: whether inputs of free layout are rewritten, and who packs them."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -50,7 +50,7 @@ class LayoutRewriteOption:
 
 
 class _Part(NamedTuple):
-    """One dimension of a new layout: ``extent`` values of dimension ``dim``, whose axis is called ``name``."""
+    """A dimension of a new layout: ``extent`` values of dimension ``dim``, whose axis is called ``name``."""
 
     dim: int
     extent: int
@@ -120,8 +120,8 @@ def _reads_of_each(op: ComputeOp, tensor: Tensor) -> float:
 
 
 def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor, padded: bool) -> list[_Part] | None:
-    """The layout in which the loops of a stage visit ``tensor``, with room for what uneven splits leave over if it may
-    be ``padded``; None if they do not tell.
+    """Return the layout in which a stage's loops visit ``tensor``, padded for uneven splits if ``padded``; None if
+    unknown.
     """
     accesses = [load.indices for load in producer_loads(op.body) if load.producer is tensor]
     position = {iv.var: i for i, iv in enumerate(op.root_iter_vars)}
@@ -145,7 +145,7 @@ def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor, pad
 
 
 def _sizes(parts: Sequence[_Part]) -> dict[int, int]:
-    """Return how many elements a layout has room for in each dimension."""
+    """Return the capacity of a layout, in elements, in each dimension."""
     sizes: dict[int, int] = {}
     for part in parts:
         sizes[part.dim] = sizes.get(part.dim, 1) * part.extent

@@ -63,7 +63,7 @@ class LoopBounds:
         self._run()
 
     def repetition(self, stage_id: int) -> float:
-        """Return how many times as many elements a stage computes as it has."""
+        """Return how many times a stage computes each of its elements, on average."""
         rank = len(self.forms.shapes[stage_id])
         around = prod(self.extents[s][i] for s, i in self.paths[stage_id])
         return around * prod(self.axes[stage_id][:rank]) / max(1, prod(self.forms.shapes[stage_id]))
@@ -109,7 +109,7 @@ class LoopBounds:
             self.axes[stage_id][dim] = max(1, min(size, int(high[dim] - low[dim]) + 1))
 
     def _span(self, reader: int, form: Form, around: set[LoopKey], size: int) -> tuple[float, float, Motion]:
-        """The lowest and highest value of an index while the loops ``around`` stand still, and how these move it."""
+        """Return the range of an index while the loops ``around`` are fixed, and how these move it."""
         moved = self.index_motion(reader, form)
         if not form.known:
             return 0.0, size - 1.0, {}
@@ -174,7 +174,7 @@ def _given_length(origin: Origin) -> int:
 
 
 def extent_of_origin(origin: Origin, axes: Sequence[int], known: dict[Origin, int]) -> int:
-    """Return the iterations of a loop for given extents of its stage's axes."""
+    """Return the iterations of a loop from the extents of its stage's axes."""
     found = known.get(origin)
     if found is not None:
         return found

@@ -83,7 +83,7 @@ class Iterator:
 
     @property
     def extent(self) -> int:
-        """The number of iterations, or -1 where it is not known."""
+        """The number of iterations, or -1 if unknown."""
         return -1 if self.range is None else self.range.extent
 
     def with_range(self, extent: int | None) -> Iterator:
@@ -161,7 +161,7 @@ class AttachMap:
 
     @staticmethod
     def of(places: dict[int, LoopKey]) -> AttachMap:
-        """The map of stages to loops with its inverse; stages of one loop stand in the order in which they run."""
+        """Create the map with its inverse; stages of one loop are in the order in which they run."""
         inverse: dict[LoopKey, list[int]] = {}
         for stage in sorted(places):
             inverse.setdefault(places[stage], []).append(stage)

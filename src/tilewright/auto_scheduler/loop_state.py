@@ -147,7 +147,7 @@ class State:
         return self._annotate(stage, iterator, VECTORIZE)
 
     def fuse(self, stage: StageKey, iters: Sequence[Iterator]) -> Iterator:
-        """Make one loop of several that follow each other; a stage computed inside the last is inside the new one."""
+        """Fuse consecutive loops; a stage attached to the last is attached to the fused loop."""
         fused: Iterator = self._apply(FuseStep(*self._places(stage, iters)))
         return fused
 
@@ -202,7 +202,7 @@ class State:
         self._apply(ComputeAtStep(self._stage_id(stage), *self._place(target_stage, target_iter)))
 
     def compute_inline(self, stage: StageKey) -> None:
-        """Write the values of a stage where they are read."""
+        """Inline the values of a stage into its readers."""
         self._apply(ComputeInlineStep(self._stage_id(stage)))
 
     def compute_root(self, stage: StageKey) -> None:

@@ -64,7 +64,7 @@ def register_task_input_check_func(func_name: Any, f: Any = None, override: bool
 
 
 def prepare_input_map(args: Sequence[Any]) -> dict[Any, str]:
-    """The names of the arguments that may be special inputs: of placeholders, and what registered functions say."""
+    """Return the names of arguments that may be special inputs: from placeholders, and registered functions."""
     names = {a: a.op.name for a in args if isinstance(a.op, PlaceholderOp) and a.op.name != "placeholder"}
     for function in TASK_INPUT_CHECK_FUNC_REGISTRY.values():
         names.update(function(args))
@@ -75,7 +75,7 @@ class ProgramBuilder:
     """Makes programs of states."""
 
     def build(self, measure_inputs: Sequence[MeasureInput], verbose: int = 1) -> list[BuildResult]:
-        """A library for each input, or why there is none."""
+        """Build a library for each input, or report the failure."""
         raise NotImplementedError
 
 
@@ -85,7 +85,7 @@ class ProgramRunner:
     def run(
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
     ) -> list[MeasureResult]:
-        """The times of each program, or why there are none."""
+        """Time each program, or report the failure."""
         raise NotImplementedError
 
 
@@ -177,7 +177,7 @@ _MARKS = {"done": "*", "timeout": "*T"}
 
 
 def _first_values(values: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """The values up to the last that is given; what is not, between them, is made up."""
+    """Return the values up to the last that is passed, with made-up ones in between."""
     given = [i for i, v in enumerate(values) if v is not None]
     rng = np.random.default_rng(0)
     return [
@@ -200,7 +200,7 @@ def _failed(build: BuildResult) -> MeasureResult:
 
 
 def _measured(outcome: Outcome, built: BuildResult) -> MeasureResult:
-    """The result of a run whose value, where it is done, is a ``RunAnswer``."""
+    """Convert the outcome of a run, whose value is a ``RunAnswer``, to a result."""
     error = run_error(outcome)
     costs = [MAX_FLOAT] if error else undisturbed(outcome.value.costs)
     return MeasureResult(costs, error, outcome.error, built.time_cost + outcome.seconds, time.time())
@@ -319,11 +319,11 @@ class LocalRPCMeasureContext:
 
 
 class ProgramMeasurer:
-    """Builds and runs, remembers the best of each workload, and tells callbacks.
+    """Builds and runs programs, records the best of each workload, and calls callbacks.
 
     Parameters
     ----------
-    builder, runner : who builds and runs
+    builder, runner : the objects that build and run
     callbacks : called after each batch
     verbose : 0 for silence
     max_continuous_error : raises RuntimeError after so many failures in a row, 150 by default

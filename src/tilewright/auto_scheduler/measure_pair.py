@@ -37,7 +37,7 @@ class MeasureInput:
 
 @dataclass
 class BuildResult:
-    """A built program: its file, its arguments (tensors), or why there is none; seconds that building took."""
+    """A built program: its file and arguments (tensors), or the error; and the seconds of the build."""
 
     filename: str
     args: Sequence[Any]
@@ -50,7 +50,7 @@ class BuildResult:
 
 
 class MeasureResult:
-    """Seconds of each repeat, or why there are none; seconds that building and running took; when it was.
+    """Seconds of each repeat, or the error; seconds of building and running; and the time of the measurement.
 
     ``costs`` are literals, whose numbers are their ``value``.
     """

@@ -96,7 +96,7 @@ def save_records(filename: str, inputs: Sequence[MeasureInput], results: Sequenc
 def load_best_record(
     filename: str, workload_key: str | None = None, target: Target | None = None, include_compatible: bool = False
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
-    """The fastest measurement in a file, (None, None) if there is none.
+    """Return the fastest measurement in a file, or (None, None).
 
     Parameters
     ----------

@@ -49,12 +49,12 @@ UNROLL_STEPS_GPU = (0, 16, 64, 512, 1024)
 
 
 def unroll_steps(policy: Any) -> Sequence[int]:
-    """The values that ``auto_unroll_max_step`` takes."""
+    """Return the possible values of ``auto_unroll_max_step``."""
     return UNROLL_STEPS_GPU if ask.is_gpu(policy.search_task) else UNROLL_STEPS_CPU
 
 
 def rebuilt(policy: Any, steps: Sequence[Step]) -> StateObject | None:
-    """The state that steps make of the initial one, with all ranges; None where a step cannot be applied."""
+    """Replay steps on the initial state, with all ranges; return None if a step cannot be applied."""
     dag = policy.search_task.compute_dag
     try:
         return brief(policy, bounded(policy, replayed(dag.init_state, steps, dag)))
@@ -150,7 +150,7 @@ def change_compute_location(policy: Any, state: StateObject, rng: random.Random)
 
 
 def _is_padding(stage: Stage) -> bool:
-    """Return whether a stage copies what is inside an image, with a value around it."""
+    """Return whether a stage pads an image: copies its inside, with a value around it."""
     bodies = stage.op.body if isinstance(stage.op, ComputeOp) else ()
     return len(bodies) == 1 and isinstance(bodies[0], Call) and bodies[0].op.name == "tir.if_then_else"
 
@@ -197,7 +197,7 @@ def parallelize(policy: Any, state: StateObject, rng: random.Random) -> StateObj
 
 
 def _is_short(state: StateObject, stage_id: int) -> bool:
-    """Return whether a stage, with what is computed inside it, takes no longer than to start threads."""
+    """Return whether a stage, with the stages attached to it, takes less time than to start threads."""
     inside = [s for position in range(len(state.stages[stage_id].iters)) for s in state.attached_at(stage_id, position)]
     return not inside and math.prod(it.extent for it in state.stages[stage_id].iters) < _SHORT
 
@@ -223,7 +223,7 @@ def _parallelize(edited: State, stage_id: int, first: int, wanted: int) -> None:
 
 
 def unroll(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """Return how much of each reduction is written out."""
+    """Choose how much of each reduction is unrolled."""
     edited = State(state, policy.search_task.compute_dag)
     for stage_id, stage in enumerate(state.stages):
         if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED:
@@ -237,7 +237,7 @@ def unroll(policy: Any, state: StateObject, rng: random.Random) -> StateObject |
 
 
 def _unroll_inner(edited: State, stage_id: int, stage: Stage) -> None:
-    """The loops of the innermost tile whose axes the operation says to unroll."""
+    """Unroll the loops of the innermost tile over axes that the operation marks for it."""
     names = ask.names_in(stage.op, ALWAYS_UNROLL_INNER)
     seen: set[str] = set()
     for it in reversed(stage.iters):
@@ -250,7 +250,7 @@ def _unroll_inner(edited: State, stage_id: int, stage: Stage) -> None:
 
 
 def vectorize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """The innermost spatial loop of each stage, part of a long one, several short ones where the stage is not tiled."""
+    """Vectorize the innermost spatial loop of each stage: part of a long one, several short ones of untiled stages."""
     edited = State(state, policy.search_task.compute_dag)
     limit = policy.params["max_vectorize_size"]
     for stage_id, stage in enumerate(state.stages):
@@ -288,7 +288,7 @@ def _vectorize_part(edited: State, stage_id: int, limit: int, whole: int, rng: r
 
 
 def brief(policy: Any, state: StateObject, rng: random.Random | None = None) -> StateObject | None:
-    """The state, unless a processor's code of one of its stages would be so long that it takes minutes to compile."""
+    """Return the state, unless the code of one of its stages on a CPU would take minutes to compile."""
     if ask.is_gpu(policy.search_task):
         return state
     whole = vector_lanes(policy.search_task)

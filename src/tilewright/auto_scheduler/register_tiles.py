@@ -1,4 +1,4 @@
-"""Tile sizes with which the innermost tile is whole vectors, and as many as registers hold.
+"""Tile sizes whose innermost tile is whole vectors that fit the registers.
 
 Of all ways to split, few keep the accumulators of a tile in registers; half of the programs are drawn from these. The
 levels are ``S S R S R S``, the first in lists of lengths being the second S:
@@ -28,7 +28,7 @@ def vector_lanes(task: Any) -> int:
 
 
 def fill_register_tiles(steps: list[Any], lanes: int, limit: int, uneven: bool, rng: random.Random) -> None:
-    """Give open splits of tiled stages lengths, in place; other splits stay open.
+    """Fill open splits of tiled stages with such lengths, in place; other splits stay open.
 
     Vectors may reach past the end of their axis if ``uneven``.
     """
@@ -54,7 +54,7 @@ def fill_register_tiles(steps: list[Any], lanes: int, limit: int, uneven: bool, 
 
 
 def _fill_reduction_lanes(steps: list[Any], numbers: Sequence[int], lanes: int, limit: int, rng: random.Random) -> None:
-    """A reduction of which a part becomes an axis (rfactor): of whole vectors, if it can be."""
+    """Fill the lengths of a reduction of which a part becomes an axis (rfactor), with whole vectors if possible."""
     for i in numbers:
         extent = steps[i].extent
         whole = [f for f in factors_of(extent) if f % lanes == 0 and f <= limit]
@@ -78,7 +78,7 @@ def _inner_tile(extents: Sequence[int], lanes: int, limit: int, uneven: bool, rn
 
 
 def _vector_lengths(extent: int, lanes: int, limit: int, uneven: bool) -> Sequence[int]:
-    """Lengths of the innermost axis: whole vectors that divide it; else some of which the last reaches past its end."""
+    """Return lengths of the innermost axis: whole vectors that divide it, or else with a partial last one."""
     whole = [f for f in factors_of(extent) if f % lanes == 0 and f <= limit]
     if whole or not uneven or extent <= lanes:
         return whole or [f for f in factors_of(extent) if f <= limit][-3:]
@@ -87,7 +87,7 @@ def _vector_lengths(extent: int, lanes: int, limit: int, uneven: bool) -> Sequen
 
 
 def _row_counts(extent: int, registers: int) -> Sequence[int]:
-    """Return how many rows a tile may have; of a number without divisors to use, such as do not divide it."""
+    """Return candidate row counts of a tile; non-divisors if the extent has no suitable divisors."""
     fitting = [f for f in factors_of(extent) if f <= registers]
     if registers < _FEW_ROWS or fitting[-1] >= min(extent, _FEW_ROWS):
         return fitting[-3:]

@@ -202,7 +202,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, func: Function, target: Target) -> _Kernel | None:
-        """The workload of a primitive function; None where the auto-scheduler cannot take it."""
+        """Return the workload of a primitive function; None if the auto-scheduler cannot take it."""
         with target:
             inputs, outputs, builder = computed(func, target, plain=True)
         name = kernel_name(builder.names, "")
@@ -273,7 +273,7 @@ def scheduled_by_record(func: Function, target: Target) -> Any | None:
 
 
 def auto_schedule_topi(func_name: str, outs: Sequence[Tensor], target: Target | None = None) -> te.Schedule | None:
-    """The schedule of a kernel's results from the records of the current context; None where there is none."""
+    """Return the schedule of a kernel from the current records; None without a record."""
     tensors, _, has_reduction = traverse_to_get_io_tensors(outs)
     if not tensors:
         return None

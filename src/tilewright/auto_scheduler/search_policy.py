@@ -1,7 +1,7 @@
-"""Search policies: what to measure next.
+"""Search policies: choice of the programs to measure next.
 
 ``SketchPolicy`` derives sketches by rules, draws programs from them, lets the best evolve under a learned cost model,
-and measures those that the model likes most, with a few at random.
+and measures those that the model ranks best, with a few at random.
 
 L. Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning", OSDI 2020.
 """
@@ -53,7 +53,7 @@ class SearchCallback:
 
 
 class PreloadMeasuredStates(SearchCallback):
-    """Tells a policy what was measured, by a file of records: evolution begins with it, and none is measured again."""
+    """Initialises a policy from a file of records: evolution begins with them, and none is measured again."""
 
     def __init__(self, filename: str) -> None:
         self.filename = str(filename)
@@ -102,7 +102,7 @@ class SearchPolicy:
         self.verbose = verbose
 
     def preload_measured_states(self, filename: str) -> None:
-        """Take over what a file of records says of this task."""
+        """Load the measured states of this task from a file of records."""
         for inp, res in RecordReader(filename):
             if (
                 inp.task.workload_key == self.search_task.workload_key
@@ -135,7 +135,7 @@ class SearchPolicy:
 
 
 class EmptyPolicy(SearchPolicy):
-    """Knows the initial state only."""
+    """Returns the initial state only."""
 
     def __init__(self, task: TaskRecord, init_search_callbacks: Sequence[SearchCallback] | None = None) -> None:
         super().__init__(task)
@@ -255,7 +255,7 @@ class SketchPolicy(SearchPolicy):
         return self._sketches
 
     def random_state(self) -> StateObject | None:
-        """A program drawn from a sketch; None where the draw is none."""
+        """Draw a program from a sketch; return None if the draw is invalid."""
         sketches = self.sketches()
         state: StateObject | None = self.rng.choices(sketches, self._sketch_weights)[0]
         for rule in self.population_rules:
@@ -265,7 +265,7 @@ class SketchPolicy(SearchPolicy):
         return state
 
     def sample_initial_population(self) -> list[StateObject]:
-        """Different valid programs, drawn at random: as many as ``sample_init_min_population``, or those there are.
+        """Draw different valid programs: ``sample_init_min_population``, or as many as exist.
 
         Raises TilewrightError when no draw makes a program.
         """

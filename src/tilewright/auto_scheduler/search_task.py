@@ -1,4 +1,4 @@
-"""``SearchTask``: a computation to be tuned for a target; and the options of tuning."""
+"""``SearchTask``: a computation to be tuned for a target, and the options of tuning."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class SearchTask(TaskRecord):
         super().__init__(key, made, hardware_params, layout_rewrite_option, list(task_inputs or ()), desc, dag)
 
     def tune(self, tuning_options: TuningOptions, search_policy: SearchPolicy | None = None) -> StateObject | None:
-        """Search for fast programs; ``RecordToFile`` among the options' callbacks keeps what is measured.
+        """Search for fast programs; ``RecordToFile`` among the options' callbacks saves measurements.
 
         Parameters
         ----------

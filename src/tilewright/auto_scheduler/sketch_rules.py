@@ -58,7 +58,7 @@ class SkipStage(SketchRule):
 
 
 def always_inlined(policy: Any, state: StateObject, stage_id: int) -> bool:
-    """Return whether a stage is inlined without a try: on GPUs all that can be, on CPUs what strictly pays."""
+    """Return whether a stage is always inlined: on GPUs all that can be, on CPUs those for which it strictly pays."""
     task, stage = policy.search_task, state.stages[stage_id]
     if stage.op_type == PLACEHOLDER or ask.is_output(task, state, stage_id) or stage.has_reduction:
         return False
@@ -147,7 +147,7 @@ class AddCacheRead(SketchRule):
 
 
 class AddCacheWrite(SketchRule):
-    """Gives a tiled stage without an element-wise reader one: the copy of its result out of a small memory."""
+    """Adds a copy out of a small memory to a tiled stage without an element-wise reader."""
 
     name = "add cache write"
 
@@ -253,7 +253,7 @@ class CrossThreadReduction(SketchRule):
 
 
 class SpecialComputeLocationGPU(SketchRule):
-    """Computes what a transform with constants reads inside its loops, outside the unrolled ones."""
+    """Attaches the inputs of a transform with constants inside its loops, outside of the unrolled ones."""
 
     name = "special compute location"
 

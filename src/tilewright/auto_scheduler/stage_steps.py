@@ -1,4 +1,4 @@
-"""The steps that work on several stages: where one is computed, and those that add one.
+"""Steps that work on several stages: attaching a stage, inlining, and adding stages.
 
 ::
 
@@ -62,7 +62,7 @@ class ComputeAtStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class ComputeInlineStep(Step):
-    """Write the values of a stage where they are read."""
+    """Inline the values of a stage into its readers."""
 
     prefix: ClassVar[str] = "CI"
 
@@ -108,7 +108,7 @@ class ComputeRootStep(Step):
 
 
 class StageAddingStep(Step):
-    """A step after which there is one stage more."""
+    """A step that adds a stage."""
 
     __slots__ = ()
 
@@ -139,7 +139,7 @@ def _with_ops(stages: Sequence[Stage], ops: Sequence[Operation]) -> list[Stage]:
 
 @dataclass(frozen=True, slots=True)
 class CacheReadStep(StageAddingStep):
-    """Let the readers read a copy of a stage in memory of ``scope_name``; its stage stands behind the stage."""
+    """Let the readers read a copy of a stage in memory of ``scope_name``; the copy follows the stage."""
 
     prefix: ClassVar[str] = "CHR"
     scope_name: str
@@ -172,7 +172,7 @@ class CacheReadStep(StageAddingStep):
 
 @dataclass(frozen=True, slots=True)
 class CacheWriteStep(StageAddingStep):
-    """Compute a stage in memory of ``scope_name`` and copy the result; the new stage stands before the stage."""
+    """Compute a stage in memory of ``scope_name`` and copy the result; the new stage precedes the stage."""
 
     prefix: ClassVar[str] = "CHW"
     scope_name: str
@@ -205,7 +205,7 @@ class CacheWriteStep(StageAddingStep):
 
 @dataclass(frozen=True, slots=True)
 class RfactorStep(StageAddingStep):
-    """Make a reduction loop an axis, at ``factor_iter_id``, of a partial result that stands before the stage."""
+    """Make a reduction loop an axis, at ``factor_iter_id``, of a partial result that precedes the stage."""
 
     prefix: ClassVar[str] = "RF"
     iter_id: int
@@ -262,7 +262,7 @@ _KINDS: dict[str, Any] = {
 
 
 def step_from_record(record: Sequence[Any]) -> Step:
-    """The step that a record's list stands for."""
+    """Convert a record's list to a step."""
     kind = _KINDS.get(record[0])
     if kind is None:
         raise TilewrightError(f"a record has the step {record[0]!r}; known are {', '.join(_KINDS)}")

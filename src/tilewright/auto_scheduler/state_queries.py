@@ -76,7 +76,7 @@ def direct_producers(task: TaskRecord, state: StateObject, stage_id: int) -> lis
 
 
 def single_consumer(task: TaskRecord, state: StateObject, stage_id: int) -> int | None:
-    """The stage that alone reads a stage, if there is one that all its readers are, or are computed inside."""
+    """Return the only reader of a stage, or the one to which all its readers are attached, if there is one."""
     found = consumers(task, state, stage_id)
     if len(found) == 1:
         return found[0]
@@ -122,7 +122,7 @@ def is_inlineable(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
 
 
 def matched_consumer(task: TaskRecord, state: StateObject, stage_id: int) -> int | None:
-    """The only reader of a stage, where it reads element by element and may be fused with it."""
+    """Return the only reader of a stage, if it reads element by element and may be fused with it."""
     found = consumers(task, state, stage_id)
     if len(found) != 1:
         return None
@@ -234,7 +234,7 @@ def original_names(name: str) -> set[str]:
 
 
 def compute_locations(task: TaskRecord, state: StateObject, stage_id: int) -> list[LoopKey]:
-    """The loops that a stage could be computed inside: of its only reader, and of what that is computed inside."""
+    """Return the loops to which a stage could be attached: of its only reader, and of that one's attachments."""
     target = single_consumer(task, state, stage_id)
     if target is None:
         return []
@@ -289,7 +289,7 @@ def has_nested_parallel(state: StateObject) -> bool:
 
 
 def last_of_outer_reduction(stage: Stage) -> Iterator:
-    """The last reduction loop of the outermost tile: behind it every reduction axis has been split once."""
+    """Return the last reduction loop of the outermost tile, after which every reduction axis has been split once."""
     kept = names_in(stage.op, NO_SPLIT_AT_INNER)
     wanted = sum(iv.var.name not in kept for iv in stage.op.reduce_axis)
     names: set[str] = set()
@@ -312,6 +312,6 @@ def outer_space(state: StateObject, stage_id: int) -> list[Iterator]:
 
 
 def as_stage(value: Any) -> Stage:
-    """A stage, of what a test or a custom rule hands over."""
+    """Convert an argument of a test or a custom rule to a stage."""
     assert isinstance(value, Stage)
     return value

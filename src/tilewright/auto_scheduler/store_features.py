@@ -1,9 +1,9 @@
-"""Features of the stores of a program, worked out from a state's loops without lowering it.
+"""Features of the stores of a program, computed from a state's loops without lowering it.
 
-What a store does is known from its operation; how often, and how far apart in time and memory, from its loops and from
-how these move its indices (``loop_bounds``). The list of features is TVM 0.8's: 57 of the arithmetic and the marked
-loops, 18 for each of the buffers that are touched most, 10 points of the curve of arithmetic intensity, 4 of the memory
-allocated, 3 of the loops around.
+The arithmetic of a store follows from its operation; its frequency and locality from its loops and from how these move
+its indices (``loop_bounds``). The list of features is TVM 0.8's: 57 of the arithmetic and the marked loops, 18 for each
+of the buffers that are touched most, 10 points of the curve of arithmetic intensity, 4 of the memory allocated, 3 of
+the loops around.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ _BUFFER_NAMES = (
 
 
 def is_logarithmic(name: str) -> bool:
-    """Return whether a feature is the logarithm of what is counted, of one more than it."""
+    """Return whether a feature is the logarithm of its count plus one."""
     return "_type." not in name and name != "is_gpu" and not name.startswith("arith_intensity")
 
 
 class _Loop(NamedTuple):
-    """An open loop; ``mover``: what motions know it as. The loops that set a reduction to its start are others."""
+    """An open loop; ``mover``: its key in motions. The loops that initialise a reduction are separate."""
 
     key: Any
     mover: LoopKey
@@ -217,7 +217,7 @@ class StoreFeatures:
         return [float(bool(self.threads)), *lengths, float(self.threads.get(VTHREAD, 1))]
 
     def _accesses(self, stage_id: int, is_start: bool) -> list[_Access]:
-        """The accesses of a store: to what it stores, then to what it reads, each buffer once."""
+        """Return the accesses of a store: of its buffer, then of its inputs, each buffer once."""
         forms = self.bounds.forms
         own = self.bounds.motion[stage_id][: len(forms.shapes[stage_id])]
         kind = _WRITE if is_start or not self.state.stages[stage_id].has_reduction else _READ_WRITE
@@ -315,7 +315,7 @@ class StoreFeatures:
         return bytes_in_row
 
     def _reuse(self, access: _Access) -> tuple[int, float, float, float]:
-        """Kind of reuse, iterations and bytes between two uses, and how many uses there are."""
+        """Return the kind of reuse, iterations and bytes between two uses, and the number of uses."""
         distance, distance_bytes = 1.0, -1.0
         for loop in reversed(self.loops):
             regions = self.touched[loop.key]

@@ -96,7 +96,7 @@ class HardwareParams:
 
 
 class TaskRecord:
-    """A task as a record tells it: by its workload key. ``compute_dag`` is None until it is asked for by name.
+    """A task as a record names it: by its workload key. ``compute_dag`` is None until it is looked up by name.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ def _load_saved(name: str) -> Any:
 def register_task_input_buffer(
     workload_key: str, input_name: str, input_data: Any, overwrite: bool = False, save_to_file: bool = False
 ) -> Any:
-    """Say the value of an input that cannot be random, such as the indices of a sparse matrix.
+    """Register the value of an input that cannot be random, such as the indices of a sparse matrix.
 
     Parameters
     ----------

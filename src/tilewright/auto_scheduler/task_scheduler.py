@@ -249,7 +249,7 @@ class TaskScheduler:
         return float(getattr(score, "value", score))
 
     def _restore(self, log_file: str) -> None:
-        """Take over what a file of records says: how often tasks were tuned, and their best."""
+        """Read from a file of records how often tasks were tuned, and their best."""
         number = {task.workload_key: i for i, task in enumerate(self.tasks)}
         target = str(self.tasks[0].target)
         counts, bests = [0] * len(self.tasks), [0] * len(self.tasks)

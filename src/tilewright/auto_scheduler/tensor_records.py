@@ -42,7 +42,7 @@ def tensors_to_record(tensors: Sequence[Tensor]) -> dict[str, Any]:
 
 
 def tensors_from_record(record: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors of a record; raises TilewrightError when it names what computations are not made of."""
+    """Return the tensors of a record; raises TilewrightError for unknown parts."""
     nodes: list[Any] = []
     for name, *values in record["nodes"]:
         cls = _CLASSES.get(name)

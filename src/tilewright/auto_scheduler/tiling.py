@@ -51,7 +51,7 @@ def multi_level_tiling(state: State, stage_id: int, structure: str) -> list[int]
 
 
 def follow_tiling(state: State, stage_id: int, split_steps: Sequence[int], count: int) -> None:
-    """Split the loops of a stage as ``split_steps`` split those of what it reads, into ``count`` + 1 levels."""
+    """Split the loops of a stage as ``split_steps`` split those of its input, into ``count`` + 1 levels."""
     stage = state.stages[stage_id]
     whole = names_in(stage.op, NO_SPLIT_AT_INNER)
     levels: list[list[Iterator]] = [[] for _ in range(count + 1)]

@@ -1,4 +1,4 @@
-"""The steps that work on the loops of one stage, and what all steps have in common.
+"""Steps that work on the loops of one stage, and the base of all steps.
 
 A step is applied to a state (which changes loops), to a ``te`` schedule (``Replay``), or printed as Python; and it is
 one list in a record:
@@ -139,7 +139,7 @@ class AnnotationStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class FuseStep(Step):
-    """Make one loop of several that follow each other."""
+    """Fuse consecutive loops."""
 
     prefix: ClassVar[str] = "FU"
     fused_ids: tuple[int, ...]
@@ -363,7 +363,7 @@ class SplitStep(_Splitting):
 
 @dataclass(frozen=True, slots=True)
 class FollowSplitStep(_Splitting):
-    """Split as an earlier step did, into ``n_split`` + 1 loops; the last takes the rest of the lengths together."""
+    """Split as an earlier step did, into ``n_split`` + 1 loops; the last takes the remaining lengths together."""
 
     prefix: ClassVar[str] = "FSP"
     src_step_id: int

@@ -1,4 +1,4 @@
-"""Workload keys taken apart, and what the modules here share."""
+"""Parsing of workload keys, and other helpers of the package."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _flat(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def calc_workload_dis_factor(target_workload_pair: WorkloadPair, workload_pair: WorkloadPair) -> float:
-    """Return how many times as large the target workload is, infinity where the other's schedules do not fit it.
+    """Return how many times larger the target workload is; infinity if the other's schedules do not fit it.
 
     Integers of the target must be multiples of the other's; the factor is the product of the ratios. Everything else
     must be equal.
@@ -111,7 +111,7 @@ def deserialize_args(args: Sequence[Any]) -> list[Any]:
 
 
 def make_traceback_info() -> str:
-    """The error that is being handled, with where it happened; long ones are cut in the middle."""
+    """Return the current error with its place; long texts are cut in the middle."""
     return shortened(traceback.format_exc())
 
 

@@ -71,7 +71,7 @@ def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
 
 
 def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
-    """Register what ``serialize_workload_registry_entry`` gave, unless it is known."""
+    """Register an entry of ``serialize_workload_registry_entry``, unless it is known."""
     name, value = data
     if name not in WORKLOAD_FUNC_REGISTRY:
         WORKLOAD_FUNC_REGISTRY[name] = value if callable(value) else tensors_from_record(value)

@@ -1,4 +1,4 @@
-"""AutoTVM's templates: schedules that leave choices open, and the records of what was fastest.
+"""AutoTVM's templates: schedules with open choices, and the records of the fastest.
 
 task/           templates, their config spaces, which choice is in force
 measurement.py lines.py record.py history.py store.py   measurements, lines of them, files, records in force

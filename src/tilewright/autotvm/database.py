@@ -1,4 +1,4 @@
-"""Results by input, to be found again."""
+"""Databases of measurement results by input."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Database:
     """Base of databases."""
 
     def load(self, inp: MeasureInput, get_all: bool = False) -> Any:
-        """The latest result of an input, or all of them; None when there is none."""
+        """Return the latest result of an input, or all of them; None when there is none."""
         raise NotImplementedError
 
     def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
-        """Keep a result, in place of earlier ones or (``extend``) beside them."""
+        """Store a result, replacing earlier ones or (``extend``) in addition."""
         raise NotImplementedError
 
 
@@ -28,7 +28,7 @@ class DummyDatabase(Database):
         self.db: dict[str, list[str]] = {}
 
     def load(self, inp: MeasureInput, get_all: bool = False) -> Any:
-        """The latest result of an input, or all of them; None when there is none."""
+        """Return the latest result of an input, or all of them; None when there is none."""
         lines = self.db.get(measure_str_key(inp))
         if lines is None:
             return None

@@ -40,7 +40,7 @@ class ApplyHistoryBest(DispatchContext):
             self.load(records)
 
     def load(self, records: Any) -> None:
-        """Take over more records."""
+        """Add records."""
         if isinstance(records, (str, os.PathLike)):
             records = load_from_file(records)
         elif hasattr(records, "read"):
@@ -80,7 +80,7 @@ class ApplyHistoryBest(DispatchContext):
         return None
 
     def _warn(self, target: Target, workload: Workload) -> None:
-        """Tell once that workloads have no record, of templates that there are records of; at level DEBUG of which."""
+        """Warn once that workloads have no record although their templates have some; at level DEBUG, of each."""
         if not workload or workload[0] not in self._templates or workload in self._missed:
             return
         if self.silent or GLOBAL_SCOPE.silent:

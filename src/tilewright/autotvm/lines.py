@@ -57,7 +57,7 @@ def _check(protocol: str) -> None:
 
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
-    """The measurement of a record line; None for records older than version 0.2."""
+    """Return the measurement of a record line; None for records older than version 0.2."""
     _check(protocol)
     try:
         record = json.loads(row)

@@ -1,8 +1,8 @@
-"""Records that builds take without being told: those that ship with the package, and the user's.
+"""Records used by default: those shipped with the package, and the user's.
 
-The package has a file for each processor (``shipped/KEY.jsonl.gz``, by ``processor_key``); the user's are in the
-folder ``TILEWRIGHT_RECORDS``, in a folder for each processor, and count before the package's. A record is of the
-template as it was when it was made: its ``code_hash`` names the version, and one of another version is passed over.
+The package has a file for each processor (``shipped/KEY.jsonl.gz``, by ``processor_key``); the user's are in the folder
+``TILEWRIGHT_RECORDS``, in a folder for each processor, and take precedence. A record holds for the version of its
+template, which its ``code_hash`` names; records of other versions are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHIPPED = Path(__file__).with_name("shipped")
 
 
 def processor_key(target: Target) -> str:
-    """The folder's name for a target's processor: what LLVM calls it, and how many cores are used."""
+    """Return the folder's name for a target's processor: LLVM's name, and the number of cores used."""
     cpu = features(target)
     return re.sub(r"[^\w.-]", "_", f"{cpu.arch}-{cpu.cpu or 'generic'}-{cpu.cores}")
 
@@ -46,7 +46,7 @@ def default_records(target: Target) -> list[Record]:
 
 
 def _own_records(target: Target) -> list[Record]:
-    """The user's; none where no folder is set."""
+    """Return the user's records; none if no folder is set."""
     folder = RECORDS.read()
     if folder is None:
         return []
@@ -72,7 +72,7 @@ def _read_shipped(path: Path, _: int) -> list[Record]:
 
 
 def save_shipped(target: Target, records: list[Record]) -> Path:
-    """Add records to the package's for a target's processor, those of other versions left out; return the file.
+    """Add records to the package's for a target's processor, dropping those of other versions; return the file.
 
     The file is the same, byte for byte, for the same records.
     """
@@ -92,7 +92,7 @@ def is_current(record: Record) -> bool:
 
 
 def save_default(target: Target, records: list[Record]) -> Path | None:
-    """Add records to the user's folder; return the file, or None where no folder is set."""
+    """Add records to the user's folder; return the file, or None if no folder is set."""
     folder = RECORDS.read()
     if folder is None:
         return None
@@ -105,7 +105,7 @@ def save_default(target: Target, records: list[Record]) -> Path | None:
 
 @contextlib.contextmanager
 def records_in_force(target: Target) -> Iterator[None]:
-    """The records for a target's processor, where no others are in force."""
+    """Apply the records for a target's processor, unless others are already applied."""
     records = default_records(target) if DispatchContext.current.is_fallback() else []
     if not records:
         yield

@@ -1,6 +1,6 @@
-"""TVM's name of the records that hold without being asked for: here those of the user's folder (``store.py``).
+"""TVM's name of the default records: here those of the user's folder (``store.py``).
 
-Nothing is fetched; what TVM's hub has are records of TVM's schedules.
+Nothing is downloaded: TVM's hub has records of TVM's schedules.
 """
 
 from __future__ import annotations

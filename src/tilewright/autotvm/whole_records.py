@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def whole_records(rows: Iterable[str], decode: Callable[[str], T], start: str) -> Iterator[T]:
-    """Yield what ``decode`` makes of each row that is a record.
+    """Yield the result of ``decode`` for each row that is a record.
 
     Rows that are none are left out; one warning at the end counts them and quotes the first. A writer that was killed
     leaves a part of a record, and the next writer's record behind it in the same row: that one is used.

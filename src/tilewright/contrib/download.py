@@ -1,4 +1,4 @@
-"""Files of the internet, kept on disk; what is there already is not asked for again."""
+"""Downloads, kept on disk and not repeated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _fetch(url: str, target: Path) -> None:
 
 
 def _size(url: str) -> int | None:
-    """Return how many bytes there are at ``url``, where that is length."""
+    """Return the number of bytes at ``url``, if the server tells."""
     with urllib.request.urlopen(urllib.request.Request(url, method="HEAD")) as answer:
         length = answer.headers.get("Content-Length")
     return None if length is None else int(length)
@@ -61,7 +61,8 @@ def _size(url: str) -> int | None:
 def download_testdata(
     url: str, relpath: str, module: str | Sequence[str] | None = None, overwrite: bool = False
 ) -> str:
-    """The path of a file below the folder ``TEST_DATA_ROOT_PATH`` (``~/.tvm_test_data``), downloaded where it is not.
+    """Return the path of a file below the folder ``TEST_DATA_ROOT_PATH`` (``~/.tvm_test_data``), downloading it if
+    missing.
 
     ``module`` names folders in it.
     """

@@ -1,4 +1,4 @@
-"""The compiler of a CUDA toolkit, and what it and a GPU's compute version offer, by the names of ``tvm.contrib.nvcc``.
+"""CUDA toolkits and compute versions, by the names of ``tvm.contrib.nvcc``.
 
 A compute version is text such as ``"7.5"``; an architecture of a target is ``sm_75``.
 """
@@ -20,7 +20,7 @@ from tilewright.target.target import Target
 
 
 def find_cuda_path() -> str:
-    """The folder of the CUDA toolkit: ``CUDA_PATH``, where ``nvcc`` is, or ``/usr/local/cuda``."""
+    """Return the folder of the CUDA toolkit: ``CUDA_PATH``, that of ``nvcc``, or ``/usr/local/cuda``."""
     named = os.environ.get("CUDA_PATH")
     if named:
         return named
@@ -84,7 +84,7 @@ def _run(command: list[str], folder: str) -> str:
 
 
 def get_cuda_version(cuda_path: str) -> float:
-    """The version of the toolkit in a folder, as its ``nvcc`` tells: 11.8."""
+    """Return the version of the toolkit in a folder, from its ``nvcc``: 11.8."""
     output = _run([str(Path(cuda_path) / "bin" / "nvcc"), "--version"], cuda_path)
     found = re.search(r"release (\d+\.\d+)", output)
     if found is None:
@@ -108,7 +108,7 @@ def find_libdevice_path(arch: int) -> str:
 
 
 def callback_libdevice_path(arch: int) -> str:
-    """:func:`find_libdevice_path`, or empty where there is none."""
+    """Return :func:`find_libdevice_path`, or "" if there is none."""
     try:
         return find_libdevice_path(arch)
     except TilewrightError:

@@ -32,7 +32,7 @@ class Cache:
 
 
 def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: a function whose results are kept, by its arguments and what its closure holds, all to be pickled."""
+    """Decorate a function whose results are cached by its arguments and closure, all pickled."""
 
     def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
         if key not in Cache.caches:

@@ -125,7 +125,7 @@ class PopenWorker:
         return self._process is not None and self._process.is_alive()
 
     def kill(self) -> None:
-        """End the process and what it has started."""
+        """End the process and its children."""
         process, self._process = self._process, None
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -77,7 +77,7 @@ class CSRNDArray:
 def array(
     source_array: Any, device: Device | None = None, shape: Sequence[int] | None = None, stype: str = "csr"
 ) -> CSRNDArray:
-    """A sparse matrix: see :class:`CSRNDArray`, the only storage type."""
+    """Create a sparse matrix: see :class:`CSRNDArray`, the only storage type."""
     _check_storage(stype)
     return CSRNDArray(source_array, device, shape)
 

@@ -15,7 +15,7 @@ def tar(output: str, files: str | Sequence[str]) -> None:
 
 
 def untar(tar_file: str, directory: str) -> None:
-    """Unpack an archive; what would leave the directory is an error."""
+    """Unpack an archive; raises an error for members outside of the directory."""
     with tarfile.open(tar_file) as archive:
         archive.extractall(directory, filter="data")
 

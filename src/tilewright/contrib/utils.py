@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar
 
 
 class DirectoryCreatedPastAtExit(Exception):
-    """A temporary folder was asked for after :meth:`TempDirectory.remove_tempdirs`: nothing would remove it."""
+    """A temporary folder was requested after :meth:`TempDirectory.remove_tempdirs`, so nothing would remove it."""
 
 
 class TempDirectory:
@@ -41,7 +41,7 @@ class TempDirectory:
     @classmethod
     @contextmanager
     def set_keep_for_debug(cls, set_to: bool = True) -> Iterator[None]:
-        """While this lasts, new folders are kept when the process ends, for who wants to look into them."""
+        """Keep folders that are made meanwhile after the end of the process, for debugging."""
         before, TempDirectory._keep_all = TempDirectory._keep_all, set_to
         try:
             yield
@@ -50,7 +50,7 @@ class TempDirectory:
 
     @classmethod
     def remove_tempdirs(cls) -> None:
-        """Remove the folders that are left, as the end of the process does; there are no new ones after that."""
+        """Remove the remaining folders, as at the end of the process; new ones are refused after that."""
         made, TempDirectory._to_remove = TempDirectory._to_remove, None
         for folder in made or ():
             shutil.rmtree(folder, ignore_errors=True)
@@ -101,7 +101,7 @@ class FileLock:
     """The lock on a file, from the beginning of this object's life until :meth:`release`; other processes wait."""
 
     def __init__(self, path: str) -> None:
-        """Take the lock, waiting for it; the file is made if it is not there."""
+        """Take the lock, waiting for it; create the file if needed."""
         self.lock_file: IO[str] = open(path, "w")  # noqa: SIM115
         fcntl.lockf(self.lock_file, fcntl.LOCK_EX)
 

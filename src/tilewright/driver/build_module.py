@@ -1,4 +1,4 @@
-"""TVM's name for where ``build`` and ``lower`` are; they live in ``target.build`` and ``te.lower``."""
+"""TVM's module of ``build`` and ``lower``, which are in ``target.build`` and ``te.lower``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tilewright compare``: the outputs of a model beside those of another engine, by output or by node."""
+"""``tilewright compare``: comparison of a model's outputs, or of all nodes, with another engine's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENGINES = ("onnxruntime", "reference")
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What to compare with what; ``tolerance`` as of :class:`Difference`, ``layers``: every node's outputs."""
+    """Options of the command; ``tolerance`` as of :class:`Difference`, ``layers``: compare every node's outputs."""
 
     model: Path
     engine: str
@@ -42,7 +42,7 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a tensor is from the other engine's.
+    """Difference of a tensor from the other engine's.
 
     ``largest`` is the largest difference of two elements, ``relative`` the same divided by the largest magnitude of the
     other engine's tensor. Integers and truth values have to be equal.
@@ -98,7 +98,7 @@ def _label(node: onnx.NodeProto) -> str:
 
 
 def _with_every_tensor(source: Path, target: Path) -> dict[str, str]:
-    """Write a model that gives every tensor of its graph; return the tensors with the nodes that make them."""
+    """Write a model whose outputs are all tensors of its graph; return the tensors with the nodes that make them."""
     model = onnx.load(source)
     graph = model.graph
     typed = {value.name: value for value in _inferred(model).graph.value_info}
@@ -113,7 +113,7 @@ def _with_every_tensor(source: Path, target: Path) -> dict[str, str]:
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with the types of its tensors, as far as ONNX can tell them."""
+    """Return the model with the types of its tensors, as far as ONNX can infer them."""
     light = onnx.ModelProto()
     light.CopyFrom(model)
     return onnx.shape_inference.infer_shapes(light)

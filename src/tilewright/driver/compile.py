@@ -45,7 +45,7 @@ _STAGES = {
 
 
 class DumpIR(PassInstrument):
-    """Writes the module after each pass to a numbered file; InferType, where it does something."""
+    """Writes the module after each pass to a numbered file; for InferType only if it changes something."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A finished library: what the build did, and the seconds from the model's file to the library's.
+    """A finished library: the build's report, and the seconds from the model's file to the library's.
 
     ``dequantized`` operators of a quantized model are computed in float32.
     """

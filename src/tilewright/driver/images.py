@@ -70,7 +70,7 @@ def is_image(data: bytes) -> bool:
 
 
 def image_layout(info: TensorInfo) -> tuple[int, int, int, bool] | None:
-    """Channels, height, width and whether the channels come first, of an input that takes one picture; else None.
+    """Return channels, height, width and whether the channels come first, of an image input; else None.
 
     Such an input has the shape (1, C, H, W), (C, H, W), (1, H, W, C), (H, W, C) with 1, 3 or 4 channels, or (H, W).
     """

@@ -12,7 +12,7 @@ from tilewright.runtime.library_info import LibraryInfo, library_info
 
 
 def show_info(library: Path, as_json: bool) -> None:
-    """Print what the library tells of itself."""
+    """Print a library's metadata."""
     check_is_file(library)
     info = library_info(library)
     if as_json:

@@ -26,7 +26,7 @@ _ELF_MAGIC = b"\x7fELF"
 
 @dataclass(frozen=True)
 class Library:
-    """The executor of a library and where it is, its inputs (parameters are none), and the names of its outputs."""
+    """The executor of a library and its place, its inputs without parameters, and the names of its outputs."""
 
     path: Path
     place: Here

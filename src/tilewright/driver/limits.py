@@ -26,7 +26,7 @@ _LAST_SECONDS = 10.0
 
 
 class TimeLimitError(TVMError):
-    """A command takes longer than its ``--timeout``."""
+    """A command exceeded its ``--timeout``."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def parse_bytes(text: str | None) -> int | None:
 
 @contextlib.contextmanager
 def time_limit(seconds: float | None, what: str) -> Iterator[None]:
-    """Raise TimeLimitError in the main thread after so many seconds; end the process where native code goes on."""
+    """Raise TimeLimitError in the main thread after some seconds; end the process if native code does not stop."""
     if seconds is None:
         yield
         return

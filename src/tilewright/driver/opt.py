@@ -68,7 +68,7 @@ def optimize_file(options: OptOptions, verbose: bool = False) -> None:
 
 
 def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:
-    """The module in a file: Relay text, JSON (``tvm.ir.save_json``) or an ONNX model, by what the file is.
+    """Read the module of a file: Relay text, JSON (``tvm.ir.save_json``) or an ONNX model, by its content.
 
     Raises:
         TilewrightError: it is none of them; the message says what is wrong with what it looks like.

@@ -19,7 +19,7 @@ SUFFIXES = (".npz", ".npy", ".json")
 
 
 def check_output(file: Path, count: int) -> None:
-    """Complain before the run where ``count`` outputs cannot be written to ``file``."""
+    """Raise an error before the run if ``count`` outputs cannot be written to ``file``."""
     if file.suffix not in SUFFIXES:
         raise TVMError(f"cannot write {file}: the name must end in one of {', '.join(SUFFIXES)}")
     if file.suffix == ".npy" and count != 1:

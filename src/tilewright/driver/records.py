@@ -31,7 +31,7 @@ def keep_best(files: list[Path], output: Path) -> None:
 
 
 def show_records(files: list[Path]) -> None:
-    """Print each workload: its trials, the fastest, and what it chose."""
+    """Print each workload: its trials, the fastest, and its choices."""
     import tilewright.relay.backend.kernel_task  # noqa: F401  kernels are named by their operators
 
     records = _read(files)

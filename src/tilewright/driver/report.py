@@ -19,7 +19,7 @@ def print_text(text: str, end: str = "\n", file: TextIO | None = None) -> None:
 
 
 def print_rows(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and what they are."""
+    """Print names and values."""
     _print(None, rows)
 
 

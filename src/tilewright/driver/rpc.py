@@ -18,7 +18,7 @@ from tilewright.runtime.text import printable
 
 
 class _Printable(logging.Formatter):
-    """Lines of a log, in which names that peers tell are harmless to a terminal."""
+    """A log formatter that makes names from peers harmless to a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -40,7 +40,7 @@ def _run(kind: str, config: dict[str, Any], text: str) -> None:
 
 
 def serve(config: dict[str, Any], insecure: bool) -> None:
-    """Run a server; ``config`` as ``rpc.server.run`` takes it, its ``tls`` only as far as it was asked for."""
+    """Run a server; ``config`` as for ``rpc.server.run``, with ``tls`` only if requested."""
     config["tls"] |= needs_pairing(config["host"], config["secret"], insecure)
     through = "through the proxy" if config["is_proxy"] else "on"
     text = f"serving {through} {config['host']}:{{port}}"
@@ -73,5 +73,5 @@ def pass_on(host: str, port: int, port_end: int, tracker: Address | None, custom
 
 
 def query(tracker: Address) -> None:
-    """Print what a tracker knows."""
+    """Print a tracker's state."""
     print_text(rpc.connect_tracker(*tracker).text_summary(), end="")

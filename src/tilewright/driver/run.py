@@ -38,7 +38,7 @@ class RunOptions:
 
 
 def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
-    """Run once; print a line for each output, and write them when asked."""
+    """Run once; print a line for each output, and write them if requested."""
     with open_library(options.file, options.compile_first, options.input_shape, options.board) as opened:
         library = opened.at(next(combinations(parse_dim_numbers(options.dims))))
         library.place.function("runtime.config_threadpool")(0, options.threads)

@@ -68,7 +68,7 @@ class TuneOptions:
 
 
 def make_tuner(name: str) -> Callable[[Task], Tuner]:
-    """A function that makes the tuner of a name. "auto": XGBoost where it is installed, else genetic."""
+    """Return a function that makes the tuner of a name. "auto": XGBoost if installed, else genetic."""
     if name not in TUNERS:
         raise typer.BadParameter(f"--tuner is one of {', '.join(TUNERS)}, found {name!r}")
     if name == "auto":
@@ -121,7 +121,9 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
 
 
 def _compared(mod: Any, params: Any, target: Target, tuner: NetworkTuner, place: Place) -> Comparison:
-    """The tuned network against the untuned. Layouts are chosen together where they can be measured: here."""
+    """Compare the tuned network with the untuned; layouts are chosen together if they can be measured on
+    this machine.
+    """
     if is_on_this_machine(tuner.option):
         choices = _choices(mod, params, target, tuner.states)
     else:
@@ -130,7 +132,7 @@ def _compared(mod: Any, params: Any, target: Target, tuner: NetworkTuner, place:
 
 
 def _choices(mod: Any, params: Any, target: Target, states: list[TaskState]) -> list[list[tuple[Record, float]]]:
-    """Records and what the network gains by each: those that are fastest together, and each task's fastest."""
+    """Return choices of records with the network's gains: those that are fastest together, and each task's fastest."""
     alone = [state.record for state in states]
     layouts = choose_layouts(mod, params, target, states)
     together = [layouts.get(i, record) for i, record in enumerate(alone)]
@@ -139,7 +141,7 @@ def _choices(mod: Any, params: Any, target: Target, states: list[TaskState]) -> 
 
 
 def _gains(records: Sequence[Record | None], states: Sequence[TaskState]) -> list[tuple[Record, float]]:
-    """Records, and what the network gains by each."""
+    """Return records, and the network's gain by each."""
     return [(r, s.uses * (s.untuned - mean(r[1].costs))) for r, s in zip(records, states, strict=True) if r is not None]
 
 
@@ -172,7 +174,7 @@ def _option(options: TuneOptions, log: Path) -> dict[str, Any]:
 
 
 class _LiveTable:
-    """The table by task, which a terminal shows anew; elsewhere a line for every task that got better."""
+    """A table by task, refreshed on a terminal; elsewhere a line for every task that improved."""
 
     def __init__(self, options: TuneOptions, silent: bool) -> None:
         self.options, self.silent = options, silent
@@ -192,7 +194,7 @@ class _LiveTable:
             self._live.stop()
 
     def show(self, tuner: NetworkTuner) -> None:
-        """Tell how far the tuner is."""
+        """Show the tuner's progress."""
         if self.silent:
             return
         if self._live is not None:

@@ -26,7 +26,7 @@ def freeze(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class AttrFieldInfo:
-    """A field of attributes: its name, its type as it is written, and its default where it has one."""
+    """A field of attributes: its name, its declared type, and its default if it has one."""
 
     name: str
     type_info: str

@@ -1,6 +1,6 @@
-"""Budgets: what importing and compiling one model may make, so that no file takes the machine it is compiled on.
+"""Budgets of importing and compiling a model, so that no file exhausts the machine.
 
-``relay.budget`` begins one with the limits of ``PassContext``; what loops over a program counts against it here::
+``relay.budget`` begins one with the limits of ``PassContext``; loops over a program count against it here::
 
     with limited(nodes=1000, memory=1 << 30, seconds=60):
         count_nodes(3, lambda: "ONNX node 'loop' (Loop)")
@@ -50,7 +50,7 @@ class Budget:
         self.check(construct)
 
     def check(self, construct: Construct, more: int = 0) -> None:
-        """Raise BudgetError where time or memory are used up, or would be by ``more`` bytes."""
+        """Raise BudgetError if time or memory are used up, or would be by ``more`` bytes."""
         now = time.monotonic()
         if not more and now < self._look_at:
             return
@@ -63,7 +63,7 @@ class Budget:
             self.exceeded(construct, said, f"{self.memory / 2**20:,.0f} MiB", "memory")
 
     def exceeded(self, construct: Construct, found: str, budget: str, name: str) -> None:
-        """Raise the error: what was met, where, and what raises the budget."""
+        """Raise the error: the limit, the construct, and how to raise the budget."""
         where = construct if isinstance(construct, str) else construct()
         option = {"nodes": "--max-nodes", "memory": "--max-memory", "seconds": "--timeout"}[name]
         raise BudgetError(
@@ -77,7 +77,7 @@ _current: ContextVar[Budget | None] = ContextVar("tilewright_budget", default=No
 
 @contextlib.contextmanager
 def limited(nodes: int, memory: int, seconds: float) -> Iterator[Budget]:
-    """Begin a budget; inside another one that goes on, so that an import and a build may share it."""
+    """Begin a budget; an enclosing budget continues, so that an import and a build may share it."""
     if (outer := _current.get()) is not None:
         yield outer
         return
@@ -89,13 +89,13 @@ def limited(nodes: int, memory: int, seconds: float) -> Iterator[Budget]:
 
 
 def count_nodes(nodes: int, construct: Construct) -> None:
-    """Count nodes that a construct makes; BudgetError where they are too many."""
+    """Count nodes that a construct makes; raise BudgetError if they are too many."""
     if budget := _current.get():
         budget.count(nodes, construct)
 
 
 def check_budget(construct: Construct, more: int = 0) -> None:
-    """Raise BudgetError where time or memory are used up; ``more`` bytes are about to be made."""
+    """Raise BudgetError if time or memory are used up; ``more`` bytes are about to be allocated."""
     if budget := _current.get():
         budget.check(construct, more)
 
@@ -107,7 +107,7 @@ def made_nodes() -> int:
 
 
 def resident_bytes() -> int:
-    """The memory that this process holds; its peak where the system does not tell."""
+    """Return the bytes that this process holds; its peak if the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE

@@ -19,7 +19,7 @@ class _AnyOfTheKind(type):
 
 
 class Array(tuple[Any, ...], metaclass=_AnyOfTheKind):
-    """A sequence of nodes: a tuple that knows TVM's name of its type."""
+    """A sequence of nodes: a tuple with TVM's type name."""
 
     __slots__ = ()
     type_key = "Array"
@@ -33,7 +33,7 @@ class _Items(ItemsView[Any, Any]):
 
 
 class Map(dict[Any, Any], metaclass=_AnyOfTheKind):
-    """A mapping of nodes, or of strings to them: a dictionary that knows TVM's name of its type."""
+    """A mapping of nodes, or of strings to them: a dictionary with TVM's type name."""
 
     __slots__ = ()
     type_key = "Map"

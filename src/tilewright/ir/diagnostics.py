@@ -1,6 +1,6 @@
-"""Problems found in a program, shown with the place in its source.
+"""Diagnostics of a program, shown with their place in the source.
 
-A context collects as many as there are, so that a user sees all of a kind at once::
+A context collects them, so that a user sees all of a kind at once::
 
     error: operator nn.relu6 is not known; did you mean nn.relu?
      --> model.relay:3:3
@@ -37,7 +37,7 @@ class SourceText(SourceName):
     text: str = ""
 
     def span(self, start: int, stop: int) -> Span:
-        """The place of the characters from ``start`` to before ``stop``."""
+        """Return the span of the characters from ``start`` to before ``stop``."""
         begins = _line_begins(self.text)
         first, last = bisect_right(begins, start), bisect_right(begins, stop)
         return Span(self, first, last, start - begins[first - 1] + 1, stop - begins[last - 1] + 1)
@@ -67,7 +67,7 @@ class Diagnostic:
     message: str
 
     def render(self) -> str:
-        """The message, the place, and an excerpt of the source where it is at hand."""
+        """Return the message, the place, and an excerpt of the source if available."""
         head = f"{self.level.name.lower()}: {self.message}"
         place = place_of(self.span)
         if not place:
@@ -85,7 +85,7 @@ def place_of(span: Span | None) -> str:
 
 
 def excerpt_of(span: Span | None) -> str:
-    """The line of the source with the place marked, below a line break; nothing when the source is not at hand."""
+    """Return a line break and the source line with the place marked; "" if the source is not available."""
     if span is None or not span.line or not isinstance(span.source_name, SourceText):
         return ""
     shown, before, width = _excerpt(span.source_name.line(span.line), span)
@@ -94,7 +94,7 @@ def excerpt_of(span: Span | None) -> str:
 
 
 def _excerpt(line: str, span: Span) -> tuple[str, int, int]:
-    """The part of a line to show, the columns before the place, and the columns that it takes."""
+    """Return the part of a line to show, the column of the place in it, and its width."""
     line = line.replace("\t", " ")
     start = max(span.column - 1, 0)
     end = span.end_column - 1 if span.end_line == span.line else len(line)
@@ -115,7 +115,7 @@ class DiagnosticError(TilewrightError):
 
 
 class DiagnosticRenderer:
-    """Shows what a step found: called with its context before the error is raised."""
+    """Shows diagnostics: called with the context before the error is raised."""
 
     def __init__(self, render: Callable[[DiagnosticContext], None]) -> None:
         self.render = render
@@ -165,11 +165,11 @@ class DiagnosticContext:
         return any(d.level <= DiagnosticLevel.ERROR for d in self.diagnostics)
 
     def text(self) -> str:
-        """All problems, in the order found."""
+        """Return all problems, in the order found."""
         return "\n\n".join(d.render() for d in self.diagnostics)
 
     def render(self) -> None:
-        """Raise DiagnosticError with everything that was found, if an error is among it (TVM's name)."""
+        """Raise DiagnosticError with all problems, if one is an error (TVM's name)."""
         if self.has_errors:
             for renderer in _overriding:
                 renderer.render(self)

@@ -150,7 +150,7 @@ def is_small_float(dtype: str) -> bool:
 
 @cache
 def is_small_int(dtype: str) -> bool:
-    """An integer of 2 or 4 bits, of which a byte holds one."""
+    """Return whether the dtype is an integer of 2 or 4 bits; each takes a byte in memory."""
     return is_int(dtype) and bits(dtype) < 8
 
 

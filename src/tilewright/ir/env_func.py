@@ -13,7 +13,7 @@ _RELATIONS = "tvm.relay.type_relation."
 
 
 class EnvFunc(InternedNode):
-    """A function by its global name: the same name is the same function, and JSON holds the name alone."""
+    """A function identified by its global name, which is all that JSON holds."""
 
     name: str
 

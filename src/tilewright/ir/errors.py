@@ -13,15 +13,15 @@ class TilewrightError(TVMError):
 
 
 class TypeInferenceError(TilewrightError):
-    """A program does not type-check; the message names the operator, what was expected and found."""
+    """A type error in a program; the message names the operator, and what was expected and found."""
 
 
 class UnsupportedError(TilewrightError):
-    """Valid input that uses something this version does not offer; the message says what to do instead."""
+    """Valid input that uses an unsupported feature; the message names an alternative."""
 
 
 class InvalidShapeError(TilewrightError):
-    """A tensor has a shape that the compute does not take."""
+    """A tensor shape that a compute does not accept."""
 
 
 class OperandError(TilewrightError, TypeError):

@@ -1,4 +1,4 @@
-"""Bases of what all levels share: expressions with a checked type, global names, functions."""
+"""Bases of all levels: expressions with a checked type, global names, functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RelayExpr(BaseExpr):
 
     @property
     def checked_type(self) -> Type:
-        """The type that InferType found; raises ValueError before it ran."""
+        """The inferred type; raises ValueError before InferType ran."""
         found = self.checked_type_or_none
         if found is None:
             raise ValueError(
@@ -37,7 +37,7 @@ class RelayExpr(BaseExpr):
 
     @property
     def checked_type_or_none(self) -> Type | None:
-        """The type that InferType found, or None before it ran."""
+        """The inferred type, or None before InferType ran."""
         return getattr(self, "_checked_type", None)
 
     @property

@@ -50,7 +50,7 @@ _ENDS = {
 
 
 class Carrier(enum.Flag):
-    """Kinds of what carries attributes."""
+    """Kinds of carriers of attributes."""
 
     OPEN = enum.auto()  # a Relay function whose body passes change, main among them
     PRIMITIVE = enum.auto()  # a Relay function that becomes one kernel
@@ -118,7 +118,7 @@ class FunctionAttribute(Generic[T]):
     last: Stage
 
     def of(self, func: Any) -> T:
-        """The value on ``func``, which has one; raises TilewrightError where it has none."""
+        """Return the value on ``func``; raises TilewrightError if it has none."""
         attrs = _attributes(func)
         if self.key not in attrs:
             raise TilewrightError(
@@ -145,7 +145,7 @@ class FunctionAttribute(Generic[T]):
 
 
 def _attributes(func: Any) -> Mapping[str, Any]:
-    """The attributes of a function or module as they were written; none of what has no attributes."""
+    """Return the attributes of a function or module; empty if it has none."""
     attrs = func.get_attrs() if isinstance(func, BaseFunc) else getattr(func, "attrs", None)
     data: Mapping[str, Any] = getattr(attrs, "data", None) or {}
     return data

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PassInstrument:
-    """Base of instruments; override what is of use."""
+    """Base of instruments; override the hooks you need."""
 
     def enter_pass_ctx(self) -> None:
         """Called when the PassContext is entered."""

@@ -88,7 +88,7 @@ class IterVar(Node):
         return self.var.dtype
 
     def asobject(self) -> PrimExpr:
-        """The variable: what this means inside an expression."""
+        """Return the variable, which stands for this in expressions."""
         return self.var
 
     def __add__(self, other: AnyType) -> PrimExpr:
@@ -155,7 +155,7 @@ class CommReducer(InternedNode):
 
 
 class Reduce(PrimExpr):
-    """Value ``value_index`` of reducing ``source`` over ``axis`` where ``condition`` holds."""
+    """The result ``value_index`` of reducing ``source`` over ``axis`` where ``condition`` holds."""
 
     combiner: CommReducer
     source: tuple[PrimExpr, ...]

@@ -1,4 +1,4 @@
-"""Nodes as JSON, in the form of TVM 0.8's ``tvm.ir.save_json``; also what a metadata section holds.
+"""Nodes as JSON, in the form of TVM 0.8's ``tvm.ir.save_json``; also the content of a metadata section.
 
 The graph of nodes is a list; a node names its children by their index in it (0 is null)::
 
@@ -38,7 +38,7 @@ _FORMAT_VERSION = "0.8.0"
 
 
 def type_key_of(value: Any) -> str:
-    """TVM's name of the value's class, such as ``relay.Constant``; raises TilewrightError when it has none."""
+    """Return TVM's name of the value's class, such as ``relay.Constant``; raises TilewrightError when it has none."""
     if isinstance(value, DictAttrs):
         return "DictAttrs"
     if isinstance(value, Attrs) and type(value).__module__ != "tilewright.testing.attrs":
@@ -60,7 +60,7 @@ class _Record(NamedTuple):
 
 
 class _Inline(str):
-    """An attribute that stands as text, not as the index of a node."""
+    """An attribute written as text, not as the index of a node."""
 
     __slots__ = ()
 
@@ -72,13 +72,13 @@ class _VarId(NamedTuple):
 
 
 class _Array(NamedTuple):
-    """An array that stands in ``b64ndarrays``."""
+    """An array written in ``b64ndarrays``."""
 
     value: Any
 
 
 def _boxed(value: Any) -> Any:
-    """Python scalars as the nodes that stand for them."""
+    """Convert Python scalars to nodes."""
     if isinstance(value, (bool, np.bool_)):
         return IntImm("bool", int(value))
     if isinstance(value, (int, np.integer)):

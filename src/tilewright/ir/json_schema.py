@@ -18,7 +18,7 @@ Fields = tuple[tuple[str, str], ...]
 
 
 class NodeClass(NamedTuple):
-    """A class that the JSON form knows."""
+    """A class with a JSON form."""
 
     path: str
     fields: Fields
@@ -217,13 +217,13 @@ def annotations_of(cls: type[Attrs]) -> dict[str, str]:
 
 @cache
 def attribute_fields(cls: type[Attrs]) -> Fields:
-    """Fields of an operator's attributes: int, float, bool and str stand as text, all else as nodes."""
+    """Return the fields of an operator's attributes: int, float, bool and str are text, all else nodes."""
     plain = ("int", "float", "bool", "str")
     return tuple((n, a if a in plain else "node") for n, a in annotations_of(cls).items())
 
 
 def attribute_class(key: str) -> type[Attrs]:
-    """The attributes class that TVM calls ``key``; raises ValueError when there is none."""
+    """Return the attributes class that TVM calls ``key``; raises ValueError when there is none."""
     CLASSES["relay.Call"].load()  # with Relay, whose operators bring their attributes
     name = key.removeprefix("relay.attrs.")
     waiting: list[type[Attrs]] = [Attrs]

@@ -1,4 +1,4 @@
-"""Memory in expressions: buffers, and what reads from memory or from a tensor.
+"""Memory in expressions: buffers, and reads of memory or of tensors.
 
 Grammar (added to that of ``ir.prim_expr``)::
 
@@ -41,14 +41,14 @@ class Buffer(Node):
 
     @property
     def scope(self) -> str:
-        """The storage scope: "global" unless the data pointer says otherwise."""
+        """The storage scope of the data pointer; "global" by default."""
         annotation = self.data.type_annotation
         return (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
 
     def access_ptr(
         self, access_mask: str | int, ptr_type: str = "handle", content_lanes: int = 1, offset: AnyType = 0
     ) -> PrimExpr:
-        """Address of the element at ``offset``, as an intrinsic or outside function takes it.
+        """Return the address of the element at ``offset``, for intrinsics and external functions.
 
         Parameters
         ----------
@@ -77,12 +77,12 @@ class Buffer(Node):
         return indices
 
     def vload(self, begin: Sequence[AnyType], dtype: str | None = None) -> PrimExpr:
-        """The element at ``begin``, or with a vector ``dtype`` the elements from there along the last dimension."""
+        """Load the element at ``begin``, or with a vector ``dtype`` elements from there along the last dimension."""
         count = dt.lanes(dtype or self.dtype) // dt.lanes(self.dtype)
         return BufferLoad(self, self._vector_index(begin, count))
 
     def vstore(self, begin: Sequence[AnyType], value: AnyType) -> AnyType:
-        """The statement that stores ``value``, a scalar or a vector, at ``begin``."""
+        """Build the statement that stores ``value``, a scalar or a vector, at ``begin``."""
         value = ops.as_expr(value)
         return Buffer.make_store(self, value, self._vector_index(begin, dt.lanes(value.dtype) // dt.lanes(self.dtype)))
 

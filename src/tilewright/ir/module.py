@@ -73,11 +73,11 @@ class IRModule:
         return mod
 
     def ensure_global_var(self, name: str) -> GlobalVar:
-        """The global variable ``name``, made now if there is none."""
+        """Return the global variable ``name``, creating it if there is none."""
         return self._global_vars.get(name) or GlobalVar(name)
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The global variable ``name``; raises TilewrightError naming what there is."""
+        """Return the global variable ``name``; raises TilewrightError with the known names."""
         if name not in self._global_vars:
             known = ", ".join(sorted(self._global_vars)) or "no functions"
             raise TilewrightError(f"the module has no function {name!r}; it has {known}")
@@ -131,11 +131,11 @@ class IRModule:
         return self.functions.items()
 
     def _move(self) -> IRModule:
-        """The module itself: TVM's way to say that nobody else needs it."""
+        """Return the module itself: in TVM, a hint that nobody else needs it."""
         return self
 
     def update(self, other: IRModule | Mapping[GlobalVar, BaseFunc]) -> None:
-        """Take over every function and type of ``other``."""
+        """Add every function and type of ``other``, replacing those of the same name."""
         if isinstance(other, IRModule):
             for type_var, data in other.type_definitions.items():
                 self.add_type(type_var, data)
@@ -143,7 +143,7 @@ class IRModule:
             self[var] = func
 
     def import_from_std(self, file_to_import: str) -> None:
-        """Take over the definitions of a part of Relay's library, by TVM's file names (``relay.prelude`` has them).
+        """Import the definitions of a part of Relay's library, by TVM's file names (see ``relay.prelude``).
 
         Raises:
             ValueError: there is no such part.
@@ -160,7 +160,7 @@ class IRModule:
         self.type_definitions[var] = data
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
-        """The name of a defined data type; raises TilewrightError when there is none."""
+        """Return the name of a defined data type; raises TilewrightError when there is none."""
         if name not in self._global_type_vars:
             known = ", ".join(sorted(self._global_type_vars)) or "none"
             raise TilewrightError(f"the module defines no type {name!r}; it defines {known}")
@@ -172,7 +172,7 @@ class IRModule:
         return (var, *self.type_definitions[var].constructors)
 
     def get_constructor(self, tag: int) -> Any:
-        """The data constructor whose ``tag`` this is; raises TilewrightError where the module defines none."""
+        """Return the data constructor of ``tag``; raises TilewrightError if the module defines none."""
         for data in self.type_definitions.values():
             for constructor in data.constructors:
                 if constructor.tag == tag:

@@ -151,7 +151,7 @@ class Node(metaclass=NodeMeta):
         return format(repr(self), spec)
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
-        """The node as text; kinds of nodes whose text may have metadata or notes say so with the same parameters."""
+        """Return the node as text; nodes with metadata or annotations override this with the same parameters."""
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -181,7 +181,7 @@ _REFERENCES: dict[tuple[Any, ...], _Reference] = {}
 
 
 def _forget(reference: _Reference, remove: Any = _remove_dead_weakref, table: Any = _REFERENCES) -> None:
-    """Take a dead node out of the table, unless another one has its place already.
+    """Remove a dead node from the table, unless another one has replaced it.
 
     What it uses are defaults: nodes die after this module's names when the interpreter ends.
     """
@@ -224,7 +224,7 @@ def _make_of(cls: type, fields: tuple[str, ...], unique: bool, floats: set[str])
 
 
 def _make_new(fields: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Any]:
-    """Compile ``__new__`` of a class that takes its fields as they are."""
+    """Compile ``__new__`` of a class that takes its fields without conversion."""
     params = [f"{name}=default[{name!r}]" if name in defaults else name for name in fields]
     scope: dict[str, Any] = {"default": defaults}
     exec(f"def __new__(cls, {', '.join(params)}):\n    return cls._of({', '.join(fields)})", scope)

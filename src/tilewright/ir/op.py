@@ -44,7 +44,7 @@ class Op(RelayExpr):
 
     @staticmethod
     def get(op_name: str) -> Op:
-        """The operator ``op_name``; raises TilewrightError when there is none."""
+        """Return the operator ``op_name``; raises TilewrightError when there is none."""
         op: Op = find_op(op_name)
         return op
 
@@ -89,7 +89,7 @@ class Op(RelayExpr):
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Names of the arguments, as declared or added; empty where their number is open."""
+        """Names of the arguments, as declared or added; empty if their number is open."""
         names: tuple[str, ...] = getattr(self.get_attr("OpDef"), "inputs", None) or self.get_attr("TArguments", ())
         return names
 
@@ -101,7 +101,7 @@ class Op(RelayExpr):
         return count
 
     def set_num_inputs(self, n: int) -> None:
-        """Say how many arguments the operator takes."""
+        """Set the number of arguments."""
         self.set_attr("TNumInputs", n)
 
     @property
@@ -111,11 +111,11 @@ class Op(RelayExpr):
         return level
 
     def set_support_level(self, level: int) -> None:
-        """Say how central the operator is."""
+        """Set the support level."""
         self.set_attr("TSupportLevel", level)
 
     def set_attrs_type_key(self, key: str) -> None:
-        """Say of which class the operator's attributes are, by TVM's name of it; ValueError where there is none."""
+        """Set the class of the operator's attributes, by TVM's name; raises ValueError if there is none."""
         self.set_attr("TAttrsType", DictAttrs if key == "DictAttrs" else attribute_class(key))
 
     def add_argument(self, name: str, type: str, description: str) -> None:
@@ -123,7 +123,7 @@ class Op(RelayExpr):
         self.set_attr("TArguments", (*self.get_attr("TArguments", ()), name))
 
     def add_type_rel(self, rel_name: str, type_rel_func: Callable[[Sequence[Any], Any], Any] | None = None) -> None:
-        """Say which type the result has: by a relation that has a name, or by ``type_rel_func(arg_types, attrs)``.
+        """Set the type relation of the result: a named one, or ``type_rel_func(arg_types, attrs)``.
 
         The names are ``Identity``, ``Broadcast`` and ``BroadcastComp``; TilewrightError for another without a function.
         """
@@ -143,7 +143,7 @@ class Op(RelayExpr):
             )
 
     def _check_attrs(self, attrs: Any) -> None:
-        """An error where a call has attributes of another class than ``set_attrs_type_key`` named."""
+        """Raise an error if a call has attributes of another class than ``set_attrs_type_key`` named."""
         wanted = self.get_attr("TAttrsType")
         if wanted is not None and attrs is not None and not isinstance(attrs, wanted):
             raise TilewrightError(

@@ -1,4 +1,4 @@
-"""The table of all operators and intrinsics by name (``ir.op`` defines what is in it)."""
+"""The table of all operators and intrinsics by name (``ir.op`` defines its entries)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPERATORS: dict[str, Any] = {}
 
 
 def find_op(name: str) -> Any:
-    """The operator ``name``; raises TilewrightError when there is none."""
+    """Return the operator ``name``; raises TilewrightError when there is none."""
     op = OPERATORS.get(name)
     if op is None:
         raise TilewrightError(f"operator {name!r} is not registered")

@@ -159,7 +159,7 @@ class PrimExpr(BaseExpr, InternedNode):
 
 
 def _left_to_other(other: AnyType, method: str) -> AnyType:
-    """NotImplemented where ``other`` is no scalar and has its own arithmetic, as whole tensors have."""
+    """Return NotImplemented if ``other`` is no scalar and has its own arithmetic, like whole tensors."""
     if hasattr(type(other), method) and not isinstance(other, (PrimExpr, int, float)):
         return NotImplemented
     raise

@@ -237,7 +237,7 @@ def _is_int(e: PrimExpr) -> bool:
 
 
 class ExprMutator(ExprFunctor[PrimExpr]):
-    """Rebuilds expressions; where no part changed the result is the same object."""
+    """Rebuilds expressions; returns the same object when no part changed."""
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
         """The new expression, from the memo when it was visited before; a leaf that stays is not even called."""

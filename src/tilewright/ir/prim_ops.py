@@ -280,7 +280,7 @@ def _check_divisor(b: p.PrimExpr) -> None:
 
 
 def div(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """A / b of floating-point operands; on integers the caller must say truncdiv or floordiv."""
+    """Divide floating-point operands; for integers use truncdiv or floordiv."""
     a, b = _arith_operands(a, b)
     if not dt.is_float(a.dtype):
         raise OperandError(
@@ -294,7 +294,7 @@ def div(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def truncdiv(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """Integer division rounding towards zero, like C."""
+    """Divide integers, rounding towards zero, like C."""
     a, b = _arith_operands(a, b)
     _check_divisor(b)
     if (folded := _fold(a, b, _trunc_div, None)) is not None:
@@ -325,7 +325,7 @@ def floordiv(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def floormod(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """Remainder of ``floordiv``: takes the sign of ``b``."""
+    """Return the remainder of ``floordiv``, with the sign of ``b``."""
     a, b = _arith_operands(a, b)
     if dt.is_float(a.dtype):
         return sub(a, mul(floordiv(a, b), b))
@@ -338,7 +338,7 @@ def floormod(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def minimum(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """min(a, b); NaN where one of them is."""
+    """Return min(a, b); NaN if either is NaN."""
     a, b = _arith_operands(a, b)
     if a is b:
         return a
@@ -348,7 +348,7 @@ def minimum(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def maximum(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """max(a, b); NaN where one of them is."""
+    """Return max(a, b); NaN if either is NaN."""
     a, b = _arith_operands(a, b)
     if a is b:
         return a

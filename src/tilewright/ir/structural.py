@@ -1,4 +1,4 @@
-"""Structural equality and hash of IR: the same program, whatever its variables are called.
+"""Structural equality and hash of IR, up to the names of variables.
 
 Two values are equal when their fields are, bound variables correspond one to one (alpha-equivalence), constants
 have the same contents, and, for Relay's dataflow graphs, what is shared on one side is shared on the other.
@@ -106,7 +106,7 @@ _SHORTCUTS: dict[type, Shortcut] = {}
 
 
 def register_shortcut(cls: type, shortcut: Shortcut) -> None:
-    """Compare and hash two nodes of exactly this class by ``shortcut`` where it can."""
+    """Compare and hash nodes of exactly this class by ``shortcut`` if it can."""
     _SHORTCUTS[cls] = shortcut
 
 
@@ -257,7 +257,7 @@ class _Equality:
 
 
 def _as_expressions(lhs: Any, rhs: Any) -> tuple[Any, Any]:
-    """Both sides, a Python number beside an expression as a literal, as expressions take it."""
+    """Return both sides, converting a Python number beside an expression to a literal."""
     if isinstance(lhs, PrimExpr) and isinstance(rhs, (bool, int, float)):
         return lhs, prim_ops.as_expr(rhs)
     if isinstance(rhs, PrimExpr) and isinstance(lhs, (bool, int, float)):
@@ -283,7 +283,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, exact: boo
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise ValueError showing where two values first differ, and both texts, unless they are equal."""
+    """Raise ValueError with the first difference of two values and both texts, unless they are equal."""
     lhs, rhs = _as_expressions(lhs, rhs)
     difference = _Equality(map_free_vars, exact=False).run(lhs, rhs)
     if difference is None:

@@ -22,7 +22,7 @@ Steps = Generator["Steps[Any]", Any, R]
 
 
 def run(steps: Steps[R]) -> R:
-    """Run a generator and those that it yields; returns what the outermost returns."""
+    """Run a generator and those that it yields; return the result of the outermost."""
     stack: list[Steps[Any]] = [steps]
     value: Any = None
     while stack:

@@ -66,7 +66,7 @@ HIGHEST_OPT_LEVEL = 4
 
 @contextmanager
 def reported_as_tvm_error(where: str) -> Iterator[None]:
-    """A bare RuntimeError from a pass or an instrument leaves as TVMError, as in TVM 0.8, which says where it arose.
+    """Convert a bare RuntimeError from a pass or an instrument to TVMError, with its origin, as in TVM 0.8.
 
     Errors of any other type pass as they are.
     """
@@ -114,7 +114,7 @@ class PassContext:
 
     @classmethod
     def declared(cls, name: str) -> ConfigOption:
-        """The config option of this name; raises TilewrightError where there is none.
+        """Return the config option of this name; raises TilewrightError if there is none.
 
         The options ``NAME.*`` of a package ``tilewright.NAME`` are declared by its module ``options``, which is loaded
         when one of them is used; others (of plug-ins) by ``register_option`` before.
@@ -159,7 +159,7 @@ class PassContext:
 
     @classmethod
     def list_configs(cls) -> dict[str, dict[str, str]]:
-        """Every option that ``config`` takes, with its type by TVM's name: ``{name: {"type": "IntImm"}}``."""
+        """Return every option of ``config`` with its type by TVM's name: ``{name: {"type": "IntImm"}}``."""
         _load_all_options()
         return {name: {"type": _TYPE_NAMES[option.type]} for name, option in sorted(cls.options.items())}
 
@@ -208,7 +208,7 @@ class PassContext:
             raise
 
     def _exit_instruments(self, instruments: Sequence[PassInstrument]) -> None:
-        """Tell each that the context is over; the first that fails ends this, and the context has none any more."""
+        """Notify instruments of the exit; the first that fails ends this, and the context drops all."""
         try:
             for instrument in instruments:
                 with reported_as_tvm_error(f"leaving {instrument}"):
@@ -329,7 +329,7 @@ class FunctionPass(Pass):
 
 @dataclass(frozen=True, repr=False)
 class Sequential(Pass):
-    """Runs passes one after another, each where the context enables it.
+    """Runs passes in order, each if the context enables it.
 
     The passes that an enabled one requires run right before it, whatever their own levels, as in TVM 0.8. A pass that
     is called alone runs alone.

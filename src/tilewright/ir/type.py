@@ -235,7 +235,7 @@ class PointerType(Type):
 
     @property
     def memory(self) -> str:
-        """The scope by name: memory that is not said to be another is global."""
+        """The scope by name; "global" by default."""
         return self.storage_scope or "global"
 
     def dtype_of_value(self) -> str:

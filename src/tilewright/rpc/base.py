@@ -229,7 +229,7 @@ def session_seconds(key: str) -> float | None:
 
 
 def tune(sock: socket.socket) -> None:
-    """Send without delay, and find out within 4 seconds that the other side is gone (``tune`` of ``socket.c`` in C)."""
+    """Disable delays, and detect within 4 seconds that the other side is gone (``tune`` of ``socket.c`` in C)."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 2), ("USER_TIMEOUT", 4_000)):

@@ -98,7 +98,7 @@ def serve(sock: ssl.SSLSocket) -> None:
 
 
 def session_over(sock: ssl.SSLSocket, seconds: float, deadline: float, constructor: Sequence[Any]) -> Module:
-    """Return a session with the server at the other end, which ends after so many seconds (0: never).
+    """Return a session with the server at the other end, which ends after some seconds (0: never).
 
     Args:
         deadline: on the monotonic clock; nothing is waited for longer than that.

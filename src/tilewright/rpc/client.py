@@ -159,7 +159,7 @@ class RPCSession:
 
 
 class LocalSession(RPCSession):
-    """A session on this process: what runs on a server runs here without one. Its folder ends with it."""
+    """A session on this process, with a folder of its own, for code written for servers."""
 
     def __init__(self) -> None:
         import tempfile
@@ -356,7 +356,7 @@ class TrackerSession:
 
 
 def format_summary(summary: dict[str, Any]) -> str:
-    """Return what a tracker knows as a table: each board, then each kind with its total, free and waiting."""
+    """Return a tracker's state as a table: each board, then each kind with its total, free and waiting."""
     boards = [
         (f"{item['addr'][0]}:{item['addr'][1]}", item["key"].partition(":")[2]) for item in summary["server_info"]
     ]

@@ -20,7 +20,7 @@ __all__ = ["load_libraries", "prepare", "serve", "testing"]
 
 
 def load_libraries(names: str | None) -> None:
-    """Load shared libraries, with ":" between their paths, so that what they register is there."""
+    """Load shared libraries, with ":" between their paths, for the functions that they register."""
     for name in (names or "").split(":"):
         if name:
             ctypes.CDLL(name, ctypes.RTLD_GLOBAL)

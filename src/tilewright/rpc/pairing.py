@@ -1,4 +1,4 @@
-"""Pairing: a server's identity, the code in which it travels to clients once, and where clients keep it.
+"""Pairing: a server's identity, its pairing code, and where clients store it.
 
 The identity is a private key and a certificate that the server makes for itself and keeps in
 ``TILEWRIGHT_CONFIG_DIR/rpc-identity.pem``. Its pairing code has the certificate's fingerprint, by which clients know
@@ -67,14 +67,14 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Identity:
-    """A server's key and certificate: a file, of which each server of this user makes use."""
+    """A server's key and certificate, in a file that all servers of this user share."""
 
     path: Path
     pairing: Pairing
 
     @classmethod
     def load(cls) -> Identity:
-        """This user's identity, which is made when there is none.
+        """Load this user's identity, creating it if there is none.
 
         Raises:
             RPCError: the file is not what this has written, or cannot be made.

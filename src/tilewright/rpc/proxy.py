@@ -37,7 +37,7 @@ class _Peer:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes until it ends."""
+    """Forward bytes until the end."""
     with contextlib.suppress(OSError):
         while data := await reader.read(1 << 18):
             writer.write(data)
@@ -46,7 +46,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _end_of(reader: asyncio.StreamReader) -> None:
-    """Wait for the end of what nobody reads."""
+    """Wait for the end of a stream, discarding data."""
     while not reader.at_eof():
         await asyncio.sleep(0.2)
 
@@ -125,7 +125,7 @@ class _ProxyState:
     # ---- the tracker ----
 
     async def report_to_tracker(self) -> None:
-        """Keep the tracker informed of the servers that wait, whatever happens to it."""
+        """Keep the tracker informed of waiting servers, across its restarts."""
         await keep_informed(tuple(self._config["tracker_addr"]), self._report, log)
 
     async def _report(self, ask: Ask) -> None:

@@ -85,7 +85,7 @@ class Access:
         return [TLS] * bool(self.pinned or self.known) + [SECRET] * bool(self.secret)
 
     def greet(self, sock: socket.socket, key: str, what: str) -> socket.socket:
-        """Begin a session with the server at the other end; return what packets go through.
+        """Begin a session with the server at the other end; return the socket for packets.
 
         Raises:
             RPCError: it refuses, is no server, or is not the one that this machine was paired with.
@@ -167,7 +167,7 @@ def _prove(sock: socket.socket, secret: str, otherwise: str) -> None:
 
 
 def session_over(sock: socket.socket, seconds: float, constructor: Sequence[Any]) -> Module:
-    """Return a client's session over a socket after its greeting; it ends after so many seconds, unless they are 0."""
+    """Return a client's session over a socket after its greeting; it ends after some seconds, unless they are 0."""
     sock.settimeout(None)
     if isinstance(sock, ssl.SSLSocket):
         deadline = time.monotonic() + seconds + _GRACE if seconds else math.inf
@@ -197,7 +197,7 @@ class Guard:
         return f" -secure={self.exchange}" if self.exchange else ""
 
     async def let_in(self, sock: socket.socket, key: str) -> socket.socket:
-        """Go through the exchange with a client that has greeted with ``key``; return what packets go through.
+        """Authenticate a client that has greeted with ``key``; return the socket for packets.
 
         Raises:
             RPCError: it cannot, or does not know what it must.

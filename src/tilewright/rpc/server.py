@@ -138,12 +138,12 @@ class _TrackerLink:
         self.match_key: str | None = None
 
     def offer(self, free: bool) -> None:
-        """Say whether the board is free; each offer has a new key, which its client must know."""
+        """Report whether the board is free; each offer has a new key, which its client must know."""
         self.match_key = base.random_key(self._key + ":") if free else None
         self._changed.set()
 
     async def run(self) -> None:
-        """Keep the tracker informed, whatever happens to it."""
+        """Keep the tracker informed, across its restarts."""
         await keep_informed(self._address, self._report, log)
 
     async def _report(self, ask: Ask) -> None:
@@ -191,7 +191,7 @@ class _Board:
                 tasks.create_task(self._greet(client))
 
     async def _greet(self, client: socket.socket) -> None:
-        """Find out what a new connection wants, and serve it when its turn comes."""
+        """Read the request of a new connection, and serve it when its turn comes."""
         base.tune(client)
         try:
             key = await base.read_greeting(functools.partial(base.receive, client))

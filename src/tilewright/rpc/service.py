@@ -92,7 +92,7 @@ async def _run(kind: str, config: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Read what to do, do it, and return the process's status."""
+    """Read the configuration, run the service, and return the process's status."""
     line = os.read(0, 1 << 20)
     while not line.endswith(b"\n"):
         piece = os.read(0, 1 << 20)

@@ -1,7 +1,7 @@
-"""The tracker: boards tell it when they are free, clients ask it for a board of a kind and wait in a queue.
+"""The tracker: boards report when they are free, clients request a board of a kind and wait in a queue.
 
-``Tracker`` starts one in a process of its own; ``tilewright rpc-tracker`` runs one in the foreground. It holds no state
-that is not told to it again: after a restart boards report themselves, and clients ask again.
+``Tracker`` starts one in a process of its own; ``tilewright rpc-tracker`` runs one in the foreground. It has no
+persistent state: after a restart boards report themselves, and clients ask again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Connection:
 
 @dataclass(eq=False)
 class _Offer:
-    """A board that is free: where, and the key that its next client must say."""
+    """A free board: its address, and the key that its next client must show."""
 
     owner: _Connection
     host: str
@@ -61,7 +61,7 @@ class _Queue:
         self.waiting: list[_Request] = []
 
     async def match(self) -> None:
-        """Hand free boards to those who wait."""
+        """Assign free boards to waiting clients."""
         while self.free and self.waiting:
             request = heapq.heappop(self.waiting)
             if not request.client.is_open:
@@ -162,7 +162,7 @@ class TrackerState:
 
 
 async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
-    """Run a tracker until it is told to stop."""
+    """Run a tracker until it is stopped."""
     stop_key = base.random_key("tracker")
     state = TrackerState(stop_key)
     sock = base.listen(config["host"], config["port"], config["port_end"])

@@ -18,7 +18,7 @@ _RETRY_SECONDS = 1.0
 
 
 async def keep_informed(address: base.Address, report: Callable[[Ask], Awaitable[None]], log: logging.Logger) -> None:
-    """Connect to a tracker and let ``report`` talk to it, over and over, whatever happens to it."""
+    """Connect to a tracker and let ``report`` talk to it, reconnecting forever."""
     while True:
         try:
             await _connect(address, report)

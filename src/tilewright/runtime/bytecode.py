@@ -86,7 +86,7 @@ class Code:
 
     @property
     def interface_constant(self) -> int | None:
-        """Index of the constant that describes main's inputs and outputs, by which it begins to check them; or None."""
+        """The index of the constant with main's interface, whose inputs its first instructions check; or None."""
         main = next((func for func in self.functions if func.name == "main"), None)
         first = main.instructions[:2] if main is not None else []
         if [i.opcode for i in first] != [Opcode.LOAD_CONST, Opcode.INVOKE_PACKED]:

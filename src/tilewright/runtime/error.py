@@ -15,7 +15,7 @@ class ExportError(TVMError):
 
 
 class RPCError(TVMError):
-    """A call to another machine failed there, or did not reach it. Errors that begin with "RPCError: " become this."""
+    """A call to another machine failed there, or did not reach it. Errors that begin with "RPCError: " become one."""
 
 
 class RPCSessionTimeoutError(RPCError):

@@ -30,7 +30,7 @@ class TensorInfo:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes; TVMError where a dimension has no number."""
+        """Size in bytes; raises TVMError if a dimension has no number."""
         numbers = [d for d in self.shape if isinstance(d, int)]
         if len(numbers) < len(self.shape):
             raise TVMError(f"{self} has no size: its dimensions are known when it is there")

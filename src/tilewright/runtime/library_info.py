@@ -80,7 +80,7 @@ def _describe(elf: _Elf, file_bytes: int) -> LibraryInfo:
 
 
 def _graph_fields(graph: dict[str, Any], parameters: dict[str, TensorInfo], name: str) -> dict[str, Any]:
-    """Return the fields of ``LibraryInfo`` that a graph tells."""
+    """Return the fields of ``LibraryInfo`` from a graph."""
     metadata = graph.get("metadata") or {}
     tensors = _Tensors(graph)
     heads = [tensors.entry(node, index) for node, index, *_ in graph["heads"]]
@@ -101,7 +101,7 @@ def _graph_fields(graph: dict[str, Any], parameters: dict[str, TensorInfo], name
 
 
 def _program_fields(reader: Reader) -> dict[str, Any]:
-    """Return the fields of ``LibraryInfo`` that a program of the virtual machine tells; see ``runtime/bytecode.py``."""
+    """Return the fields of ``LibraryInfo`` from a program of the virtual machine; see ``runtime/bytecode.py``."""
     end = reader.u64() + reader.at
     start = reader.at
     reader.u64()
@@ -165,7 +165,7 @@ class _Tensors:
 
 
 def _read_module(reader: Reader) -> dict[str, Any]:
-    """Return the fields of ``LibraryInfo`` that the model in a module table tells; see native/src/module/blob.c."""
+    """Return the fields of ``LibraryInfo`` from the model in a module table; see native/src/module/blob.c."""
     reader.u64()
     for _ in range(reader.u64()):
         key = reader.text()

@@ -80,7 +80,7 @@ class Model:
 
     @property
     def dimensions(self) -> dict[str, Limits]:
-        """Of each named dimension the least number, the largest (None: any), and what it is a multiple of."""
+        """For each named dimension its minimum, its maximum (None: unbounded), and its divisor."""
         return dict(self._library.interface.limits)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -101,13 +101,13 @@ class Model:
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Run with inputs by name, whatever they are called; return all outputs by name, as :meth:`__call__` does."""
+        """Run with inputs by name; return all outputs by name, as :meth:`__call__` does."""
         if not isinstance(inputs, Mapping):
             raise TypeError(f"run takes a mapping of input names to values, not a {type(inputs).__name__}")
         return dict(zip(self._library.interface.outputs, self._outputs(self._by_name((), inputs)), strict=True))
 
     def run_async(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run in the background, as :meth:`__call__` would; ``result()`` of what is returned waits for it."""
+        """Run in the background, as :meth:`__call__` would; ``result()`` of the returned future waits for it."""
         with self._lock:
             if self._background is None:
                 self._background = ThreadPoolExecutor(_ASYNC_RUNS, "tilewright-model")
@@ -169,7 +169,7 @@ class Model:
 
     @contextmanager
     def _runner(self) -> Iterator[_Run]:
-        """An executor that nobody else uses meanwhile; there are as many as calls ran at the same time."""
+        """Lend an idle executor, or a new one; there are as many as calls ran at the same time."""
         idle = self._library.idle
         with self._lock:
             run = idle.pop() if idle else None
@@ -207,7 +207,7 @@ _Run = Callable[[Mapping[str, Any]], list[Array]]  # from values by name, in the
 
 
 class _Library(ABC):
-    """A model's interface, the executors that are idle, and what makes others."""
+    """A model's interface, its idle executors, and the factory of others."""
 
     kind: str
     interface: Interface
@@ -244,7 +244,7 @@ def graph_metadata(module: Module) -> dict[str, Any]:
 
 
 def device_types(module: Module) -> list[int]:
-    """Return the types of devices on which a graph has tensors, its first tensor's first; empty where there is one."""
+    """Return the device types of a graph's tensors, its first tensor's first; empty if there is only one."""
     attrs = json.loads(module["get_graph_json"]())["attrs"]
     return list(dict.fromkeys(filter(None, attrs.get("device_index", (None, ()))[1])))
 
@@ -322,7 +322,7 @@ def _flat(value: Any) -> list[NDArray]:
 
 
 def _owned(result: NDArray) -> Array:
-    """Return a result as numpy has it: its own memory where the host can touch it, else a copy."""
+    """Return a result as a numpy array: without a copy if the host can access its memory."""
     return numpy_view(result, writable=True) if result.device.is_host and result.writeable else result.numpy()
 
 
@@ -336,7 +336,7 @@ def _as_torch(result: Array) -> Any:
 
 
 def _value(name: str, info: TensorInfo, value: Any) -> Any:
-    """Return a value as the executors take it; what numpy can make of it has the input's data type."""
+    """Convert a value for the executors; numpy-compatible ones get the input's dtype."""
     made: Any
     if isinstance(value, NDArray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)):
         made = value if isinstance(value, NDArray) else from_dlpack(value.detach() if _is_torch(value) else value)

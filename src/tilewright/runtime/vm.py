@@ -101,7 +101,7 @@ class Executable:
 
     @property
     def interface(self) -> str:
-        """Return the text that describes inputs and outputs, see ``runtime/interface.py``; "" where there is none."""
+        """Return the text that describes inputs and outputs, see ``runtime/interface.py``; "" if there is none."""
         constant = self.code.interface_constant
         if constant is None:
             return ""

@@ -42,7 +42,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Scope:
-    """A statement around what follows; ``value`` is what ``as``, or the left side, names."""
+    """A statement around the following ones; ``value`` is bound to the name after ``as``, or on the left side."""
 
     wrap: Callable[[Stmt], Stmt]
     value: Any = None
@@ -139,7 +139,7 @@ class Reader:
         self.builder = building.builder
 
     def fail(self, node: ast.AST, why: str) -> TilewrightError:
-        """The error that says where in the function it arose."""
+        """Return the error with its place in the function."""
         return TilewrightError(f"{self.name}, line {getattr(node, 'lineno', '?')}: {why}")
 
     def value(self, node: ast.expr) -> Any:
@@ -153,7 +153,7 @@ class Reader:
             raise self.fail(node, f"{type(error).__name__}: {error}") from error
 
     def bind(self, target: ast.expr, value: Any) -> None:
-        """Give a name to a value; variables that were made without one take it."""
+        """Bind a name to a value; variables made without a name take it."""
         if not isinstance(target, ast.Name):
             raise self.fail(target, f"a name is expected here, not {ast.unparse(target)}")
         self.names[target.id] = BufferName(value) if isinstance(value, Buffer) else value
@@ -309,7 +309,7 @@ def typed(pointer: Var, value: Any) -> PrimExpr:
 
 
 def read_function(function: Callable[..., Any]) -> PrimFunc:
-    """The ``PrimFunc`` that a Python function writes down; see ``script.tir.prim_func``."""
+    """Convert a Python function to a ``PrimFunc``; see ``script.tir.prim_func``."""
     definition = definition_of(function)
     names = dict(function.__globals__) | closure_of(function)
     building = Building()

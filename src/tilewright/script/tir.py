@@ -126,12 +126,12 @@ def vectorized(begin: Any, end: Any, annotations: Mapping[str, Any] | None = Non
 
 
 def unroll(begin: Any, end: Any, annotations: Mapping[str, Any] | None = None) -> Loop:
-    """A loop that is written out."""
+    """Loop that is unrolled."""
     return Loop([(begin, end)], ForKind.UNROLLED, "", annotations)
 
 
 def thread_binding(begin: Any, end: Any, thread: str, annotations: Mapping[str, Any] | None = None) -> Loop:
-    """A loop whose iterations are the threads of an axis, such as ``"threadIdx.x"``."""
+    """Loop over the threads of an axis, such as ``"threadIdx.x"``."""
     return Loop([(begin, end)], ForKind.THREAD_BINDING, thread, annotations)
 
 
@@ -144,7 +144,7 @@ def allocate(
     extents: Sequence[Any], dtype: str, scope: str = "", condition: Any = True,
     annotations: Mapping[str, Any] | None = None,
 ) -> Scope:  # fmt: skip
-    """Memory for the rest of the block, or in a ``with``: ``A = T.allocate([16], "float32", "global")``."""
+    """Allocate memory for the rest of the block, or in a ``with``: ``A = T.allocate([16], "float32", "global")``."""
     pointer = Var(parser.name_hint("buf"), PointerType(PrimType(dtype), scope))
     test = ops.as_expr(condition)
     return Scope(lambda body: Allocate(pointer, dtype, list(extents), test, body, annotations), pointer)
@@ -157,13 +157,13 @@ def realize(region: Any, condition: Any = True) -> Scope:
 
 
 def attr(node: Any, key: str, value: Any) -> Scope:
-    """An attribute of the rest of the block, or in a ``with``."""
+    """Set an attribute of the rest of the block, or in a ``with``."""
     owner = node.buffer if isinstance(node, BufferName) else node
     return Scope(lambda body: AttrStmt(owner, key, value, body))
 
 
 def launch_thread(thread: Var, extent: Any) -> Scope:
-    """The rest of the block runs in the threads of an axis that ``T.env_thread`` gave."""
+    """Run the rest of the block in the threads of an axis from ``T.env_thread``."""
     axis = IterVar(Range(0, extent), thread, IterVar.ThreadIndex, thread.name)
     return Scope(lambda body: AttrStmt(axis, "thread_extent", extent, body), thread)
 
@@ -174,7 +174,7 @@ def let(variable: Var, value: Any) -> Scope:
 
 
 def Assert(condition: Any, message: str) -> Scope:
-    """A check before the rest of the block, or in a ``with``."""
+    """Check a condition before the rest of the block, or in a ``with``."""
     return Scope(lambda body: AssertStmt(ops.as_expr(condition), message, body))
 
 

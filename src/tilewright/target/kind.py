@@ -52,7 +52,7 @@ _BOTH_CPU: dict[str, type] = {
 
 @dataclass(frozen=True)
 class BlockLimits:
-    """Most that one block of threads may take, where the auto-scheduler has no record of the processor to ask."""
+    """Limits of a thread block, for processors of which the auto-scheduler has no record."""
 
     threads: int
     shared_bytes: int
@@ -62,7 +62,7 @@ class BlockLimits:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What code for a kind of target can do: what the compiler asks instead of the kind's name.
+    """Capabilities of code for a kind of target, which the compiler queries instead of the kind's name.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class TargetKind:
 
     @property
     def device_name(self) -> str:
-        """The name of the device; the kind's own where a number was given."""
+        """The name of the device; the kind's own if the device is a number."""
         return self.device if isinstance(self.device, str) else self.name
 
     @property

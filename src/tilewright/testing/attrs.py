@@ -1,4 +1,4 @@
-"""``attrs.TestAttrs``: the attributes that TVM's own tests make, print, write and compare."""
+"""``attrs.TestAttrs``: the attributes of TVM's own tests."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def run_schedule(
 
 
 class _Machine(ExprCode):
-    """Turns statements into Python functions: what memory there is, and the kernels."""
+    """Converts statements to Python functions, with the memory and the kernels."""
 
     def stmt(self, s: Stmt) -> Code:
         """The code of a statement."""
@@ -283,7 +283,7 @@ class _Machine(ExprCode):
         return code
 
     def _kernel(self, s: AttrStmt) -> Code:
-        """A kernel: all its blocks, as many at a time as make a reasonable number of lanes."""
+        """Run a kernel: all its blocks, in groups of a reasonable number of lanes."""
         axes = self.axes = ThreadAxes(s)
         body = self.stmt(s.body)
         self.axes = None

@@ -73,7 +73,7 @@ class ExprCode:
 
     @property
     def count(self) -> int:
-        """Lanes that there are."""
+        """The number of lanes."""
         return 1 if self.lanes is None else self.lanes.count
 
     def active(self) -> np.ndarray:

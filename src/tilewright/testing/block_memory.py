@@ -24,7 +24,7 @@ class RaceError(InterpreterError):
 
 @dataclass
 class Lanes:
-    """The threads that run at a time: some blocks of a kernel. Lane numbers of a kernel begin at ``first``."""
+    """The threads that run at one time: some blocks of a kernel. Lane numbers of a kernel begin at ``first``."""
 
     kernel: int
     first: int
@@ -86,7 +86,7 @@ class BlockMemory:
         self.views: dict[str, BlockMemory] = {}
 
     def as_type(self, kind: np.dtype) -> BlockMemory:
-        """The same bytes as elements of another type; what was traced of the one is not known of the other."""
+        """Reinterpret the bytes as elements of another type; traces of one do not carry over to the other."""
         if self.data.dtype == kind:
             return self
         key = kind.str

@@ -26,7 +26,7 @@ def directory() -> Path:
 
 
 def names() -> list[str]:
-    """The graphs' names, such as ``resnet50``, sorted."""
+    """Return the graphs' names, such as ``resnet50``, sorted."""
     return sorted(path.stem.removeprefix("light_") for path in directory().glob("light_*.onnx"))
 
 
@@ -61,7 +61,7 @@ def random_input(model: ModelProto) -> np.ndarray:
 
 
 def with_random_weights(name: str) -> ModelProto:
-    """The graph with random weights in place of constant ones, the same on every call.
+    """Return the graph with random weights instead of constant ones, the same on every call.
 
     Convolutions and dense layers get normal weights of variance 2 / fan-in (He et al. 2015), batch norms positive
     scales and variances. The last layer is scaled so that what enters the softmax has a standard deviation of 2 on

@@ -22,7 +22,7 @@ from tilewright.testing.zoo.export import export, reference
 
 @contextmanager
 def _errors_only() -> Iterator[None]:
-    """Let the root logger, which ONNX Runtime's quantizer warns by, pass on errors alone."""
+    """Let the root logger, by which ONNX Runtime's quantizer warns, pass errors only."""
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)
@@ -67,7 +67,9 @@ def quantize_model(model: Path, output: Path, inputs: dict[str, np.ndarray], act
 
 
 def quantized(name: str, activations: str = "uint8", **options: Any) -> Path:
-    """The quantized form of network ``name`` of the zoo, beside its export; ``options`` are those of ``zoo.export``."""
+    """Return the quantized form of network ``name`` of the zoo, beside its export; ``options`` as for
+    ``zoo.export``.
+    """
     model = export(name, **options)
     output = model.with_name(f"quantized-{activations}.onnx")
     if not output.exists():

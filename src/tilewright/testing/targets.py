@@ -67,7 +67,7 @@ def _needs(kind: str, *args: Callable[..., Any]) -> Any:
 
 
 def requires_llvm(*args: Callable[..., Any]) -> Any:
-    """The decorated test runs where the target ``llvm`` is enabled. Without an argument: the marks for that."""
+    """Run the decorated test if the target ``llvm`` is enabled. Without an argument, return the marks."""
     return _needs("llvm", *args)
 
 
@@ -97,25 +97,25 @@ def requires_rocm(*args: Callable[..., Any]) -> Any:
 
 
 def requires_gpu(*args: Callable[..., Any]) -> Any:
-    """The decorated test runs where any GPU is."""
+    """Run the decorated test if there is a GPU."""
     kinds = ("cuda", "opencl", "metal", "rocm", "vulkan")
     return _skip_unless(lambda: any(map(is_runnable, kinds)), "a GPU", *args)
 
 
 def uses_gpu(*args: Callable[..., Any]) -> Any:
-    """Marks a test that uses a GPU where there is one; it runs anyway."""
+    """Mark a test that uses a GPU if there is one; it runs anyway."""
     import pytest
 
     return pytest.mark.gpu(args[0]) if args else [pytest.mark.gpu]
 
 
 def requires_rpc(*args: Callable[..., Any]) -> Any:
-    """The decorated test runs where RPC servers can be started, which is everywhere."""
+    """Run the decorated test if RPC servers can be started, which is everywhere."""
     return _skip_unless(lambda: True, "rpc", *args)
 
 
 def requires_package(*packages: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Skip the decorated test where one of ``packages`` cannot be found."""
+    """Skip the decorated test if one of ``packages`` is missing."""
     import pytest
 
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
@@ -200,7 +200,7 @@ _GROUPS: dict[Any, tuple[int, tuple[Any, ...], Sequence[str] | None]] = {}
 
 
 def _function_of(made: Any) -> Any:
-    """The function behind what ``pytest.fixture`` returns, which is another thing in every generation of pytest."""
+    """Return the function behind the result of ``pytest.fixture``, which differs between pytest's versions."""
     for name in ("_get_wrapped_function", "__pytest_wrapped__"):
         found = getattr(made, name, None)
         if found is not None:

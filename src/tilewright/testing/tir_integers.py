@@ -1,4 +1,4 @@
-"""Integer expressions of the TIR interpreter as one Python function each: sums and products, as indices are."""
+"""Integer expressions of the TIR interpreter, compiled to one Python function each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _factory(source: str, count: int) -> Callable[..., Code]:
 
 
 def integer_code(e: PrimExpr) -> Code | None:
-    """The code of sums and products of variables and constants in one piece; None where ``e`` has other parts."""
+    """Return code for sums and products of variables and constants; None if ``e`` has other parts."""
     parts: list[Any] = []
     source = _integer_source(e, parts, 0)
     return None if source is None else _factory(source, len(parts))(*parts)

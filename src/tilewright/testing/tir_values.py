@@ -1,4 +1,4 @@
-"""Values of the TIR interpreter: memory, scalars, and what the operators do to them.
+"""Values of the TIR interpreter: memory, scalars, and operators on them.
 
 An integer is a Python int, a float a numpy scalar of its type, a vector a numpy array.
 """

@@ -23,7 +23,7 @@ def _ints(values: Sequence[Any]) -> list[int]:
 
 
 def _padded(data: Tensor, padding: Sequence[Any], fill: float) -> Tensor:
-    """`data` with TVM's (top, left, bottom, right) padding; two numbers stand for top and bottom, left and right."""
+    """Pad `data` with TVM's (top, left, bottom, right) padding; two numbers are top/bottom and left/right."""
     sides = _ints(padding)
     top, left, bottom, right = sides * (4 // len(sides))
     return functional.pad(data, [left, right, top, bottom], value=fill)

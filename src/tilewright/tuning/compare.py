@@ -22,7 +22,7 @@ _TOLERANCE = 5e-3  # of the largest value of an output: other orders of sums, ot
 
 @dataclass(frozen=True)
 class Comparison:
-    """Median seconds of both networks, and the records that stand. ``dropped`` says why others do not."""
+    """Median seconds of both networks, and the records kept. ``dropped`` has the reasons for the others."""
 
     untuned: float
     tuned: float

@@ -127,7 +127,7 @@ def network_tasks(
 
 
 def before_layouts(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any) -> Function:
-    """A network as AlterOpLayout finds it."""
+    """Prepare a network up to AlterOpLayout."""
     module = (IRModule.from_expr(mod) if isinstance(mod, Function) else mod).copy()
     main: Any = module["main"]
     module["main"] = with_params(main, params or {})
@@ -182,7 +182,7 @@ class _Plain:
 
 
 def _prepared(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target) -> tuple[IRModule, _Plain]:
-    """A network as a build makes kernels of it, untuned; and the tasks of what it chose the layouts of."""
+    """Prepare a network up to kernels, untuned; also return the tasks whose layouts were chosen."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     config = {**PassContext.current().config}
     env = TaskExtractEnv.get(allow_duplicate=True)

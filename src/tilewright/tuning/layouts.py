@@ -1,4 +1,4 @@
-"""Layouts for the whole network, of what was measured: conversions between layouts count as convolutions do."""
+"""Choice of layouts for the whole network from measurements, conversions between layouts included."""
 
 from __future__ import annotations
 

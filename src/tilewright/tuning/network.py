@@ -1,4 +1,4 @@
-"""The tasks of a network, measured in the order of what the network gains, and what is kept of them."""
+"""Tuning of a network: its tasks, measured in the order of the network's gain, and their records."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class NetworkTuner:
         return max(self.began + 60 * minutes, time.monotonic() + _LEAST_SEARCHED * 60 * minutes)
 
     def _begin(self) -> None:
-        """The untuned choices, and what the log knows."""
+        """Measure the untuned choices, and read the log."""
         for state in self.states:
             state.tuner.begin(self.option)
             state.tuner.measure.begin_untuned()
@@ -145,7 +145,7 @@ class NetworkTuner:
             self.watch(self)
 
     def _known(self) -> dict[Any, list[Record]]:
-        """Trials of earlier runs by workload: the log's, and what was measured when nobody was there to write."""
+        """Return trials of earlier runs by workload: the log's, and those measured without a tuner."""
         known = self._read_log()
         logged = {measure_str_key(inp) for records in known.values() for inp, _ in records}
         found = [r for r in self.option["runner"].measured() if measure_str_key(r[0]) not in logged]
@@ -186,7 +186,7 @@ class NetworkTuner:
         return found
 
     def _remember(self, state: TaskState, records: list[Record]) -> None:
-        """Take over trials of an earlier run, whose configurations are still those of the same numbers."""
+        """Add trials of an earlier run whose configurations have the same numbers still."""
         space, target = state.tuner.space, state.task.target
         for inp, result in records:
             index = inp.config.index
@@ -256,7 +256,7 @@ class NetworkTuner:
             state.note = f"{state.share:.0%} of the roofline"
 
     def _finals(self) -> list[Record]:
-        """The records that stand when the finalists of each task are measured again, in turns with the untuned."""
+        """Return the records that win when the finalists of each task are measured again, in turns with the untuned."""
         records = []
         for state in self.states:
             if state.untuned < float("inf"):
@@ -268,7 +268,7 @@ class NetworkTuner:
         return records
 
     def _finalists(self, state: TaskState) -> list[MeasureInput]:
-        """The fastest choices. The untuned one is none: noise alone would have it win against itself."""
+        """Return the fastest choices without the untuned one, which noise alone could make win against itself."""
         good = sorted((r for r in state.trials if r[1].error_no == 0), key=lambda r: mean(r[1].costs))
         fastest = {i.config.index: i for i, _ in good[: 4 * _FINALISTS]}
         fastest.pop(untuned_config(state.task).index, None)
@@ -310,7 +310,7 @@ def own_share(states: Sequence[TaskState]) -> float:
 
 
 def run_name(log: Path) -> str:
-    """The name of the run of tuning whose trials are in ``log``; a new one where it has none."""
+    """Return the name of the tuning run whose trials are in ``log``, or a new one."""
     if log.exists():
         found = re.search(r"^# run ([\w-]+)$", log.read_bytes().decode(errors="replace"), re.MULTILINE)
         if found:

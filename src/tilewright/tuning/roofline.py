@@ -28,7 +28,7 @@ _REPEATS = 40  # of which the fastest counts
 
 @dataclass(frozen=True)
 class Machine:
-    """Arithmetic operations and bytes a second, of all cores; what their caches hold is not read from memory."""
+    """Peak operations and bytes per second, of all cores; data in caches is not read from memory."""
 
     flops: float
     bytes_per_second: float

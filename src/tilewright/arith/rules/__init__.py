@@ -50,7 +50,7 @@ def _matchers() -> dict[type, Any]:
 
 
 class RuleEngine:
-    """Applies the tables for a simplifier, whose bounds and modular sets the conditions ask."""
+    """Applies the rule tables for a simplifier, whose bounds and modular sets decide the conditions."""
 
     def __init__(self, simplifier: Simplifier) -> None:
         self.matchers = _matchers()

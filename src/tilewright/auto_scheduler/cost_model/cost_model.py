@@ -38,7 +38,7 @@ class RandomModel(CostModel):
         self._rng = np.random.default_rng(0)
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """There is nothing to learn."""
+        """Ignore measurements: there is nothing to learn."""
 
     def predict(self, task: Any, states: Sequence[Any]) -> Sequence[float]:
         return [float(s) for s in self._rng.uniform(0, 1, len(states))]

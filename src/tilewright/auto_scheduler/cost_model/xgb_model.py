@@ -152,7 +152,7 @@ class XGBModel(PythonBasedModel):
         os.replace(partial, file_name)
 
     def load(self, file_name: str) -> None:
-        """Take over the trees of a file; scores are learned ones from now on."""
+        """Load trees from a file; scores are learned ones from then on."""
         self.bst = _xgboost().Booster(self.xgb_params)
         with open(file_name, "rb") as file:
             self.bst.load_model(bytearray(file.read()))
@@ -160,6 +160,6 @@ class XGBModel(PythonBasedModel):
 
 
 def _packed(features: Sequence[Array]) -> tuple[Array, Array]:
-    """All rows below each other, and the number of the state of each."""
+    """Stack the rows of all states, and return the number of the state of each."""
     packs = np.repeat(np.arange(len(features)), [len(f) for f in features])
     return np.concatenate(features), packs

@@ -1,5 +1,5 @@
-"""Tasks: templates by name (``task.py``), what they may choose (``space.py``), which choice is in force
-(``dispatcher.py``), their operations (``flop.py``), and which tasks a network has (``relay_integration.py``).
+"""Tasks: templates by name (``task.py``), their spaces (``space.py``), the configuration in force (``dispatcher.py``),
+their operations (``flop.py``), and the tasks of a network (``relay_integration.py``).
 """
 
 import importlib

@@ -46,7 +46,7 @@ def text_of(config: ConfigEntity) -> str:
 
 @contextlib.contextmanager
 def choosing_as(text: str) -> Iterator[None]:
-    """Choices are those of an operator's attribute; where it has none, those that were in force stay so."""
+    """Take choices from an operator's attribute; without one, those in force stay."""
     if not text:
         yield
         return
@@ -74,8 +74,8 @@ def choose(name: str, candidates: Sequence[T], default: T) -> T:
 
 
 def choose_part(name: str, extent: int, candidates: Sequence[int], default: int, whole: bool = True) -> int:
-    """The innermost part of a split of ``extent``: ``default``, or what the configuration says where that divides it,
-    or where parts need not be ``whole``.
+    """Return the innermost part of a split of ``extent``: ``default``, or the configuration's if it divides or need not
+    be ``whole``.
 
     ``candidates`` are what is tried.
     """

@@ -17,7 +17,7 @@ Workload = tuple[Any, ...]
 
 
 def workload_of(outs: Iterable[Any]) -> Workload | None:
-    """The workload of the template that computes one of ``outs``, directly or below; None when there is none."""
+    """Return the workload of the template that computes one of ``outs``, directly or below; None when there is none."""
     pending = [out.op for out in outs]
     seen = set(pending)
     for op in pending:
@@ -42,7 +42,7 @@ def _stack() -> list[DispatchContext]:
 
 
 class _Current(type):
-    """Gives ``DispatchContext.current``."""
+    """Implements ``DispatchContext.current``."""
 
     @property
     def current(cls) -> DispatchContext:
@@ -58,7 +58,7 @@ class DispatchContext(metaclass=_Current):
         return False
 
     def query(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
-        """The configuration for ``workload`` on ``target``; asks the enclosing context when this one has none."""
+        """Return the configuration for ``workload`` on ``target``; ask the enclosing context when this one has none."""
         stack = _stack()
         outside = next((stack[:at] for at in reversed(range(len(stack))) if stack[at] is self), [])
         for context in (self, *reversed(outside)):
@@ -95,7 +95,7 @@ class FallbackContext(DispatchContext):
         self.silent = True
 
     def is_fallback(self) -> bool:
-        """True until ``update`` gave it something to know."""
+        """True until the first ``update``."""
         return all(cfg.is_fallback for cfg in self.memory.values())
 
     def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace:

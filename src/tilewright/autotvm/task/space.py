@@ -22,7 +22,7 @@ from tilewright.tir.expr import IterVar
 
 
 class InstantiationError(TilewrightError, ValueError):
-    """A configuration cannot be built; the template said so by ``cfg.raise_error``."""
+    """A configuration that cannot be built, as the template reported by ``cfg.raise_error``."""
 
 
 class TransformSpace:
@@ -58,7 +58,7 @@ def extent_of(axis: Any) -> int:
 
 
 class VirtualAxis:
-    """An axis that stands for a length while a space is being collected."""
+    """A placeholder axis with a length, while a space is being collected."""
 
     def __init__(self, length: int, name: str = "axis") -> None:
         self.length = int(length)
@@ -325,7 +325,7 @@ class ConfigSpace:
         return [len(space) for space in self.space_map.values()]
 
     def add_flop(self, flop: Any) -> None:
-        """Say how many arithmetic operations the computation takes."""
+        """Set the number of arithmetic operations of the computation."""
         self.flop = float(flop) if not isinstance(flop, PrimExpr) else float(int(flop))  # type: ignore[call-overload]
 
     def raise_error(self, msg: str) -> None:
@@ -366,7 +366,7 @@ class ConfigSpace:
         self._entity_map[name] = entity
 
     def settle(self, name: str, entity: Any, fits: Callable[[Any], bool] = lambda _: True) -> None:
-        """Fix a choice untuned, and where this configuration does not make it, or makes one that does not fit.
+        """Set the untuned value of a choice, unless this configuration has one that fits.
 
         A space has the untuned choice among its others.
         """
@@ -376,7 +376,7 @@ class ConfigSpace:
             self[name] = entity
 
     def summary(self) -> str:
-        """The choices on one line: the parts of splits without the first, which is what is left, and other values."""
+        """Return the choices on one line: the parts of splits without the first, which follows, and other values."""
         parts = []
         for name, entity in self._entity_map.items():
             value = " x ".join(map(str, entity.size[1:])) if isinstance(entity, SplitEntity) else entity
@@ -450,7 +450,7 @@ class ConfigEntity(ConfigSpace):
 
 
 class FallbackConfigEntity(ConfigSpace):
-    """The point used where nothing is tuned; the template sets its choices by a rule (``cfg["tile"] = ...``)."""
+    """The untuned configuration; the template sets its choices by a rule (``cfg["tile"] = ...``)."""
 
     is_fallback = True
 
@@ -466,7 +466,7 @@ class FallbackConfigEntity(ConfigSpace):
         self._entity_map[name] = SplitEntity(size)
 
     def fallback_with_reference_log(self, ref_log: Iterable[tuple[Any, Any]]) -> None:
-        """Take the choices of the record whose configuration names the same choices, if there is one."""
+        """Take the choices of the record with the same choice names, if there is one."""
         for inp, _ in ref_log:
             entities = inp.config._entity_map
             if set(entities) >= set(self._entity_map):

@@ -57,13 +57,13 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workl
 
 
 def shapes_in_words(args: Sequence[Any]) -> str:
-    """The shapes of the first two tensors among a task's arguments; all arguments where none is a tensor."""
+    """Return the shapes of the first two tensors among a task's arguments, or all arguments if there are none."""
     shapes = [a[1] for a in args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
     return " ".join("x".join(map(str, shape)) for shape in shapes[:2]) if shapes else ", ".join(map(repr, args))
 
 
 class TaskTemplate:
-    """A template: what to call to get a schedule and its arguments, and how people are told what a task is of."""
+    """A template: its compute and schedule, and how its tasks are described."""
 
     def __init__(self) -> None:
         self.fcompute: Callable[..., Any] | None = None
@@ -92,12 +92,12 @@ TASK_TABLE: dict[str, TaskTemplate] = {}
 
 
 def template_called(name: str) -> TaskTemplate:
-    """The template of a name, made when there is none."""
+    """Return the template of a name, creating it when there is none."""
     return TASK_TABLE.setdefault(name, TaskTemplate())
 
 
 def template_version(name: str) -> str | None:
-    """The version of a template, which records of it carry; None where it tells none."""
+    """Return the version of a template, which its records carry; None if it has none."""
     return TASK_TABLE[name].version if name in TASK_TABLE else None
 
 

@@ -1,4 +1,4 @@
-"""Functions of topi as templates: their arguments are the workload, by which records are found."""
+"""Topi functions as templates: their arguments are the workload, by which records are found."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TaskExtractEnv:
 
 
 def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None, version: str | None = None) -> Any:
-    """Decorator: make ``f(cfg, *args)`` the compute of a template; the result takes ``*args``, finds ``cfg`` itself.
+    """Decorate ``f(cfg, *args)`` as the compute of a template; the result takes ``*args`` and finds ``cfg`` itself.
 
     ``version`` is what records of the template carry; those of another are not used by default.
 
@@ -108,7 +108,7 @@ def _attach(node: Any, workload: Workload) -> Any:
 
 
 def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = None) -> Any:
-    """Decorator: make ``f(cfg, outs, ...)`` the schedule of a template; the result takes ``outs, ...``."""
+    """Decorate ``f(cfg, outs, ...)`` as the schedule of a template; the result takes ``outs, ...``."""
 
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)

@@ -32,7 +32,7 @@ class GraphModuleCudaGraph(GraphModule):
     """
 
     def __init__(self, module: Module) -> None:
-        """Wrap what ``tvm.graph_executor_cuda_graph.create`` gave."""
+        """Wrap the module of ``tvm.graph_executor_cuda_graph.create``."""
         super().__init__(module)
         self._record, self._run_cuda_graph = module["record"], module["run_cuda_graph"]
         self._tried = self._captured = False
@@ -52,7 +52,7 @@ class GraphModuleCudaGraph(GraphModule):
             self._captured = True
 
     def run_cuda_graph(self) -> None:
-        """Launch what was recorded, after recording it where that is due."""
+        """Launch the recorded graph, recording it first if needed."""
         self._run_cuda_graph()
 
     def run(self, **input_dict: Any) -> None:

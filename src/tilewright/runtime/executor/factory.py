@@ -60,7 +60,7 @@ class GraphExecutorFactoryModule:
         return self.graph_json
 
     def get_executor_config(self) -> str:
-        """Return the graph (TVM's name for what configures the executor)."""
+        """Return the graph, which TVM calls the executor's configuration."""
         return self.graph_json
 
     def get_params(self) -> dict[str, NDArray]:

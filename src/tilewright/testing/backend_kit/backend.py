@@ -96,7 +96,7 @@ class Backend:
 
     @contextmanager
     def gives_all_back(self) -> Iterator[None]:
-        """Compares what the driver holds before and after."""
+        """Compare the driver's resources before and after."""
         gc.collect()
         before = None if self.held is None else self.held()
         yield
@@ -107,7 +107,7 @@ class Backend:
 
 @dataclass(frozen=True)
 class Check:
-    """A check of a back end: calling it fails with an AssertionError that says what is not as it should be."""
+    """A check of a back end: calling it raises AssertionError with the fault."""
 
     group: str
     name: str

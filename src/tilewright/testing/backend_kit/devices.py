@@ -1,4 +1,4 @@
-"""Devices: found by name, arrays there and back, each memory, several threads."""
+"""Device checks: lookup by name, copies, each memory, several threads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def is_found(backend: Backend) -> None:
 
 
 def _count(backend: Backend) -> int:
-    """Return how many devices there are; those of some kinds, such as CPUs, never end."""
+    """Return the number of devices; some kinds, such as CPUs, are unlimited."""
     count = 0
     while count < MOST and backend.handle(count).exist:
         count += 1

@@ -1,7 +1,7 @@
-"""Random operators: each family draws a function of Relay, with shapes of which many are 1 or prime.
+"""Random operators: each family draws a Relay function, with many extents 1 or prime.
 
-A family is a function from a random generator to a function and the ranges of its inputs; what is not an input is a
-constant, as weights are.
+A family is a function from a random generator to a function and the ranges of its inputs; others are constants, like
+weights.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def pool2d(rng: Draw) -> Function:
 
 
 def elementwise(rng: Draw) -> Function:
-    """Sums, products, maxima of two inputs, one of which may repeat; and functions of each element."""
+    """Draw sums, products, maxima of two inputs, one of which may broadcast; and element-wise functions."""
     shape = tuple(_extent(rng, 17) for _ in range(int(rng.integers(1, 5))))
     other = tuple(1 if rng.random() < 0.25 else extent for extent in shape)
     x, y = _input(*shape), _input(*other, name="y")
@@ -132,7 +132,7 @@ def softmax(rng: Draw) -> Function:
 
 
 def residual(rng: Draw) -> Function:
-    """Two convolutions, and a sum with what went in: a value that is used twice."""
+    """Draw two convolutions and a residual sum, whose input is used twice."""
     channels, height, width = _extent(rng), int(rng.integers(3, 12)), int(rng.integers(3, 12))
     x = _input(1, channels, height, width)
     options: dict[str, Any] = {"padding": (1, 1, 1, 1), "channels": channels, "kernel_size": (3, 3)}

@@ -22,7 +22,7 @@ def checks(backend: Backend, cases: int = numerics.CASES, seed: int = 0) -> list
 
 
 def run(chosen: Sequence[Check], verbose: bool = False) -> int:
-    """Run checks and print a line for each; what failed, with its reason. Returns how many failed."""
+    """Run checks and print a line for each, failures with the reason; return the number of failures."""
     failed = 0
     width = max((len(str(check)) for check in chosen), default=0)
     for check in chosen:

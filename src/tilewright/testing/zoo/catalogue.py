@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """One network: `module` and `function` of its builder, and the options of a variant small enough for unit
-    tests.
-    """
+    """One network: its builder's `module` and `function`, and the options of a small variant for unit tests."""
 
     module: str
     function: str

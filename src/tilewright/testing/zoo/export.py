@@ -86,7 +86,7 @@ def export(
 
 
 def reference(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The inputs of the network exported to `path`, and what PyTorch computed from them, by name."""
+    """Return the inputs of the network exported to `path`, and PyTorch's outputs for them, by name."""
     inputs: dict[str, np.ndarray] = {}
     outputs: dict[str, np.ndarray] = {}
     with np.load(path.with_name("reference.npz")) as stored:
@@ -165,7 +165,7 @@ def _write(name: str, folder: Path, settings: _Settings) -> None:
 
 
 def _check(path: Path, inputs: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError where ONNX Runtime's outputs for the file at `path` differ from PyTorch's."""
+    """Raise ValueError if ONNX Runtime's outputs for the file at `path` differ from PyTorch's."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

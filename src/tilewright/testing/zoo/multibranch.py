@@ -72,7 +72,7 @@ class _Inception:
     def conv(
         self, inputs: int, published: int, kernel: int | tuple[int, int], stride: int = 1
     ) -> tuple[nn.Module, int]:
-        """A unit that keeps the size (stride 1) or takes no padding (stride 2); with its output channels."""
+        """Build a unit that keeps the size (stride 1) or is unpadded (stride 2); also return its output channels."""
         sides = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         padding = (sides[0] // 2, sides[1] // 2) if stride == 1 else (0, 0)
         outputs = self.channels(published)

@@ -51,7 +51,7 @@ class SelfAttention(nn.Module):
         return data.view(batch, tokens, self.heads, hidden // self.heads).transpose(1, 2)
 
     def masked(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """BERT's mask: an addend, 0 for what is read and the most negative float for what is not."""
+        """Add BERT's mask: 0 for tokens that are read and the most negative float for others."""
         addend = (1.0 - mask[:, None, None, :].to(scores.dtype)) * torch.finfo(scores.dtype).min
         return scores + addend
 
@@ -73,7 +73,7 @@ class MaskedFillAttention(SelfAttention):
     """The same with DistilBERT's mask: the scores of unread tokens are overwritten."""
 
     def masked(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Scores with the most negative float where `mask` is 0."""
+        """Set scores to the most negative float where `mask` is 0."""
         unread = (mask == 0).view(mask.shape[0], 1, 1, mask.shape[1]).expand_as(scores)
         return scores.masked_fill(unread, torch.finfo(scores.dtype).min)
 
@@ -256,7 +256,7 @@ class Gpt2Layer(nn.Module):
         self.mlp_project = TransposedLinear(4 * hidden, hidden)
 
     def forward(self, data: Tensor, past_key: Tensor, past_value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Data (n, 1, hidden), cache (n, heads, past, hidden / heads); the cache comes back one longer."""
+        """Map data (n, 1, hidden) and cache (n, heads, past, hidden / heads); the cache returns one longer."""
         batch, tokens, hidden = data.shape
         mixed = self.query_key_value(self.attention_norm(data)).split(hidden, dim=2)
         query, key, value = (part.view(batch, tokens, self.heads, -1).transpose(1, 2) for part in mixed)

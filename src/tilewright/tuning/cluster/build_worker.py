@@ -30,7 +30,7 @@ class _Builder:
         self._tasks: OrderedDict[str, Task] = OrderedDict()
 
     def handle(self, request: dict[str, Any]) -> Any:
-        """Build, or tell a program."""
+        """Build, or return a program's text."""
         task = self._task(request["task"])
         if request.get("prepare"):
             return None

@@ -1,7 +1,7 @@
-"""The cluster as the tuner sees it: trials go there, results come back in whatever order.
+"""The cluster as the tuner sees it: trials are submitted, results return in any order.
 
-A scheduler that goes away is waited for. When it is there again, the workers' journals tell what was measured
-meanwhile, and the rest is sent anew.
+The tuner waits for a scheduler that goes away. When it is back, finished trials are read from the workers' journals,
+and the others are submitted again.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Connection:
         self._submit(trial)
 
     def wait(self, seconds: float | None = None) -> list[tuple[Trial, dict[str, Any]]]:
-        """Results that have come; waits for one, for ``seconds`` at most. Raises TilewrightError where hope is gone."""
+        """Return results; wait up to ``seconds`` for one. Raises TilewrightError if the cluster is lost."""
         end = None if seconds is None else time.monotonic() + seconds
         found: list[tuple[Trial, dict[str, Any]]] = []
         while self._trials and not found:
@@ -206,7 +206,7 @@ class Connection:
         return [(trial, entry)]
 
     def _ended(self, ident: str, sent: int, future: Any) -> list[tuple[Trial, dict[str, Any]]]:
-        """A task ended. Its result has been told already, or it has none."""
+        """Handle the end of a task, whose result has arrived or does not exist."""
         trial = self._trials.get(ident)
         if trial is None or trial.sent != sent:
             return []
@@ -252,7 +252,7 @@ class Connection:
         return [pair for trial in late if trial.id in known for pair in self._took(known[trial.id])]
 
     def _again(self) -> list[tuple[Trial, dict[str, Any]]]:
-        """Wait for a scheduler; what workers have measured meanwhile counts, the rest is sent again."""
+        """Wait for a scheduler; keep the workers' journaled results, and submit the other trials again."""
         client, self._client = self._client, None
         if client is not None and client is not self._given:
             with contextlib.suppress(Exception):

@@ -51,7 +51,7 @@ class Journal:
             return dict(self._entries)
 
     def _read(self, path: Path) -> None:
-        """Take over the lines that are new in a file."""
+        """Read the new lines of a file."""
         with contextlib.suppress(OSError), open(path, "rb") as file:
             file.seek(self._read_to.get(path, 0))
             for line in file:
@@ -65,7 +65,7 @@ class Journal:
 
 
 def remove_old(where: Path | None = None) -> None:
-    """Remove journals that nobody will ask for any more."""
+    """Remove journals that are too old to be needed."""
     for path in (where or folder()).glob("*.jsonl"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _KEPT_SECONDS:

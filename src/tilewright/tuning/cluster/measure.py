@@ -89,13 +89,13 @@ class ClusterRunner(Runner):
 
     @property
     def connection(self) -> Connection:
-        """The cluster; raises TilewrightError before there is a task."""
+        """The connection; raises TilewrightError before there is a task."""
         if self._connection is None:
             raise TilewrightError("a runner on a cluster connects when it has a task: call set_task")
         return self._connection
 
     def get_build_kwargs(self) -> dict[str, Any]:
-        """Nothing: the target says what code is for."""
+        """Return no arguments: the target describes the code."""
         return {}
 
     def set_task(self, task: Task) -> Any:
@@ -137,7 +137,7 @@ class ClusterRunner(Runner):
         return [NetworkRun(outputs, seconds) for outputs, seconds in answer["runs"]]
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until the result of a trial is there, for ``seconds`` at most; False where none came."""
+        """Wait up to ``seconds`` for the result of a trial; return False if none came."""
         came = self.connection.wait(seconds)
         for trial, entry in came:
             trial.owner.arrive(trial, entry)
@@ -151,7 +151,7 @@ class ClusterRunner(Runner):
 
 
 class ClusterBatch(MeasureBatch):
-    """Trials of one task on a cluster: as many under way as it has room for, collected as they come."""
+    """Trials of one task on a cluster, as many pending as it has capacity for."""
 
     def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
         super().__init__(task, option)
@@ -209,7 +209,7 @@ class ClusterBatch(MeasureBatch):
         self._arrived.clear()
 
     def wait(self, seconds: float) -> None:
-        """Wait until there is something to collect, of whatever task."""
+        """Wait until a result of any task is ready."""
         self.cluster.wait(seconds)
 
     def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
@@ -227,7 +227,7 @@ class ClusterBatch(MeasureBatch):
             self.cluster.connection.send(self._trial(None))
 
     def measure_untuned(self) -> MeasureResult | None:
-        """The result of the untuned choice, measured once in a run of tuning; None where it fails."""
+        """Return the result of the untuned choice, measured once in a tuning run; None if it fails."""
         if self._told_untuned is None:
             self.begin_untuned()
             while self._told_untuned is None:
@@ -244,7 +244,9 @@ class ClusterBatch(MeasureBatch):
         return result
 
     def in_turns(self, inputs: Sequence[MeasureInput], turns: int) -> list[list[float]]:
-        """Seconds of the untuned choice and of each input by turns, on one machine; infinite of what fails."""
+        """Return the seconds of the untuned choice and of each input in turns, on one machine; infinite for
+        failures.
+        """
         connection = self.cluster.connection
         requests = [self._untuned_build, *(self._build_request(inp.config) for inp in inputs)]
         futures = [connection.build(request) for request in requests]
@@ -298,7 +300,9 @@ class ClusterBatch(MeasureBatch):
 
 
 def _task_json(task: Task) -> dict[str, Any]:
-    """A task as a worker makes it anew; raises TilewrightError where its template is of no module."""
+    """Return a task as JSON from which a worker recreates it; raises TilewrightError if its template is in
+    no module.
+    """
     assert task.target is not None
     template = TASK_TABLE[task.name]
     functions = (template.fcustomized, template.fcompute, template.fschedule)
@@ -319,7 +323,7 @@ def _dtype(task: Task) -> str:
 
 
 def _result(entry: dict[str, Any]) -> MeasureResult:
-    """The result that a worker told of."""
+    """Return the result that a worker reported."""
     number = MeasureErrorNo(entry["error_no"])
     if number == MeasureErrorNo.NO_ERROR:
         return MeasureResult(tuple(entry["costs"]), 0, entry["seconds"], entry["timestamp"])
@@ -330,7 +334,7 @@ def _result(entry: dict[str, Any]) -> MeasureResult:
 
 
 def _record(entry: dict[str, Any]) -> Record | None:
-    """The record of what is in a journal."""
+    """Return the record of a journal entry."""
     result = _result(entry)
     found = decode(json.dumps(entry["record"]))
     return None if found is None else (found[0], result)

@@ -35,7 +35,7 @@ Built = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Untuned:
-    """The untuned choice of a task as this machine knows it: its files, and the results of its run."""
+    """The untuned choice of a task on this machine: its files, and the results of its run."""
 
     library: str
     results: str
@@ -59,7 +59,7 @@ class _Site:
 
     @contextlib.contextmanager
     def builder(self) -> Iterator[Pool]:
-        """A process that builds; a new one where all are busy."""
+        """Lend a building process; start a new one if all are busy."""
         try:
             pool = self._idle.get_nowait()
         except queue.Empty:
@@ -100,7 +100,7 @@ class _Site:
             os.unlink(asked.library)
 
     def _prepared(self, request: dict[str, Any], untuned: Built) -> _Untuned | None:
-        """The untuned choice, which has been run on this machine; None where it fails."""
+        """Return the untuned choice after a run on this machine; None if it fails."""
         known = self._untuned.get(untuned["id"])
         if known is None:
             library, results = self._library(untuned), self.path(f"{untuned['id']}.npz")
@@ -160,7 +160,7 @@ def _site() -> _Site:
 
 @contextlib.contextmanager
 def machine(alone: bool) -> Iterator[None]:
-    """This machine, shared with other builds, or alone: for all processes of this user."""
+    """Hold this machine's lock, shared with other builds, or exclusive: for all processes of this user."""
     path = os.path.join(tempfile.gettempdir(), f"tilewright-measure-{os.getuid()}.lock")
     with open(path, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
@@ -173,7 +173,7 @@ def greet(wanted: dict[str, Any]) -> str | None:
 
 
 def build(request: dict[str, Any]) -> Built:
-    """Dask task: the library of a candidate as bytes, or why there is none.
+    """Build the library of a candidate, as a Dask task; return its bytes, or the failure.
 
     ``request`` has ``id``, ``wanted`` (processor), and what ``build_worker`` takes but the path.
     """
@@ -193,7 +193,7 @@ def build(request: dict[str, Any]) -> Built:
 
 
 def run(request: dict[str, Any], built: Built, untuned: Built) -> dict[str, Any]:
-    """Dask task: measure a candidate that was built, once in a run of tuning; the result goes to the journal first.
+    """Measure a built candidate, as a Dask task, once in a tuning run; the result goes to the journal first.
 
     ``untuned`` is the untuned choice, built: results are compared with its, and the time with its time. What was
     measured is reported to the scheduler before the task ends, under the topic of the run.
@@ -258,7 +258,7 @@ def in_turns(request: dict[str, Any], *field: Built) -> dict[str, Any]:
 
 
 def networks(request: dict[str, Any]) -> dict[str, Any]:
-    """Dask task: whole networks in turns, ``libraries`` as bytes; what each gave, and its median seconds."""
+    """Measure whole networks in turns, as a Dask task; return each one's outputs and median seconds."""
     refused = refusal(request["wanted"])
     if refused is not None:
         return {"refused": refused, "address": _address()}

@@ -284,7 +284,7 @@ class BaseGraphTuner:
         self._logger.info("%d conversions between layouts are known", len(self._layout_transform_perf_records))
 
     def _unknown(self) -> list[Workload]:
-        """Conversions that may be needed and are not known, each once; what cannot be converted is known."""
+        """Return the conversions without a known time, each once; impossible ones are known."""
         needed = dict.fromkeys(w for c in self._conversions for row in c.workloads for w in row if w is not None)
         return [w for w in needed if w != _IMPOSSIBLE and w not in self._layout_transform_perf_records]
 
@@ -369,8 +369,8 @@ _IMPOSSIBLE: Workload = ("impossible",)
 
 
 def _workload(type_: Any, given: str, wanted: str) -> Workload:
-    """The task of converting an image (n, c, h, w) from the layout that it has; ``_IMPOSSIBLE`` where blocks do not
-    divide its channels.
+    """Return the task of converting an image (n, c, h, w) to a layout; ``_IMPOSSIBLE`` if blocks do not divide its
+    channels.
     """
     plain = layout("NCHW")
     shape, channels = type_.concrete_shape, type_.concrete_shape[1]
@@ -388,7 +388,7 @@ def _block(name: str) -> int:
 
 
 def _logger(name: str, file: str | None, level: int, verbose: bool) -> logging.Logger:
-    """The log of a tuner, which goes to its file, and to the console where asked."""
+    """Return the log of a tuner, which goes to its file, and to the console if ``verbose``."""
     logger = logging.getLogger(name)
     for handler in logger.handlers[:]:
         logger.removeHandler(handler)

@@ -25,12 +25,12 @@ class LayoutProblem:
         self.edges: dict[tuple[int, int], Costs] = {}
 
     def add_node(self, node: int, costs: Any) -> None:
-        """Add what the choices of a node cost."""
+        """Add a node with the costs of its choices."""
         values: Costs = np.array(costs, dtype="float64")
         self.costs[node] = self.costs[node] + values if node in self.costs else values
 
     def add_edge(self, a: int, b: int, matrix: Any) -> None:
-        """Add what the choices of ``a`` and ``b`` cost together, a row for each choice of ``a``."""
+        """Add the joint costs of the choices of ``a`` and ``b``, a row for each choice of ``a``."""
         values: Costs = np.array(matrix, dtype="float64")
         if a == b:
             self.costs[a] = self.costs[a] + np.diagonal(values)

@@ -1,4 +1,4 @@
-"""Building one configuration: what the processes of a builder do, and what they tell of it."""
+"""Building one configuration in a builder's process, and reporting the result."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def build_candidate(task: Task, config: ConfigSpace, path: str, options: Mapping
 
 
 def instantiate(task: Task, config: ConfigSpace) -> tuple[te.Schedule, list[te.Tensor]]:
-    """Schedule and arguments; raises InstantiationError where the template cannot take the configuration."""
+    """Return schedule and arguments; raises InstantiationError if the template cannot take the configuration."""
     assert task.target is not None
     try:
         with task.target:
@@ -71,7 +71,7 @@ def lowered_text(task: Task, config: ConfigSpace) -> str:
 
 
 def config_from_json(task: Task, data: Mapping[str, Any] | None) -> ConfigSpace:
-    """The configuration that ``to_json_dict`` told of; None is the untuned choice."""
+    """Return the configuration of ``to_json_dict``; None is the untuned choice."""
     if data is None:
         return FallbackConfigEntity()
     space, index = task.config_space, data["index"]

@@ -35,7 +35,7 @@ class Builder:
         self.task: Task | None = None
 
     def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
-        """Prepare for a task; ``build_kwargs`` is what the runner's device asks for."""
+        """Prepare for a task; ``build_kwargs`` are the runner's requirements."""
         self.task = task
         given = dict(build_kwargs or {})
         both = [f"{k}: {v!r}, not {given[k]!r}" for k, v in self.user_build_kwargs.items() if k in given]
@@ -49,7 +49,7 @@ class Builder:
 
 
 class Runner:
-    """Runs and times what a builder built; ``timeout`` is the seconds that one may take.
+    """Runs and times built libraries; ``timeout`` is the seconds that one may take.
 
     ``compares``: whether the untuned choice is measured with it before all others.
     """
@@ -62,7 +62,7 @@ class Runner:
         self.task: Task | None = None
 
     def set_task(self, task: Task) -> Any:
-        """Prepare for a task; return what has to live as long as it is measured, or None."""
+        """Prepare for a task; return an object that must live while it is measured, or None."""
         self.task = task
         return None
 
@@ -75,7 +75,7 @@ class Runner:
         return None
 
     def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
-        """The least seconds of what was built, by turns; infinite of what fails."""
+        """Return the least seconds of each library, run in turns; infinite for failures."""
         times: list[list[float]] = [[] for _ in built]
         for _ in range(turns):
             for seconds, result in zip(times, self.run(inputs, built), strict=True):
@@ -87,5 +87,5 @@ class Runner:
         return []
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
-        """The result of each input; of those that were not built, what the builder said."""
+        """Return the result of each input; inputs that were not built keep the builder's error."""
         raise NotImplementedError

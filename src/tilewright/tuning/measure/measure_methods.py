@@ -40,7 +40,7 @@ class BuildResult(NamedTuple):
 
 
 class Untuned(NamedTuple):
-    """The untuned choice of a task: its library, the file of its results, and how long it takes."""
+    """The untuned choice of a task: its library, the file of its results, and its time."""
 
     built: BuildResult
     results: str
@@ -72,7 +72,7 @@ def build_failure(outcome: Outcome) -> MeasureResult:
 
 
 class LocalBuilder(Builder):
-    """Builds on this machine, in processes that know what this one knows.
+    """Builds on this machine, in forks of this process.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class LocalBuilder(Builder):
         super().set_task(task, build_kwargs)
 
     def know(self, tasks: Sequence[Task]) -> None:
-        """Start new processes with the next build, which know these tasks."""
+        """Start new processes, which know these tasks, with the next build."""
         self._builds.know(tasks)
 
     def _make(self, task: Task, choice: Any, path: str | None, fcompile: Any) -> Any:
@@ -172,11 +172,11 @@ class LibraryRunner(Runner, Timed):
     runs: Any
 
     def get_build_kwargs(self) -> dict[str, Any]:
-        """Nothing: the target says what code is for."""
+        """Return no arguments: the target describes the code."""
         return {}
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
-        """Time what was built; what was not keeps its result."""
+        """Time built libraries; others keep their result."""
         results = [b if isinstance(b, MeasureResult) else None for b in build_results]
         wanted = [i for i, r in enumerate(results) if r is None]
         outcomes = self.runs.run([self.candidate(measure_inputs[i], build_results[i]) for i in wanted])
@@ -185,7 +185,7 @@ class LibraryRunner(Runner, Timed):
         return [r for r in results if r is not None]
 
     def candidate(self, inp: MeasureInput, built: BuildResult, **more: Any) -> RunRequest:
-        """Return the request to time what was built."""
+        """Return the request to time a library."""
         assert built.filename is not None
         assert built.arg_info is not None
         given = {"outputs": built.outputs, "tolerance": (tolerance_of(built),), **more}
@@ -226,7 +226,7 @@ class LocalRunner(LibraryRunner):
         self.runs = LocalRuns(timeout, cooldown_interval)
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
-        """Time what was built; what was not keeps its result."""
+        """Time built libraries; others keep their result."""
         if self.executor is None:
             return super().run(measure_inputs, build_results)
         return [
@@ -245,7 +245,7 @@ class LocalRunner(LibraryRunner):
         return measured(self.runs.run([self.candidate(inp, built, save_results=results)])[0], built.time_cost)
 
     def candidate(self, inp: MeasureInput, built: BuildResult, **more: Any) -> RunRequest:
-        """Return the request to time what was built, with the untuned choice beside it."""
+        """Return the request to time a library beside the untuned choice."""
         values = list(self.ref_input or ())
         untuned = self.untuned
         if untuned is not None:
@@ -321,10 +321,10 @@ class MeasureBatch:
         self._submitted = []
 
     def wait(self, seconds: float) -> None:
-        """Wait until there is something to collect, ``seconds`` at most: here there is, always."""
+        """Return at once: here there is always something to collect."""
 
     def in_turns(self, inputs: Sequence[MeasureInput], turns: int) -> list[list[float]]:
-        """Seconds of the untuned choice and of each input by turns; infinite of what fails."""
+        """Return the seconds of the untuned choice and of each input, in turns; infinite for failures."""
         builder: Any = self.builder
         if self.untuned is None or not isinstance(builder, LocalBuilder):
             raise TilewrightError("only what LocalBuilder builds is compared with the untuned choice")
@@ -335,7 +335,7 @@ class MeasureBatch:
         return self.runner.in_turns([inp, *inputs], built, turns)
 
     def begin_untuned(self) -> None:
-        """Have the untuned choice measured, where others may be measured meanwhile."""
+        """Start measuring the untuned choice, if the batch runs in the background."""
 
     def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         self.measure_untuned()
@@ -344,7 +344,7 @@ class MeasureBatch:
         return self.runner.run(measure_inputs, self.builder.build(measure_inputs))
 
     def measure_untuned(self) -> MeasureResult | None:
-        """The result of the untuned choice, measured once; None where builder or runner do without."""
+        """Return the result of the untuned choice, measured once; None if builder or runner do not use it."""
         if not isinstance(self.builder, LocalBuilder) or not self.runner.compares:
             return None
         if self._folder is None:
@@ -369,13 +369,13 @@ class MeasureBatch:
         return Untuned(built, results, result)
 
     def describe(self, inp: MeasureInput) -> str:
-        """The lowered program of a configuration, where the builder can tell it."""
+        """Return the lowered program of a configuration, if the builder can."""
         if isinstance(self.builder, LocalBuilder):
             return self.builder.describe(inp.task, inp.config)
         return json.dumps(inp.config.to_json_dict())
 
 
 def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
-    """A function that measures batches of configurations of ``task``, as :func:`measure_option` says."""
+    """Return a function that measures batches of configurations of ``task``, as :func:`measure_option` says."""
     own: MeasureBatch | None = option["runner"].measure_batch(task, option)
     return MeasureBatch(task, option) if own is None else own

@@ -1,4 +1,4 @@
-"""Building and timing programs: AutoTVM's builders and runners are made of this, and the auto-scheduler's.
+"""Building and timing of programs: the basis of AutoTVM's and the auto-scheduler's builders and runners.
 
 task, choice --Builds--> library --Timed--> RunRequest --LocalRuns or BoardRuns--> Outcome
 """
@@ -25,7 +25,7 @@ Make = Callable[[Any, Any, str | None, Any], Any]
 
 
 class Builds:
-    """Builds libraries in forks of this process: they know the tasks that it knows.
+    """Builds libraries in forks of this process, which know its tasks.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ class Builds:
         self._pool: Pool | None = None
 
     def know(self, tasks: Sequence[Any]) -> None:
-        """Start new processes with the next build, which know these tasks."""
+        """Start new processes, which know these tasks, with the next build."""
         self.close()
         self._tasks = list(tasks)
         begin = compile_in_this_process if self.n_parallel > 1 else None
         self._pool = Pool(lambda: fork_worker(self._work, begin), self.n_parallel, self.timeout)
 
     def run(self, candidates: Sequence[tuple[Any, Any, str | None]]) -> list[Outcome]:
-        """Return what ``make`` returns of each (task, choice, path), or why there is nothing."""
+        """Return the result of ``make`` for each (task, choice, path), or the failure."""
         wanted = {id(task): task for task, _, _ in candidates}
         known = {id(task) for task in self._tasks}
         if self._pool is None or not wanted.keys() <= known:
@@ -78,7 +78,7 @@ class Builds:
 
 
 class Timed:
-    """How libraries are timed; base of runners.
+    """Timing options; base of runners.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Timed:
         )  # fmt: skip
 
     def _saved(self, values: Sequence[Any]) -> str:
-        """Write values to a file, one for equal values; return its path, or "" where there are none."""
+        """Write values to a file, one for equal values; return its path, or "" for no values."""
         if not values:
             return ""
         arrays = [np.asarray(value) for value in values]
@@ -126,7 +126,7 @@ def build_error(outcome: Outcome) -> MeasureErrorNo:
 
 
 def run_error(outcome: Outcome) -> MeasureErrorNo:
-    """Return the error of a run, NO_ERROR where there is none."""
+    """Return the error of a run, or NO_ERROR."""
     if outcome.status != "done":
         return MeasureErrorNo.RUN_TIMEOUT if outcome.status == "timeout" else MeasureErrorNo.RUNTIME_DEVICE
     return MeasureErrorNo.NO_ERROR if outcome.value.wrong is None else MeasureErrorNo.WRONG_ANSWER

@@ -74,7 +74,9 @@ class RPCRunner(LibraryRunner):
         return self.run([inp], [built])[0]
 
     def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
-        """Seconds of what was built, by turns, on one board; one with other results than the first is no candidate."""
+        """Return the seconds of libraries, run in turns on one board; one whose results differ from the first's is
+        dropped.
+        """
         good = [i for i, b in enumerate(built) if not isinstance(b, MeasureResult)]
         found = self.runs.in_turns([self.candidate(inputs[i], built[i]) for i in good], turns)
         times = dict(zip(good, found, strict=True))

@@ -24,7 +24,7 @@ _FILL = "tvm.contrib.random.random_fill"
 
 
 class BoardRuns:
-    """Libraries run on boards, each on one; a session is had by a process of its own, so that what hangs is ended.
+    """Runs libraries on boards, each on one; sessions have processes of their own, so that hanging runs can be killed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class BoardRuns:
         self._pool = Pool(lambda: fork_worker(self._work), boards, timeout + waiting)
 
     def session(self, timeout: float | None = None) -> Any:
-        """A session with a board, for as many seconds as a run may take, or ``timeout``; 0 sets no limit."""
+        """Open a session with a board, of a run's seconds or ``timeout``; 0 sets no limit."""
         timeout = self.timeout if timeout is None else timeout
         tracker = connect_tracker(self.host, self.port)
         try:
@@ -62,12 +62,12 @@ class BoardRuns:
             tracker.close()
 
     def run(self, requests: Sequence[RunRequest], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
-        """The outcome of each, as ``LocalRuns.run`` gives it."""
+        """Return the outcome of each request, as ``LocalRuns.run`` does."""
         outcomes = self._pool.map([asdict(r) for r in requests], each)
         return [_answer(outcome) for outcome in outcomes]
 
     def in_turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float]]:
-        """The least seconds of each library by turns, all on one board; infinite where a library fails.
+        """Return the least seconds of each library, in turns on one board; infinite for failures.
 
         So is one whose results differ from the first one's, where its arguments are the same.
         """

@@ -1,4 +1,4 @@
-"""Runs on this machine: what is asked, what is answered, and the process that answers."""
+"""Runs on this machine: requests, answers, and the process that answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunAnswer:
-    """Seconds that a call took, by repeats; what is wrong with the results; seconds of the reference kernel, around."""
+    """The result of a run: seconds by repeat, differences of the results, and the reference kernel's
+    seconds around it.
+    """
 
     costs: tuple[float, ...]
     wrong: str | None = None
@@ -63,7 +65,7 @@ class RunAnswer:
 
 
 class LocalRuns:
-    """Runs libraries one after the other in a process of their own, which is replaced when it dies or takes too long.
+    """Runs libraries in order in a process of their own, which is replaced when it dies or times out.
 
     If there is a reference kernel, costs are divided by its slowdown against its first run, or against the request's
     reference time, to compensate for a machine that throttles or is busy. ``cooldown`` is the seconds to wait after

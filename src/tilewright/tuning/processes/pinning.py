@@ -1,4 +1,4 @@
-"""Threads that measure stay on their cores: one that moves finds cold caches, and two on one core wait."""
+"""Pinning of measuring threads: one that moves finds cold caches, and two on one core wait for each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PinnedThreads:
 
 
 def _threads() -> list[int]:
-    """This process's threads, the oldest first; none where the system does not tell."""
+    """Return this process's threads, the oldest first; none if the system does not tell."""
     with contextlib.suppress(OSError):
         return sorted(int(name) for name in os.listdir("/proc/self/task"))
     return []

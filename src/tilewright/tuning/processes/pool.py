@@ -46,7 +46,7 @@ class Pool:
         self._idle: list[Worker] = []
 
     def map(self, requests: Sequence[Any], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
-        """Answers to all requests, in their order; ``each`` is called with every one as it comes.
+        """Return the answers to all requests, in order; ``each`` is called with every one as it arrives.
 
         A process that dies or takes too long costs the one request that it worked on.
         """
@@ -80,7 +80,7 @@ class Pool:
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _ask(self, request: Any) -> Worker:
-        """Send a request to an idle process, or to a new one where that is gone."""
+        """Send a request to an idle process, or to a new one if that is gone."""
         while self._idle:
             worker = self._idle.pop()
             try:
@@ -93,7 +93,7 @@ class Pool:
         return worker
 
     def _ready(self, busy: dict[Worker, tuple[int, float]]) -> list[Worker]:
-        """Processes that have something to say, or whose time is up."""
+        """Return the processes with output, or past their time."""
         now = time.monotonic()
         left = min(began for _, began in busy.values()) + self.timeout - now
         readable = select.select([w.reader for w in busy], [], [], max(0.0, left))[0]

@@ -1,4 +1,4 @@
-"""A worker process: JSON messages to it and from it, and what became of it.
+"""Worker processes: JSON messages to and from them, and their exit.
 
 A message is four bytes of length, little-endian, and JSON text. A worker answers every request with
 ``{"value": ...}`` or ``{"error": message, "kind": exception's class, "traceback": text}``.
@@ -97,7 +97,7 @@ class Worker:
         return self._status
 
     def close_pipes(self) -> None:
-        """Give up the pipes: a worker that waits for a request then ends."""
+        """Close the pipes: a worker that waits for a request then ends."""
         for fd in (self.reader, self.writer):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -153,7 +153,7 @@ def serve(handle: Handler, reader: int, writer: int) -> None:
 
 
 def fork_worker(handle: Handler, begin: Callable[[], None] | None = None) -> Worker:
-    """A fork of this process that answers requests by ``handle``: it knows everything that this process knows.
+    """Fork this process to answer requests by ``handle``, with all state of this process.
 
     It ignores Ctrl-C, which is this process's business, and ends when this process ends. ``begin`` is called
     in it first.
@@ -190,7 +190,7 @@ def fork_worker(handle: Handler, begin: Callable[[], None] | None = None) -> Wor
 
 
 def _no_llvm_call() -> Any:
-    """A context in which no thread of this process is inside LLVM: a fork would find its lock taken for ever."""
+    """Return a context in which no thread of this process is inside LLVM: a fork would copy its lock held."""
     ffi = sys.modules.get("llvmlite.binding.ffi")
     lock = getattr(getattr(ffi, "lib", None), "_lock", None)
     return lock if lock is not None else contextlib.nullcontext()

@@ -67,7 +67,7 @@ class _Runner:
         return self._inputs
 
     def _check(self, request: dict[str, Any], module: Module, arrays: list[NDArray], dev: Device) -> str | None:
-        """Run once on results full of a strange value; what is wrong with them, or None."""
+        """Run once on results filled with a marker; return their error, or None."""
         outputs = [arrays[i] for i in request["outputs"]]
         for out in outputs:
             fill_strange(out)
@@ -83,7 +83,7 @@ class _Runner:
         return difference(results, expected, request["tolerance"])
 
     def _reference_seconds(self, request: dict[str, Any], dev: Device) -> list[float]:
-        """Return how long the reference kernel takes now."""
+        """Measure the reference kernel."""
         path = request["reference"]
         if not path:
             return []
@@ -95,7 +95,7 @@ class _Runner:
 
 
 def steady(measure: Callable[[], Sequence[float]], repeat: int) -> list[float]:
-    """Costs that agree: where they do not, it is measured again, and the lowest stand; others of the machine delay."""
+    """Measure until costs agree, and return the lowest: other processes only delay."""
     costs = sorted(measure())
     for _ in range(_AGAIN):
         if costs[repeat - 1] <= _AGREE * costs[0]:
@@ -119,14 +119,14 @@ def made_up(shape: list[int], dtype: str, seed: int, dev: Device) -> NDArray:
 
 
 def fill_strange(out: NDArray) -> None:
-    """Fill results with what no kernel computes, so that elements that are not written are seen."""
+    """Fill results with values that no kernel computes, so that unwritten elements show."""
     like = out.numpy()
     value = np.nan if like.dtype.kind not in "iub" else 1
     out.copyfrom(np.full(like.shape, value).astype(like.dtype))
 
 
 def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The values in a type that numpy's files know."""
+    """Convert the values to a dtype that numpy's files support."""
     return values if values.dtype.kind in "iubf" else values.astype(np.float32)
 
 

@@ -1,8 +1,8 @@
-"""Tuners: who chooses what is measured next.
+"""Tuners: choice of the configurations to measure next.
 
 tuner.py   the loop        index_based_tuner.py  all in order, or at random    ga_tuner.py  genetic algorithm
-model_based_tuner.py  what a cost model finds best: xgboost_tuner.py, its model xgboost_cost_model.py, its search
-sa_model_optimizer.py      callback.py  what is told of progress              failures.py  what is told of failures
+model_based_tuner.py  the best by a cost model: xgboost_tuner.py, its model xgboost_cost_model.py, its search
+sa_model_optimizer.py      callback.py  reports of progress              failures.py  reports of failures
 """
 
 import importlib

@@ -31,7 +31,7 @@ class NothingWorks(TilewrightError):
 
 
 def kind_of(result: MeasureResult) -> str:
-    """The kind of a failure: what went wrong, and the message without its numbers."""
+    """Return the kind of a failure: its error, and its message without numbers."""
     number = MeasureErrorNo(result.error_no)
     message = str(result.costs[0]) if result.costs else ""
     first = re.sub(r"\d+", "#", message.strip().splitlines()[0] if message.strip() else "")

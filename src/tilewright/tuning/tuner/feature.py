@@ -161,7 +161,9 @@ class _Loops(StmtExprVisitor):
         self._share_among_threads(loop)
 
     def _share_among_threads(self, loop: LoopFeature) -> None:
-        """Tell parallel loops one level up what one of their steps touches: negative, until they end themselves."""
+        """Report to parallel loops one level up the accesses of one of their steps; negative until they end
+        themselves.
+        """
         level = _THREADS.get(loop.annotation, 0)
         if self._stack and _THREADS.get(self._stack[-1].annotation, 0) == level + 1:
             for outer in self._stack:
@@ -216,7 +218,7 @@ def ana_lower(sch: Schedule, args: Sequence[Any], binds: Any = None, simple_mode
 
 
 def loop_features(stmt: Stmt) -> list[LoopFeature]:
-    """The loops of a statement whose memory is flat, in the order in which they begin."""
+    """Return the loops of a statement with flat memory, in order."""
     visitor = _Loops()
     visitor.visit_stmt(stmt)
     return visitor.loops

@@ -47,7 +47,7 @@ def _only(name: str, entity: Any) -> Any:
 
 
 def exact_features(task: Task, config: Any, kind: str) -> list[float] | None:
-    """The features of the loops of one configuration; None where it cannot be lowered."""
+    """Return the features of the loops of one configuration; None if it cannot be lowered."""
     assert task.target is not None
     try:
         with task.target:
@@ -128,7 +128,7 @@ class _Sums:
         return [_changed(base, k, v) for k in places for v in range(self.dims[k])]
 
     def _without_what_is_not_asked(self, row: tuple[int, ...], base: tuple[int, ...]) -> tuple[int, ...]:
-        """The same program, as a configuration that differs from ``base`` only in choices that it asks for."""
+        """Return the same program as a configuration that differs from ``base`` only in choices that it uses."""
         asked = self._asked[row]
         return tuple(v if name in asked else b for v, b, name in zip(row, base, self._names, strict=True))
 

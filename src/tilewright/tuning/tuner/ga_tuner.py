@@ -1,4 +1,4 @@
-"""A tuner by a genetic algorithm: a configuration is a gene, its speed what it survives by."""
+"""Tuner by a genetic algorithm: a configuration is a gene, its speed the fitness."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class GATuner(Tuner):
         ]
 
     def _unseen(self, gene: list[int]) -> list[int]:
-        """``gene``, changed until it was not seen; in a space that is nearly used up, the next that is left."""
+        """Mutate ``gene`` until it is new; in an almost exhausted space, take the next unseen one."""
         for _ in range(10 * len(self.dims)):
             if knob2point(gene, self.dims) not in self.visited:
                 break

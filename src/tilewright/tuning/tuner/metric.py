@@ -17,7 +17,7 @@ def mean_curve(trial_scores: np.ndarray) -> np.ndarray:
 
 
 def recall_curve(trial_ranks: np.ndarray, top: int | None = None) -> np.ndarray:
-    """The share of the best k (or ``top``) items that is in the first k; ranks begin with 0."""
+    """Return the share of the best k (or ``top``) items in the first k; ranks begin with 0."""
     ranks = np.asarray(trial_ranks)
     if not isinstance(top, int):
         sizes = np.arange(1, len(ranks) + 1)

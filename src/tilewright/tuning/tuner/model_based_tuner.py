@@ -1,4 +1,4 @@
-"""Tuners that ask a model what is worth measuring."""
+"""Tuners that choose by a cost model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CostModel:
         raise NotImplementedError
 
     def fit_log(self, records: Iterable[tuple[Any, Any]], plan_size: int, min_seed_records: int = 500) -> bool:
-        """Learn from records; False where they are too few."""
+        """Learn from records; return False if there are too few."""
         raise NotImplementedError
 
     def predict(self, xs: Any, output_margin: bool = False) -> np.ndarray:
@@ -31,16 +31,16 @@ class CostModel:
         raise NotImplementedError
 
     def load_basemodel(self, base_model: Any) -> None:
-        """Begin from what another model knows."""
+        """Start from another model's knowledge."""
         raise NotImplementedError
 
     def spawn_base_model(self) -> Any:
-        """A model like this one that knows nothing."""
+        """Return an untrained model of this kind."""
         raise NotImplementedError
 
 
 class ModelOptimizer:
-    """Finds the configurations that a model likes best."""
+    """Finds the configurations that a model ranks best."""
 
     def find_maximums(self, model: CostModel, num: int, exclusive: Iterable[int]) -> list[int]:
         """Return the best ``num`` configurations by the model, in order, without those of ``exclusive``."""
@@ -79,7 +79,7 @@ class ModelBasedTuner(Tuner):
         self.train_ct = 0
 
     def begin(self, measure_option: Mapping[str, Any]) -> None:
-        """Get ready to measure; a plan is at least what is measured at once, of which the rest would be random."""
+        """Prepare measuring; a plan is at least one batch, since the remainder would be random."""
         super().begin(measure_option)
         self.plan_size = max(self.plan_size, self.measure.n_parallel)
 
@@ -88,7 +88,7 @@ class ModelBasedTuner(Tuner):
         return len(self.visited) < len(self.space)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """The next of the plan; at random where it ends."""
+        """Return the next configurations of the plan, or random ones after its end."""
         batch: list[ConfigEntity] = []
         while len(batch) < batch_size and self.has_next():
             index = self._planned()
@@ -113,7 +113,7 @@ class ModelBasedTuner(Tuner):
         return random.choice([i for i in range(size) if i not in self.visited])
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Keep what was measured, and make a plan when there is enough that is new."""
+        """Record measurements, and make a plan when there are enough new ones."""
         for inp, result in zip(inputs, results, strict=True):
             index = inp.config.index
             assert index is not None
@@ -135,7 +135,7 @@ class ModelBasedTuner(Tuner):
         return [found[i] for i in submodular_pick(np.zeros(len(found)), knobs, min(self.plan_size, len(found)))]
 
     def load_history(self, data_set: Iterable[tuple[Any, Any]], min_seed_records: int = 500) -> None:
-        """Begin with a model of earlier records, where there are ``min_seed_records`` of them or more."""
+        """Start with a model of earlier records, if there are at least ``min_seed_records``."""
         base = self.cost_model.spawn_base_model()
         if not base.fit_log(data_set, self.plan_size, min_seed_records):
             return

@@ -98,7 +98,7 @@ class _Best:
         self._least = -np.inf
 
     def offer(self, points: np.ndarray, scores: np.ndarray) -> bool:
-        """Take what is better; whether something was."""
+        """Keep better points; return whether there were any."""
         before = len(self._scores)
         better = scores > self._least
         found = {

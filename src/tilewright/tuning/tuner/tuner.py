@@ -1,4 +1,4 @@
-"""The loop of tuning: the next batch is chosen, measured, learned from, told of."""
+"""The tuning loop: choose a batch, measure it, learn from it, report."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def speed(inp: MeasureInput, result: MeasureResult) -> float:
 
 
 class Tuner:
-    """Base of tuners, which say what is measured next (``has_next``, ``next_batch``) and learn from it (``update``).
+    """Base of tuners, which choose the next trials (``has_next``, ``next_batch``) and learn from results (``update``).
 
-    ``best_flops``, ``best_config``, ``best_measure_pair`` and ``best_iter`` tell of the best so far, ``failures`` of
-    what failed, ``own_seconds`` of the time that was not measuring.
+    ``best_flops``, ``best_config``, ``best_measure_pair`` and ``best_iter`` describe the best so far, ``failures`` the
+    failures, ``own_seconds`` the time besides measuring.
     """
 
     def __init__(self, task: Task, **kwargs: Any) -> None:
@@ -68,7 +68,7 @@ class Tuner:
         """Learn from measurements."""
 
     def load_history(self, data_set: Iterable[tuple[Any, Any]], min_seed_records: int = 500) -> None:
-        """Learn from records of this and of other workloads, where there are ``min_seed_records`` of them."""
+        """Learn from records of this and other workloads, if there are at least ``min_seed_records``."""
         raise NotImplementedError
 
     def tune(
@@ -182,7 +182,7 @@ class Tuner:
         self.failures.check()
 
     def _untuned(self) -> list[tuple[MeasureInput, MeasureResult]]:
-        """The trial of the untuned choice, which comes before all others: no record is slower than it."""
+        """Measure the untuned choice before all others, so that no record is slower than it."""
         if self.done or self._told_untuned:
             return []
         self._told_untuned = True

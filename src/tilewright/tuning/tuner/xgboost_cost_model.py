@@ -100,7 +100,7 @@ class XGBoostCostModel(CostModel):
         self.bst = model
 
     def fit_log(self, records: Iterable[tuple[Any, Any]], plan_size: int, min_seed_records: int = 500) -> bool:
-        """Learn from records of the same template, also those of other shapes; False where they are too few."""
+        """Learn from records of the same template, also of other shapes; return False if there are too few."""
         rows = [(inp, result) for inp, result in records if inp.task.name == self.task.name]
         if len(rows) < min_seed_records:
             return False
@@ -114,7 +114,7 @@ class XGBoostCostModel(CostModel):
         return True
 
     def _of_record(self, inp: Any) -> np.ndarray | None:
-        """The features of a record's configuration; None where it has none that this task's are like."""
+        """Return the features of a record's configuration; None if they do not match this task's."""
         if inp.task.workload == self.task.workload and inp.config.index is not None:
             assert self.task.config_space is not None
             if inp.config.index < len(self.task.config_space):
@@ -145,18 +145,18 @@ class XGBoostCostModel(CostModel):
         return float(2 ** (-self._samples / _HALVED_BY))
 
     def load_basemodel(self, base_model: XGBoostCostModel) -> None:
-        """Begin from what another model knows; it counts less with every measurement."""
+        """Start from another model's knowledge, whose weight falls with every measurement."""
         self.base_model = base_model
 
     def spawn_base_model(self) -> XGBoostCostModel:
-        """A model like this one that knows nothing."""
+        """Return an untrained model of this kind."""
         return XGBoostCostModel(
             self.task, self.fea_type, self.loss_type, self.num_threads, self.log_interval, upper_model=self
         )
 
 
 def speed_of(inp: Any, result: Any) -> float | None:
-    """FLOPS of a record; None where its operations cannot be counted."""
+    """Return the FLOPS of a record; None if its operations cannot be counted."""
     if result.error_no != 0:
         return 0.0
     if not inp.task.flop:

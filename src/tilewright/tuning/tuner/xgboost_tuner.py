@@ -1,4 +1,4 @@
-"""The tuner that learns by XGBoost what is fast."""
+"""Tuner that learns speeds by XGBoost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.tuning.tuner.xgboost_cost_model import XGBoostCostModel
 
 
 class XGBTuner(ModelBasedTuner):
-    """Measures what boosted trees predict to be fast.
+    """Measures configurations that boosted trees predict to be fast.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         self.put(f"tw_report_index({string_literal(what)}, {numbers});")
 
     def report_shape(self, what: str, shape: Sequence[PrimExpr], why: str, like: Sequence[PrimExpr]) -> None:
-        """By the function at the head of the source."""
+        """Report by the function at the head of the source."""
         texts = [string_literal(what), string_literal(why)]
         numbers = [f"{self.value(data)}, {self.value(count)}" for data, count in (shape, like)]
         self.put(f"tw_report_shape({texts[0]}, {numbers[0]}, {texts[1]}, {numbers[1]});")

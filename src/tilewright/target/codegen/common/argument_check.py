@@ -300,7 +300,8 @@ def _report_index() -> PrimFunc:
 
 
 def _report_shape() -> PrimFunc:
-    """Set the message that ``what``, the numbers ``shape``, does something (``why``) to a tensor of shape ``like``.
+    """Set the message that ``what``, the numbers ``shape``, does not fit a tensor of shape ``like``, with the reason
+    ``why``.
 
     Where there is no such tensor, ``like_count`` is negative.
     """

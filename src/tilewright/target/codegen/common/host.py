@@ -90,7 +90,7 @@ def is_workspace(value: PrimExpr) -> bool:
 
 
 class HostEmitter(Emitter):
-    """Adds what only host code does."""
+    """Adds host-only code."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -22,17 +22,17 @@ class Divisors:
         self._known: dict[PrimExpr, int] = {}
 
     def define(self, var: Var, value: PrimExpr) -> None:
-        """Have ``var`` divided by what divides ``value``."""
+        """Set the divisor of ``var`` to that of ``value``."""
         self._known[var] = self.of(value)
 
     def forget(self, var: Var) -> None:
-        """``var`` gets another value: what is known of it, and of all that may hold it, is no more."""
+        """Forget what is known of ``var`` and of expressions with it."""
         for known in [k for k in self._known if not isinstance(k, Var)]:
             del self._known[known]
         self._known.pop(var, None)
 
     def of(self, e: PrimExpr) -> int:
-        """A number that divides the integer expression ``e``; what is unknown counts as 1."""
+        """Return a known divisor of the integer expression ``e``; 1 if nothing is known."""
         known = self._known.get(e)
         if known is None:
             known = self._known[e] = self._find(e)
@@ -51,7 +51,7 @@ class Divisors:
 
 
 def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
-    """``index`` as (base, constant stride) when its lanes go up in equal steps; None otherwise."""
+    """Return ``index`` as (base, constant stride) when its lanes go up in equal steps; None otherwise."""
     if isinstance(index, Ramp):
         return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
     if isinstance(index, Broadcast):
@@ -71,7 +71,7 @@ def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
 
 
 def as_offsets(index: PrimExpr) -> tuple[PrimExpr, list[int]] | None:
-    """``index`` as a scalar plus a constant for each lane; None where it is no such sum."""
+    """Return ``index`` as a scalar plus a constant for each lane; None if it is no such sum."""
     zero = ops.const(0, dt.element(index.dtype))
     ramp = as_ramp(index)
     if ramp is not None:

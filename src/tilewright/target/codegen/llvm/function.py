@@ -150,7 +150,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         self.do(f"call i32 @{report(self.unit, REPORT_INDEX)}(ptr {self.unit.string(what)}, {numbers})")
 
     def report_shape(self, what: str, shape: Sequence[PrimExpr], why: str, like: Sequence[PrimExpr]) -> None:
-        """By the function that all kernels share."""
+        """Report by the function that all kernels share."""
         texts = [f"ptr {self.unit.string(text)}" for text in (what, why)]
         numbers = [", ".join(self.typed(e) for e in pair) for pair in (shape, like)]
         call = f"call i32 @{report(self.unit, REPORT_SHAPE)}"

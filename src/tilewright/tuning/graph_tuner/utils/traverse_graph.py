@@ -1,4 +1,4 @@
-"""A network as a list of nodes, and which of them take whose results, as far as layouts go."""
+"""A network as a list of nodes, with the edges that matter for layouts."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ def get_direct_ancestor(
     node_idx: int,
     input_names: Collection[str],
 ) -> list[int]:
-    """The nearest nodes above one that choose a layout: target operators, those that join several values, and where
-    layouts begin anew. A node where they do is its own.
-    """
+    """Return the nearest choosing nodes at or above a node: target operators, joins of several values, boundaries."""
     pending = [node_idx]
     while pending:
         index = pending[-1]
@@ -149,7 +147,7 @@ def get_out_nodes(in_node_dict: Mapping[int, Sequence[int]]) -> dict[int, list[i
 
 
 def _replace_device_with_tracing(target: Any) -> str:
-    """The target's text with ``-device=tracing``, as TVM's tools ask for it."""
+    """Return the target's text with ``-device=tracing``, as TVM's tools expect it."""
     text = str(target)
     if "-device" not in text:
         return f"{text} -device=tracing"
