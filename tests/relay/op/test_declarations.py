@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.op import Op
-from tilewright.relay.op.definition import HOOKS
+from tilewright.relay.op.definition import HOOKS, TRAITS
 from tilewright.relay.op.views import is_reshape
 
 SOURCES = Path(relay.__file__).parents[1]
@@ -53,8 +54,8 @@ def test_moves_of_data_are_no_reshapes() -> None:
     assert not is_reshape(data())
 
 
-@pytest.mark.parametrize("hook", sorted(HOOKS.values()))
-def test_every_hook_of_a_declaration_has_a_reader(hook: str) -> None:
+@pytest.mark.parametrize("hook", sorted({*HOOKS.values(), *TRAITS.values()}))
+def test_every_hook_and_trait_of_a_declaration_has_a_reader(hook: str) -> None:
     files = [
         f for f in SOURCES.rglob("*.py") if not f.as_posix().endswith(("relay/op/definition.py", "relay/op/op.py"))
     ]
@@ -90,3 +91,56 @@ def test_operators_say_how_central_they_are() -> None:
         "nn.attention": 10,
     }
     assert {name: relay.op.get(name).support_level for name in levels} == levels
+
+
+def declared_with(trait: str) -> list[str]:
+    return sorted(name for name, op in Op.registry.items() if op.has_attr(trait))
+
+
+def evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
+    op = Op.get(name)
+    attributes = {
+        "axis": 0,
+        "dtype": "float32",
+        "keepdims": True,
+        "exclude": False,
+        "exclusive": False,
+        "shape": (2, 3),
+    }
+    (result,) = op.get_attr("FEvaluate")(SimpleNamespace(**attributes), arrays)
+    return np.asarray(result)
+
+
+VALUES = np.array([[1.5, -2.25, 0.5], [3, -1, 7]], "float32")
+
+
+@pytest.mark.parametrize("name", declared_with("TNeutral"))
+def test_a_neutral_operand_changes_nothing(name: str) -> None:
+    left, right = Op.get(name).get_attr("TNeutral")
+    if left is not None:
+        np.testing.assert_array_equal(evaluate(name, np.full_like(VALUES, left), VALUES), VALUES)
+    np.testing.assert_array_equal(evaluate(name, VALUES, np.full_like(VALUES, right)), VALUES)
+
+
+@pytest.mark.parametrize("name", declared_with("TAbsorbing"))
+def test_an_absorbing_operand_is_the_result(name: str) -> None:
+    number = np.full_like(VALUES, Op.get(name).get_attr("TAbsorbing"))
+    for operands in ((number, VALUES), (VALUES, number)):
+        np.testing.assert_array_equal(evaluate(name, *operands), number)
+
+
+@pytest.mark.parametrize("name", declared_with("TFixedPoints"))
+def test_a_fixed_point_is_kept_by_all_elements(name: str) -> None:
+    op = Op.get(name)
+    for number in op.get_attr("TFixedPoints"):
+        result = evaluate(name, *[np.full_like(VALUES, number), VALUES][: op.num_inputs])
+        np.testing.assert_array_equal(result, np.full_like(result, number))
+
+
+@pytest.mark.parametrize("name", declared_with("TFinite"))
+def test_finite_operators_are_finite_at_zero_and_at_their_own_results(name: str) -> None:
+    op, value = Op.get(name), np.zeros((2, 3), "float32")
+    attrs = SimpleNamespace(a_min=0.0, a_max=6.0, alpha=0.1)
+    for _ in range(3):
+        (value,) = op.get_attr("FEvaluate")(attrs, [value] * op.num_inputs)
+        assert np.isfinite(value).all()
