@@ -36,7 +36,7 @@ help:
 	@echo "make bench-gpu  kernels of a GPU beside PyTorch's; where there is none, what ptxas and a roofline say of them"
 	@echo "make tune-zoo  tune common networks for this processor, and keep what is faster in the package (hours)"
 	@echo "make soak    the long property tests and exhaustive numerical checks"
-	@echo "make fuzz    give every loader damaged files, SECONDS=60 each"
+	@echo "make fuzz    give every loader damaged files, and models bad indices, SECONDS=60 each"
 	@echo "make system-packages"
 	@echo "             install what those tests need that compile for AArch64, count instructions or use OpenCL (root, Debian)"
 

@@ -1,7 +1,8 @@
 """``python -m tests.fuzz [--seconds N] [--seed N] [NAME ...]``: fuzz the loaders, in C and in Python (`make fuzz`).
 
-A finding is written to a file that the tests read from then on, and ends the search with a report: in Python to
-``tests/fuzz/corpus``, in C to ``native/fuzz/findings``.
+Beside them ``indices``: compiled models, with indices, sizes and coordinates of any kind; a report names the seed.
+A finding of a loader is written to a file that the tests read from then on, and ends the search with a report: in
+Python to ``tests/fuzz/corpus``, in C to ``native/fuzz/findings``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from tests.fuzz import native
+from tests.fuzz import indices, native
 from tests.fuzz.loaders import CORPUS, LOADERS, Loader
 from tests.fuzz.search import search
 
@@ -29,7 +30,7 @@ def _save(loader: Loader, data: bytes) -> None:
 def main() -> None:
     """Fuzz each loader for a time."""
     loaders = {loader.name: loader for loader in LOADERS}
-    names = [*native.TARGETS, *loaders]
+    names = [*native.TARGETS, *loaders, "indices"]
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--seconds", type=int, default=60, help="for each loader")
     parser.add_argument("--seed", type=int, default=1)
@@ -49,6 +50,8 @@ def main() -> None:
         if name in loaders:
             count = search(loaders[name], options.seconds, options.seed, functools.partial(_save, loaders[name]))
             print(f"{name}: {count} inputs", flush=True)
+    if "indices" in wanted:
+        print(f"indices: {indices.search(options.seconds, options.seed)} models", flush=True)
 
 
 if __name__ == "__main__":

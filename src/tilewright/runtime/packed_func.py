@@ -76,6 +76,11 @@ class BorrowedArray(NDArray):
     def __del__(self, _free: Any = None) -> None:
         """Leave the array to its owner."""
 
+    @property
+    def writeable(self) -> bool:
+        """Return True: the caller lets its callback write; a plain ``DLTensor`` has no mark that forbids it."""
+        return True
+
     def to_dlpack(self) -> Any:
         """Return a capsule over a copy: the memory is not this array's to share."""
         return NDArray.copyto(self, self.device).to_dlpack()

@@ -133,7 +133,7 @@ def _number() -> PrimFunc:
     rest[0] = ops.cast("uint64", value)
     with ib.if_scope(ops.less(value, 0)):
         _Writer(ib, text, length).put("-")
-        rest[0] = ops.cast("uint64", ops.sub(ops.const(0, "int64"), value))
+        rest[0] = ops.sub(ops.const(0, "uint64"), ops.cast("uint64", value))  # the least has no negative
     with ib.while_loop(Or(ops.greater(rest[0], ops.const(0, "uint64")), ops.equal(at[0], 23))):
         at[0] = at[0] - 1
         digit = T.truncmod(rest[0], ops.const(10, "uint64"))
