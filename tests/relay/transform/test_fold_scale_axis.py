@@ -113,3 +113,18 @@ def test_a_normalization_with_a_scale_of_zero_before_a_dense_layer() -> None:
     centred = data - data.mean(1, keepdims=True)
     normal = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * gamma + beta
     np.testing.assert_allclose(have, normal @ w.T, rtol=1e-4, atol=1e-5)
+
+
+POOLS = {
+    "max_pool1d": lambda x: relay.nn.max_pool1d(x, pool_size=(2,), strides=(2,), padding=(1,)),
+    "avg_pool1d": lambda x: relay.nn.avg_pool1d(x, pool_size=(3,), strides=(1,), padding=(1,)),
+    "adaptive_avg_pool1d": lambda x: relay.nn.adaptive_avg_pool1d(x, output_size=(3,)),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_scales_pass_through_pools_of_one_dimension(pool: str) -> None:
+    x, w = relay.var("x", shape=(1, 3, 11)), relay.var("w", shape=(4, 3, 3))
+    conv = relay.nn.conv1d(x, w, kernel_size=3, channels=4)
+    scaled = relay.multiply(POOLS[pool](conv), relay.const(numbers(4, 1, seed=3)))
+    check(relay.Function([x, w], scaled), [numbers(1, 3, 11), numbers(4, 3, 3, seed=1)], BackwardFoldScaleAxis, 1)
