@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, runtime
+from tilewright.ir.op import Op
 from tilewright.ir.transform import PassContext
 from tilewright.relay.op import memory, vm
 from tilewright.relay.transform.common import call_of
@@ -23,7 +24,7 @@ def _fused(func: relay.Function) -> tvm.IRModule:
 
 def _calls(mod: tvm.IRModule, name: str) -> list[relay.Call]:
     funcs = [f for f in mod.functions.values() if isinstance(f, relay.Function)]
-    return [e for f in funcs for e in post_order(f.body) if call_of(e, name)]
+    return [e for f in funcs for e in post_order(f.body) if call_of(e, Op.get(name))]
 
 
 def _machine(mod: tvm.IRModule) -> tuple[str, runtime.vm.VirtualMachine]:
@@ -128,7 +129,7 @@ def _check_lives(chain: relay.RelayExpr) -> None:
     lives: dict[relay.Var, list[int]] = {}
     step = 0
     while isinstance(chain, relay.Let):
-        if alloc := call_of(chain.value, "memory.alloc_tensor"):
+        if alloc := call_of(chain.value, memory.AllocTensor.op):
             size = int(np.prod(alloc.checked_type.concrete_shape)) * 4
             places[chain.var] = (alloc.args[0], int(alloc.args[1].data.numpy()), size)
             lives[chain.var] = [step, step]
