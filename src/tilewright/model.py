@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from tilewright.relay.backend.symbolic import tensors_of
 from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
-from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.frontend import from_onnx, import_model
 from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.model import Model as Model
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def compile(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto | IRModule,
+    model: Any,
     target: str | Target | Mapping[str, Any] = "llvm",
     *,
     params: Mapping[str, Any] | None = None,
@@ -49,7 +48,8 @@ def compile(
     """Compile a model for this process; ``save`` of what is returned writes it to a library.
 
     Args:
-        model: the path or the bytes of an ONNX file, an ``onnx.ModelProto``, or a Relay module.
+        model: the path or the bytes of an ONNX file, an ``onnx.ModelProto``, a Relay module, or what an installed front
+            end takes (``relay.frontend.import_model``).
         target: what to compile for, as ``relay.build`` takes it.
         params: arrays for parameters of a Relay module by name; they become constants.
         input_shapes: shapes of inputs by name, instead of the model's; a dimension is a number or a name.
@@ -93,7 +93,9 @@ def _imported(
         if input_shapes or dims:
             raise TypeError("a Relay module states its shapes: input_shapes and dims are for models that are imported")
         return model, {}
-    return from_onnx(onnx.load_model_from_string(model) if isinstance(model, bytes) else model, input_shapes, dims=dims)
+    if isinstance(model, bytes):
+        return from_onnx(onnx.load_model_from_string(model), input_shapes, dims=dims)
+    return import_model(model, input_shapes, dims=dims)
 
 
 def _with_names(mod: IRModule) -> IRModule:

@@ -58,7 +58,12 @@ PassConfig = Annotated[
         "value. relay.dense.strassen=false: direct products only.",
     ),
 ]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file.", show_default=False)]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="The model's file: ONNX, or what an installed front end reads.", show_default=False
+    ),
+]
 Library = Annotated[
     Path, typer.Argument(metavar="LIBRARY", help="What `tilewright compile` wrote.", show_default=False)
 ]
@@ -162,6 +167,9 @@ def compile(
             help="Give the external compiler NAME its part, as `show --partition` explains it. Repeat for several.",
         ),
     ] = None,
+    frontend: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who reads the model; by default the suffix tells.")
+    ] = None,
     max_nodes: Annotated[
         int | None,
         typer.Option(min=1, help="Most nodes that the model may have with functions and loops written out; 262144."),
@@ -182,7 +190,7 @@ def compile(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
-    """Compile an ONNX model to a shared library."""
+    """Compile a model to a shared library."""
     _check_verbosity(quiet, verbose, as_json)
     from tilewright.driver.limits import Limits, time_limit
 
@@ -191,7 +199,7 @@ def compile(
 
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
-            Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()),
+            Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

@@ -27,8 +27,8 @@ from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
-from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
-from tilewright.relay.frontend.onnx.quantization import dequantized_operators
+from tilewright.relay.frontend import import_model
+from tilewright.relay.function_attributes import DEQUANTIZED
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
@@ -89,6 +89,7 @@ class CompileOptions:
     executor: str = AUTO
     unchecked_indices: bool = False
     partition: tuple[str, ...] = ()
+    frontend: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         context = PassContext(opt_level=options.opt_level, instruments=instruments, config=config)
         with _records(options), context, in_budget():
             with report.stage("import"):
-                model = open_model(options.model)
-                mod, params = from_onnx(model, shapes, dims=parse_dim_limits(options.dims))
-                dequantized = dequantized_operators(model.proto)
-                del model  # it may hold the weights once more
+                mod, params = import_model(options.model, shapes, options.frontend, dims=parse_dim_limits(options.dims))
+                dequantized = DEQUANTIZED.get(mod, 0)
             if dump:
                 dump.write("import", str(mod))
             for compiler in options.partition:

@@ -64,13 +64,15 @@ def open_library(
 ) -> Iterator[Library]:
     """Open the library in ``file``, or compile the model there for as long as it is in use.
 
-    An ``.onnx`` file that is no library is a model; any other file is one where ``compile_first`` says so.
+    A file that is no library is a model if a front end takes its suffix; any other is ONNX where ``compile_first`` says
+    so.
     """
     check_is_file(file)
     is_library = _is_elf(file)
     if is_library and compile_first:
         raise TVMError(f"{file}: this is a compiled library already; run it without --compile")
-    if is_library or not (compile_first or file.suffix == ".onnx"):
+    frontend = None if is_library else _frontend_of(file, compile_first)
+    if frontend is None:
         if input_shape:
             raise TVMError("--input-shape is for models: a library's shapes are fixed")
         yield load_library(file, board)
@@ -79,8 +81,16 @@ def open_library(
 
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         output = Path(folder) / f"{file.stem}.so"
-        build_library(CompileOptions(file, output, input_shape=input_shape))
+        build_library(CompileOptions(file, output, input_shape=input_shape, frontend=frontend))
         yield load_library(output, board)
+
+
+def _frontend_of(file: Path, compile_first: bool) -> str | None:
+    """The name of the front end that reads a file; None for a file that is no model."""
+    from tilewright.relay.frontend.door import find_frontend
+
+    found = find_frontend(file)
+    return found.name if found is not None else "onnx" if compile_first else None
 
 
 def _is_elf(file: Path) -> bool:

@@ -21,7 +21,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import build_module, transform
 from tilewright.relay.expr import Function
-from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.frontend import from_onnx, import_model
+from tilewright.relay.frontend.door import find_frontend
 from tilewright.relay.text.parser import fromtext
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.verify import VerifyIR, verify_module
@@ -68,7 +69,7 @@ def optimize_file(options: OptOptions, verbose: bool = False) -> None:
 
 
 def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:
-    """Read the module of a file: Relay text, JSON (``tvm.ir.save_json``) or an ONNX model, by its content.
+    """Read the module of a file: a model by its suffix; Relay text, JSON (``save_json``) or ONNX by its content.
 
     Raises:
         TilewrightError: it is none of them; the message says what is wrong with what it looks like.
@@ -77,12 +78,14 @@ def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:
     with open(path, "rb") as file:
         head = file.read(4096)
     text = _text_of(head)
-    if text is None:
-        mod, params = from_onnx(path, parse_input_shapes(input_shape))
+    by_suffix = find_frontend(path) is not None
+    if text is None or by_suffix:
+        load = import_model if by_suffix else from_onnx
+        mod, params = load(path, parse_input_shapes(input_shape))
         mod["main"] = build_module.with_params(mod["main"], params)
         return mod
     if input_shape:
-        raise typer.BadParameter("--input-shape is for ONNX models; Relay text and JSON have their shapes")
+        raise typer.BadParameter("--input-shape is for ONNX models and the like; Relay text and JSON have their shapes")
     source = path.read_text()
     if not text.lstrip().startswith("{"):
         return fromtext(source, str(path))

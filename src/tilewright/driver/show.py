@@ -8,7 +8,7 @@ from tilewright.driver.options import parse_input_shapes
 from tilewright.driver.report import print_table, print_text
 from tilewright.ir.transform import PassContext
 from tilewright.relay import build_module
-from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.frontend import import_model
 from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.partition.explain_partition import explain_partition
@@ -17,7 +17,7 @@ from tilewright.runtime.registry import get_global_func
 
 def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None, target: str) -> None:
     """Print the model's Relay text, imported or optimized."""
-    mod, params = from_onnx(model, parse_input_shapes(input_shape))
+    mod, params = import_model(model, parse_input_shapes(input_shape))
     if opt_level is None:
         print_text(InferType()(mod).astext(show_meta_data=False))
         return
@@ -31,7 +31,7 @@ def show_partition(model: Path, input_shape: list[str] | None, compiler: str) ->
 
     A compiler with a ``partition_for_NAME`` of its own has ``relay.ext.NAME.explain`` too, which tells what that does.
     """
-    mod, params = from_onnx(model, parse_input_shapes(input_shape))
+    mod, params = import_model(model, parse_input_shapes(input_shape))
     mod["main"] = build_module.with_params(mod["main"], params)
     load_compiler(compiler)
     explain = get_global_func(f"relay.ext.{compiler}.explain", allow_missing=True)

@@ -23,7 +23,7 @@ from tilewright.driver.options import check_writable, parse_input_shapes
 from tilewright.driver.pass_options import parse_pass_config
 from tilewright.driver.report import print_json, print_rows, print_text
 from tilewright.ir.transform import PassContext
-from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.frontend import import_model
 from tilewright.target.target import Target
 from tilewright.tuning.compare import Comparison, compare_best
 from tilewright.tuning.extraction import network_tasks
@@ -92,7 +92,7 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
     output = options.output or Path(f"{options.model.stem}.records.jsonl")
     check_writable(output)
     making = make_tuner(options.tuner)
-    mod, params = from_onnx(options.model, parse_input_shapes(options.input_shape))
+    mod, params = import_model(options.model, parse_input_shapes(options.input_shape))
     with PassContext(config=parse_pass_config(options.pass_config)):
         tasks = network_tasks(mod, params, target)
         log = trials_file(output)

@@ -1,5 +1,11 @@
-"""Importers of models: ``from_onnx``."""
+"""Importers of models: ``from_onnx``, and ``import_model`` for whatever an installed front end takes (``door.py``)."""
 
+from onnx import ModelProto
+
+from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
 from tilewright.relay.frontend.onnx import from_onnx
+from tilewright.relay.frontend.onnx.loading import ModelFile
 
-__all__ = ["from_onnx"]
+register_frontend("onnx", from_onnx, suffixes=[".onnx"], types=[ModelProto, ModelFile])
+
+__all__ = ["FrontEnd", "from_onnx", "import_model", "list_frontends", "register_frontend"]
