@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+import tilewright as tvm
 from tilewright import autotvm, relay
 from tilewright.relay import nn
 from tilewright.target import Target
-from tilewright.tuning.extraction import before_layouts, network_tasks
+from tilewright.tuning.extraction import UntunedNetwork, network_tasks
 from tilewright.tuning.layouts import choose_layouts
 from tilewright.tuning.measure import MeasureInput, MeasureResult
 from tilewright.tuning.network import TaskState
@@ -61,7 +62,7 @@ def test_the_fastest_layouts_are_chosen_and_the_untuned_choice_stays_where_nothi
     costs: dict[tuple[int, int], float], chosen: tuple[int, int] | None
 ) -> None:
     mod, params = network()
-    found = choose_layouts(mod, params, Target("llvm"), states(costs))
+    found = choose_layouts(UntunedNetwork(mod, params, "llvm").main, Target("llvm"), states(costs))
     assert list(found) == [0]
     record = found[0]
     if chosen is None:
@@ -73,8 +74,27 @@ def test_the_fastest_layouts_are_chosen_and_the_untuned_choice_stays_where_nothi
 
 def test_networks_of_unknown_extents_keep_their_layouts() -> None:
     x = relay.var("data", shape=(relay.Any(), 32, 5, 6))
-    mod, params = relay.testing.create_workload(
+    mod, _ = relay.testing.create_workload(
         relay.Function([x, w := relay.var("w_weight", shape=(8, 32, 1, 1))], nn.conv2d(x, w))
     )
-    assert str(before_layouts(mod, params, "llvm").params[0].checked_type).startswith("Tensor[(?")
-    assert choose_layouts(mod, params, Target("llvm"), states({})) == {}
+    assert choose_layouts(relay.transform.InferType()(mod)["main"], Target("llvm"), states({})) == {}
+
+
+def test_what_an_untuned_build_made_has_the_tasks_of_the_network() -> None:
+    mod, params = network()
+    made = UntunedNetwork(mod, params, "llvm")
+    found = [(str(task), uses) for task, uses in made.tasks]
+    assert found == [(str(task), uses) for task, uses in network_tasks(mod, params, "llvm")]
+    assert made.main is not None
+    assert "nn.contrib_conv2d_NCHWc" not in made.main.astext()
+    assert "nn.conv2d" in made.main.astext()
+
+
+def test_options_of_passes_hold_for_the_networks_that_are_compared() -> None:
+    mod, params = network()
+    config = {"relay.FuseOps.max_depth": 1}
+    with tvm.transform.PassContext(config=config):
+        made = UntunedNetwork(mod, params, "llvm")
+        tuned = made.build([])
+    few = UntunedNetwork(mod, params, "llvm").library.build_report.kernel_calls
+    assert made.library.build_report.kernel_calls == tuned.build_report.kernel_calls > few

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from rich.table import Table
 from tilewright.autotvm.record import save_records
 from tilewright.autotvm.store import processor_key, save_default
 from tilewright.autotvm.task.task import Task
-from tilewright.autotvm.utils import mean
 from tilewright.driver.board import Board
 from tilewright.driver.options import check_writable, parse_input_shapes
 from tilewright.driver.pass_options import parse_pass_config
@@ -25,20 +24,17 @@ from tilewright.driver.report import print_json, print_rows, print_text
 from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend import import_model
 from tilewright.target.target import Target
-from tilewright.tuning.compare import Comparison, compare_best
-from tilewright.tuning.extraction import network_tasks
-from tilewright.tuning.layouts import choose_layouts
+from tilewright.tuning.compare import Comparison, compare_tuned
+from tilewright.tuning.extraction import UntunedNetwork
 from tilewright.tuning.measure.measure_methods import LocalBuilder, LocalRunner, measure_option
 from tilewright.tuning.network import (
     NetworkTuner,
-    Record,
-    TaskState,
     is_on_this_machine,
     own_share,
     run_name,
     trials_file,
 )
-from tilewright.tuning.places import Place, place_of
+from tilewright.tuning.places import place_of
 from tilewright.tuning.report import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 from tilewright.tuning.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
@@ -94,16 +90,16 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
     making = make_tuner(options.tuner)
     mod, params = import_model(options.model, parse_input_shapes(options.input_shape))
     with PassContext(config=parse_pass_config(options.pass_config)):
-        tasks = network_tasks(mod, params, target)
+        network = UntunedNetwork(mod, params, target)
         log = trials_file(output)
         option = _option(options, log)
         machine = measure_machine(target) if is_on_this_machine(option) else None
         table = _LiveTable(options, quiet or as_json)
-        tuner = NetworkTuner(tasks, making, option, machine, log, table.show)
+        tuner = NetworkTuner(network.tasks, making, option, machine, log, table.show)
         try:
             with table:
                 tuner.run(options.trials, options.minutes)
-            comparison = _compared(mod, params, target, tuner, place_of(option["runner"]))
+            comparison = compare_tuned(network, tuner.states, place_of(option["runner"]), machine is not None)
         except KeyboardInterrupt:
             print_text(f"interrupted: all trials are in {log}; the same command goes on from there", file=sys.stderr)
             raise
@@ -118,31 +114,6 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         print_json(_json(output, tuner, comparison))
     elif not quiet:
         print_rows(_summary(output, kept, options, tuner, comparison))
-
-
-def _compared(mod: Any, params: Any, target: Target, tuner: NetworkTuner, place: Place) -> Comparison:
-    """Compare the tuned network with the untuned; layouts are chosen together if they can be measured on
-    this machine.
-    """
-    if is_on_this_machine(tuner.option):
-        choices = _choices(mod, params, target, tuner.states)
-    else:
-        choices = [_gains([s.record for s in tuner.states], tuner.states)]
-    return compare_best(mod, params, target, choices, place)
-
-
-def _choices(mod: Any, params: Any, target: Target, states: list[TaskState]) -> list[list[tuple[Record, float]]]:
-    """Return choices of records with the network's gains: those that are fastest together, and each task's fastest."""
-    alone = [state.record for state in states]
-    layouts = choose_layouts(mod, params, target, states)
-    together = [layouts.get(i, record) for i, record in enumerate(alone)]
-    choices = [together, alone] if together != alone else [alone]
-    return [_gains(records, states) for records in choices]
-
-
-def _gains(records: Sequence[Record | None], states: Sequence[TaskState]) -> list[tuple[Record, float]]:
-    """Return records, and the network's gain by each."""
-    return [(r, s.uses * (s.untuned - mean(r[1].costs))) for r, s in zip(records, states, strict=True) if r is not None]
 
 
 def _option(options: TuneOptions, log: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, PassContext, PassInfo, Sequential
 from tilewright.relay import transform
 from tilewright.relay.backend.executor_choice import AUTO, needed_executor
-from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, LoweredProgram, codegen_for
+from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, ExecutorCodegen, LoweredProgram, codegen_for
 from tilewright.relay.backend.external import compile_external
 from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
@@ -222,16 +222,10 @@ def build(
     codegen = codegen_for(needed_executor(module) if name == AUTO else name)
     report = BuildReport()
     with targets.default, records_in_force(targets.default):
-        with report.stage("optimize"):
-            passes = codegen.optimization_passes(optimization_passes())
-            module = targets.run(passes, _placed(module, targets, codegen.control_flow), "relay.optimize")
-        report.operators = _count_operators(module["main"])
+        module = _to_kernels(module, targets, codegen, report)
         report.cpu_features = _cpu_features(targets)
-        with report.stage("fuse"):
-            module = targets.fused(fusion_passes(), module)
         with report.stage("lower"):
             builder = ModuleBuilder(targets.default, targets.host)
-            module = Sequential(codegen.prepare_passes(), name="relay.prepare")(module)
             lowered = LowerTE(targets.default, mod_name, builder.add, codegen.kernel_prefix)(module)
             given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
             program = LoweredProgram(given, module, lowered, targets, builder, mod_name, report)
@@ -246,6 +240,27 @@ def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
     """Return what the library will need of the processor; what C source needs is up to the compiler it is given to."""
     needed = [name for t in targets.targets.values() if t.kind.capabilities.machine_code for name in features(t).names]
     return tuple(dict.fromkeys(needed))
+
+
+def _to_kernels(module: IRModule, targets: TargetMap, codegen: ExecutorCodegen, report: BuildReport) -> IRModule:
+    """Optimize, fuse and prepare for an executor; the primitive functions of the result become kernels."""
+    with report.stage("optimize"):
+        passes = codegen.optimization_passes(optimization_passes())
+        module = targets.run(passes, _placed(module, targets, codegen.control_flow), "relay.optimize")
+    report.operators = _count_operators(module["main"])
+    with report.stage("fuse"):
+        module = targets.fused(fusion_passes(), module)
+    with report.stage("lower"):
+        return Sequential(codegen.prepare_passes(), name="relay.prepare")(module)
+
+
+def to_kernels(
+    mod: IRModule | Function, target: TargetLike | None = None, params: Mapping[str, Any] | None = None
+) -> IRModule:
+    """Return the module that ``build`` lowers for the graph executor: its primitive functions become kernels."""
+    targets = TargetMap.of(target)
+    with targets.default:
+        return _to_kernels(_as_module(mod, params), targets, codegen_for(DEFAULT_EXECUTOR), BuildReport())
 
 
 def _executor_of(target: Target) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewright.autotvm.history import ApplyHistoryBest
-from tilewright.ir.module import IRModule
-from tilewright.ir.transform import PassContext
-from tilewright.relay.build_module import build
-from tilewright.target.target import Target
-from tilewright.tuning.network import Record
+from tilewright.autotvm.utils import mean
+from tilewright.tuning.extraction import UntunedNetwork
+from tilewright.tuning.layouts import choose_layouts
+from tilewright.tuning.network import Record, TaskState
 from tilewright.tuning.places import Place, here
 from tilewright.tuning.processes.networks import NetworkRun
 
 _TOLERANCE = 5e-3  # of the largest value of an output: other orders of sums, other tiles of Winograd's method
+
+
+Build = Callable[[Sequence[Record]], Any]
 
 
 @dataclass(frozen=True)
@@ -30,34 +31,46 @@ class Comparison:
     dropped: list[str]
 
 
-def compare_best(
-    mod: IRModule,
-    params: Mapping[str, Any],
-    target: Target,
-    choices: Sequence[Sequence[tuple[Record, float]]],
-    place: Place = here,
+def compare_tuned(
+    network: UntunedNetwork, states: Sequence[TaskState], place: Place = here, choose_together: bool = True
 ) -> Comparison:
-    """Compare several choices of records; return the one by which the network gains most."""
-    found = [compare(mod, params, target, records, place) for records in choices]
+    """Compare the network that is built with the records of tasks with the untuned one; drop records that do not help.
+
+    Parameters
+    ----------
+    place : where both networks run, in turns
+    choose_together : whether layouts are chosen together, too; conversions between them are measured on this machine
+
+    Returns
+    -------
+    The comparison of the records that are fastest together, or of the fastest of each task: the one that gains more.
+    """
+    alone = [state.record for state in states]
+    choices = [alone]
+    if choose_together:
+        layouts = choose_layouts(network.main, network.target, states)
+        together = [layouts.get(i, record) for i, record in enumerate(alone)]
+        choices = [together, alone] if together != alone else [alone]
+    found = [compare(network.library, _gains(records, states), network.build, place) for records in choices]
     return min(found, key=lambda c: c.tuned / c.untuned)
 
 
+def _gains(records: Sequence[Record | None], states: Sequence[TaskState]) -> list[tuple[Record, float]]:
+    """Return the records, and what the network gains by each in seconds."""
+    return [(r, s.uses * (s.untuned - mean(r[1].costs))) for r, s in zip(records, states, strict=True) if r is not None]
+
+
 def compare(
-    mod: IRModule,
-    params: Mapping[str, Any],
-    target: Target,
-    records: Sequence[tuple[Record, float]],
-    place: Place = here,
+    untuned_library: Any, records: Sequence[tuple[Record, float]], build: Build, place: Place = here
 ) -> Comparison:
-    """Build both networks, run them in turns at ``place``, and drop records until the tuned one is not slower.
+    """Run both networks in turns at ``place``, and drop records until the tuned one is not slower.
 
     ``records`` come with the seconds that the network gains by each, as measured alone; those that gain least go first.
     """
-    plain = _built(mod, params, target, [])
     kept = [record for record, _ in sorted(records, key=lambda item: -item[1])]
     dropped: list[str] = []
     while kept:
-        untuned, tuned = place([plain, _built(mod, params, target, kept)])
+        untuned, tuned = place([untuned_library, build(kept)])
         difference = _difference(untuned, tuned)
         if difference <= _TOLERANCE and tuned.seconds <= untuned.seconds:
             return Comparison(untuned.seconds, tuned.seconds, kept, dropped)
@@ -65,14 +78,8 @@ def compare(
         half = len(kept) // 2
         dropped += [f"{inp.task.name} {inp.task.args}: {why}" for inp, _ in kept[half:]]
         kept = kept[:half]
-    (untuned,) = place([plain])
+    (untuned,) = place([untuned_library])
     return Comparison(untuned.seconds, untuned.seconds, [], dropped)
-
-
-def _built(mod: IRModule, params: Mapping[str, Any], target: Target, records: Sequence[Record]) -> Any:
-    """A network that is built with some records."""
-    with ApplyHistoryBest(list(records), silent=True), PassContext(opt_level=3):
-        return build(mod, target=target, params=params)
 
 
 def _difference(one: NetworkRun, other: NetworkRun) -> float:

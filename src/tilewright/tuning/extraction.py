@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.autotvm.task.dispatcher import FallbackContext
 from tilewright.autotvm.task.task import Task, create
 from tilewright.autotvm.task.topi_integration import TaskExtractEnv
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import PassContext, Sequential
+from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.relay.backend.conv2d_task import is_plain
 from tilewright.relay.backend.dense_task import is_open, workload_of
-from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, codegen_for
 from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
-from tilewright.relay.build_module import optimization_passes, optimize
+from tilewright.relay.build_module import build, to_kernels
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import COMPILER, PRIMITIVE, VIEW
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy.wrappers import conv2d_task
-from tilewright.relay.transform.bind_params import with_params
+from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
@@ -104,8 +104,7 @@ def kernel_tasks(
     left out.
     """
     target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
-    prepared, _ = _prepared(mod, params, target)
-    return _kernel_tasks(_kernels(prepared), target, target_host)
+    return _kernel_tasks(_made(mod, params, target, to_kernels).kernels, target, target_host)
 
 
 def network_tasks(
@@ -113,28 +112,39 @@ def network_tasks(
 ) -> list[tuple[Task, int]]:
     """Return the tasks of a network and their counts: convolutions and dense layers with open layouts, and kernels."""
     target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
-    prepared, plain = _prepared(mod, params, target)
+    return _network_tasks(_made(mod, params, target, to_kernels), target, target_host)
+
+
+class UntunedNetwork:
+    """A network, built without records: what it is tuned from, and compared with.
+
+    library : what the build made
+    tasks : as ``network_tasks`` gives them, read from what the build made
+    main : as AlterOpLayout found it; None where layouts are not altered
+    """
+
+    def __init__(self, mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any) -> None:
+        self.mod, self.params = mod, params
+        self.target, host = Target.check_and_update_host_consist(Target(target), None)
+        made = _made(mod, params, self.target, build)
+        self.library, self.main = made.result, made.main
+        self.tasks = _network_tasks(made, self.target, host)
+
+    def build(self, records: Sequence[Any]) -> Any:
+        """Build it with some records, under the options of the current PassContext."""
+        return _built(self.mod, self.params, self.target, build, records)
+
+
+def _network_tasks(made: _Made, target: Target, target_host: Any) -> list[tuple[Task, int]]:
+    plain = made.plain
     found = []
     for (name, args), count in Counter([*plain.convolutions, *plain.dense_layers]).items():
         try:
             found.append((create(name, args, target, target_host), count))
         except (TilewrightError, RuntimeError) as error:
             logger.warning("%s of %s is no task: %s", name, args, error)
-    others = [
-        func for func in _kernels(prepared) if not plain.has_convolution(func) and plain.dense_layer(func) is None
-    ]
+    others = [func for func in made.kernels if not plain.has_convolution(func) and plain.dense_layer(func) is None]
     return [*found, *_kernel_tasks(others, target, target_host)]
-
-
-def before_layouts(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any) -> Function:
-    """Prepare a network up to AlterOpLayout."""
-    module = (IRModule.from_expr(mod) if isinstance(mod, Function) else mod).copy()
-    main: Any = module["main"]
-    module["main"] = with_params(main, params or {})
-    passes = [*itertools.takewhile(lambda p: p.info.name != "AlterOpLayout", optimization_passes()), InferType()]
-    with Target(target), PassContext(opt_level=3, config={**PassContext.current().config}):
-        found: Any = Sequential(passes)(module)["main"]
-    return found
 
 
 def _kernel_tasks(kernels: Iterable[Function], target: Target, target_host: Any) -> list[tuple[Task, int]]:
@@ -181,40 +191,80 @@ class _Plain:
         return key
 
 
-def _prepared(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target) -> tuple[IRModule, _Plain]:
-    """Prepare a network up to kernels, untuned; also return the tasks whose layouts were chosen."""
-    module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
+class _Made(PassInstrument):
+    """Notes what a build makes, as an instrument of its passes: main before layouts are altered, kernels, open tasks.
+
+    It stands in the PassContext and, for the tasks, is a ``with`` statement.
+    """
+
+    def __init__(self) -> None:
+        self.main: Function | None = None
+        self.kernels: list[Function] = []
+        self.plain = _Plain([])
+        self.result: Any = None
+        self._noted = TaskExtractEnv.get(allow_duplicate=True)
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Look at what AlterOpLayout and LowerTE are given."""
+        if info.name == "AlterOpLayout":
+            self.main = InferType()(mod)["main"]
+        elif info.name == "LowerTE":
+            self.finish(mod)
+
+    def finish(self, kernels: IRModule) -> None:
+        """Take the module whose primitive functions become kernels."""
+        self.kernels, self.plain = _kernels(kernels), _Plain(self._noted.get_tasks())
+
+
+def _made(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, make: Any) -> _Made:
+    """Return what ``make`` makes of a network without records: ``build``, or its passes before lowering."""
+    made = _Made()
+    with TaskExtractEnv.get(allow_duplicate=True):
+        made.result = _built(mod, params, target, make, [], [made])
+    if isinstance(made.result, IRModule):
+        made.finish(made.result)
+    return made
+
+
+def _built(
+    mod: Any, params: Any, target: Target, make: Any, records: Sequence[Any], instruments: Sequence[PassInstrument] = ()
+) -> Any:
     config = {**PassContext.current().config}
-    env = TaskExtractEnv.get(allow_duplicate=True)
-    with FallbackContext(), PassContext(opt_level=3, config=config):
-        with env:
-            optimized, _ = optimize(module, target, params)
-        plain = _Plain(env.get_tasks())
-        with target:  # what a build for graphs does to kernels before it lowers them
-            prepared: IRModule = Sequential(codegen_for(DEFAULT_EXECUTOR).prepare_passes())(optimized)
-    return prepared, plain
+    with (
+        ApplyHistoryBest(list(records), silent=True),
+        PassContext(opt_level=3, config=config, instruments=list(instruments)),
+    ):
+        return make(mod, target, params=params)
 
 
 def _calls(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, wanted: set[str] | None
 ) -> Iterable[tuple[str, tuple[Any, ...]]]:
     """Yield (template, arguments) of every kernel of a network, as it is built untuned."""
-    prepared, plain = _prepared(mod, params, target)
-    with FallbackContext(), PassContext(opt_level=3, config={**PassContext.current().config}):
-        env = TaskExtractEnv.get(allow_duplicate=True)
-        for func in _kernels(prepared):
-            key = plain.take(func)
-            if wanted is not None and not wanted & _operators(func):
-                continue
-            if key is not None:
-                yield key
-                continue
-            with env, target:
-                build_schedule(func, target)
-            found = dict.fromkeys(env.get_tasks())
-            yield from found or ([(TEMPLATE, (kernel_text(func),))] if _is_heavy(func) else [])
+    made = _made(mod, params, target, to_kernels)
+    plain, known = made.plain, dict[str, list[_Key]]()
+    for func in made.kernels:
+        key = plain.take(func)
+        if wanted is not None and not wanted & _operators(func):
+            continue
+        if key is not None:
+            yield key
+            continue
+        label = hash_of(func)
+        if label not in known:
+            known[label] = _dispatched(func, target)
+        yield from known[label]
     if wanted is None or "nn.conv2d" in wanted:
         yield from plain.convolutions  # several that became one kernel
+
+
+def _dispatched(func: Function, target: Target) -> list[_Key]:
+    """Return the tasks that a kernel's schedule dispatches."""
+    env, config = TaskExtractEnv.get(allow_duplicate=True), {**PassContext.current().config}
+    with FallbackContext(), PassContext(opt_level=3, config=config), env, target:
+        build_schedule(func, target)
+    found = list(dict.fromkeys(env.get_tasks()))
+    return found or ([(TEMPLATE, (kernel_text(func),))] if _is_heavy(func) else [])
 
 
 def _kernels(module: IRModule) -> list[Function]:

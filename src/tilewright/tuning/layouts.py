@@ -7,13 +7,11 @@ from typing import Any
 
 from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.autotvm.task.task import Task, untuned_config
-from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.conv2d_task import is_plain
 from tilewright.relay.expr import Function
 from tilewright.target.target import Target
-from tilewright.tuning.extraction import before_layouts
 from tilewright.tuning.graph_tuner import BaseGraphTuner, DPTuner, PBQPTuner
 from tilewright.tuning.network import Record, TaskState
 
@@ -22,15 +20,14 @@ _MOST_CONVERSIONS = 32  # that are measured
 _RUNS = 20  # of each
 
 
-def choose_layouts(
-    mod: IRModule, params: Mapping[str, Any], target: Target, states: Sequence[TaskState]
-) -> dict[int, Record | None]:
+def choose_layouts(main: Function | None, target: Target, states: Sequence[TaskState]) -> dict[int, Record | None]:
     """The record of each convolution with which the network is fastest, by the position of its state; None: untuned.
 
     Trials of all layouts take part, and the untuned choice. Nothing is chosen for networks of unknown extents.
     """
     open_states = {i: s for i, s in enumerate(states) if is_plain(s.task.workload) and s.untuned < float("inf")}
-    main = before_layouts(mod, params, target)
+    if main is None:
+        return {}
     types: dict[str, Any] = {p.name_hint: p.checked_type for p in main.params}
     if not open_states or not all(isinstance(t, TensorType) and not t.is_dynamic for t in types.values()):
         return {}
