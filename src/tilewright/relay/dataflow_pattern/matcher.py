@@ -47,8 +47,8 @@ from tilewright.relay.dataflow_pattern.language import (
     VarPattern,
     WildcardPattern,
 )
-from tilewright.relay.dataflow_pattern.products import products, scalar_value
-from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.dataflow_pattern.products import products
+from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, scalar_value
 from tilewright.relay.type_infer import infer_expr
 from tilewright.relay.visitor import direct_children, post_order
 from tilewright.runtime.ndarray import numpy_view

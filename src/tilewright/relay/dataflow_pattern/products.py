@@ -10,20 +10,11 @@ from collections.abc import Iterator
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
-from tilewright.relay.expr import Call, Constant
-from tilewright.runtime.ndarray import numpy_view
+from tilewright.relay.expr import Call, scalar_value
 
 PRODUCTS = ("multiply", "divide", "power")  # the operators that are taken apart
 _MOST_FORMS = 64
 _Product = tuple[float, tuple[RelayExpr, ...]]
-
-
-def scalar_value(expr: RelayExpr) -> float | None:
-    """The value of a constant of one element; None for anything else."""
-    if not isinstance(expr, Constant):
-        return None
-    array = numpy_view(expr.data)
-    return float(array.reshape(())) if array.size == 1 else None
 
 
 def products(expr: RelayExpr, count: int) -> Iterator[_Product]:

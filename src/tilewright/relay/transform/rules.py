@@ -34,9 +34,8 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.dataflow_pattern import DFPattern, wildcard
 from tilewright.relay.dataflow_pattern.language import sub_patterns
 from tilewright.relay.dataflow_pattern.matcher import Bindings, DFPatternMatcher
-from tilewright.relay.dataflow_pattern.products import scalar_value
 from tilewright.relay.dataflow_pattern.screen import operators_of, screen
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Constant, Function, scalar_value
 from tilewright.relay.transform.common import TypedMutator, open_children, typed_function_pass, use_counts
 from tilewright.relay.type_infer import infer_expr
 from tilewright.relay.visitor import ExprMutator, direct_children
@@ -64,7 +63,7 @@ class Match:
         """The value of a constant of one element that ``pattern`` matched."""
         value = scalar_value(self[pattern])
         assert value is not None
-        return value
+        return float(value)
 
     @property
     def attrs(self) -> Any:
