@@ -20,17 +20,24 @@ from tilewright.relay.dataflow_pattern import (
     has_type,
     is_constant,
     is_expr,
+    is_filled,
     is_if,
     is_let,
     is_op,
+    is_product,
+    is_scalar,
     is_tuple,
     is_tuple_get_item,
     is_var,
     wildcard,
 )
+from tilewright.relay.dataflow_pattern.screen import operators_of, screen
+from tilewright.relay.transform.infer_type import infer_type
 
 ELEMWISE = 0
 X, Y, W = (relay.var(name, shape=(1, 8, 6, 6)) for name in "xyw")
+
+TWO, HALF = relay.const(2.0), relay.const(0.5)
 
 
 def conv(data: relay.Expr = X, weight: relay.Expr = W) -> relay.Call:
@@ -45,6 +52,14 @@ def conv(data: relay.Expr = X, weight: relay.Expr = W) -> relay.Call:
         (is_var(), [X, Y], [relay.const(1), X + Y]),
         (is_var("x"), [X], [Y]),
         (is_constant(), [relay.const(1), relay.const([1.0])], [X]),
+        (is_scalar(), [relay.const(1), relay.const([[2.0]])], [relay.const([1.0, 1.0]), X]),
+        (is_scalar(0.5), [relay.const(0.5), relay.const([0.5])], [relay.const(0.50001), relay.const(1)]),
+        (is_scalar(0.5, 1e-4), [relay.const(0.50001)], [relay.const(0.51)]),
+        (is_filled(1), [relay.const(1), relay.const([[1.0, 1.0]])], [relay.const([1.0, 2.0]), relay.const([]), X]),
+        (is_product(is_var("x"), is_var("y")), [X * Y, Y * X], [X * X, X * Y * TWO, X / Y, X]),
+        (is_product(is_var("x"), is_var("x"), is_var("x")), [X * X * X, relay.power(X, relay.const(3.0))], [X * X]),
+        (is_product(is_var("x"), number=is_scalar(2)), [TWO * X, X / HALF], [X * X, X, X / TWO]),
+        (is_product(is_var("x"), number=is_scalar()), [X, TWO * X / HALF, X / HALF], [HALF / X, X * Y]),
         (is_expr(relay.const(1)), [relay.const(1)], [relay.const(2), relay.const(1.0), relay.const([1])]),
         (is_expr(X + Y), [X + Y], [Y + X]),
         (wildcard(), [X, X + Y, relay.op.get("add"), relay.Tuple([])], []),
@@ -205,3 +220,25 @@ def test_parts_of_patterns_have_their_names() -> None:
         fields[2]
     with pytest.raises(TypeError):
         fields.astype("int8")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        is_op("divide")(is_op("multiply")(is_var("x"), is_var("y")), is_var("w")),
+        is_op("multiply")(is_op("divide")(is_var("x"), is_var("w")), is_var("y")),
+        is_op("add")(is_constant(), is_op("nn.relu")(is_var("x"))) | is_op("nn.relu")(is_var("x")).has_dtype("float32"),
+        is_product(is_var("x"), is_var("y"), number=is_scalar()),
+        is_tuple([is_var("x"), wildcard()]),
+        wildcard()(is_var("x")),
+    ],
+    ids=str,
+)
+def test_what_matches_passes_the_quick_test(pattern: DFPattern) -> None:
+    relu = relay.nn.relu(X)
+    exprs = [X * Y / W, X * (Y / W), X / W * Y, relu, TWO + relu, relu + TWO, X * Y, TWO * X * Y, relay.Tuple([X, Y])]
+    typed = [infer_type(expr) for expr in exprs]
+    matching = [expr for expr in typed if pattern.match(expr)]
+    assert matching and all(screen(pattern)(expr) for expr in matching)
+    operators = operators_of(pattern)
+    assert operators is None or all(expr.op in operators for expr in matching)
