@@ -73,7 +73,7 @@ def fill_tile_sizes(policy: Any, state: StateObject, rng: random.Random) -> Stat
     task = policy.search_task
     steps: list[Step] = list(state.transform_steps)
     if not ask.is_gpu(task) and rng.random() < policy.params["register_tile_ratio"]:
-        # What callers bring into another layout has no room for parts of a vector.
+        # Inputs that callers pack have no padding for parts of a vector.
         uneven = task.layout_rewrite_option != LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
         fill_register_tiles(steps, vector_lanes(task), limit, uneven, rng)
     for i, step in enumerate(steps):

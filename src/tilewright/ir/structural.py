@@ -159,7 +159,7 @@ def _decompose_node(node: Node) -> _Parts:
             token.append(_leaf(value))
         else:
             children.append((f".{name}", value, defines))
-    # One () is as good as another: a node without parts is not told apart by how it is shared.
+    # All () are equal: sharing of a node without parts does not matter.
     kind = _TREE if rule.kind is _GRAPH and all(child == () for _, child, _ in children) else rule.kind
     return _Parts(kind, tuple(token), children)
 

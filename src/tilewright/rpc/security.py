@@ -40,7 +40,7 @@ _NUMBERS = {SECRET: 1, TLS: 2}
 _NONCE = 32
 _GRACE = 1.0  # as RPC_GRACE in native/src/rpc/rpc.h
 
-# what a client that does not offer an exchange is told
+# the refusal of a client that does not offer an exchange
 _WANTED = {
     SECRET: "it wants the secret that it was started with: secret=, or TILEWRIGHT_RPC_SECRET",
     TLS: "its clients must be paired with it: run tilewright rpc-pair HOST:PORT CODE, with the code that it printed",

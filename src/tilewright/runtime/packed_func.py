@@ -86,7 +86,7 @@ class BorrowedArray(NDArray):
         return NDArray.copyto(self, self.device).to_dlpack()
 
 
-_EXTENSIONS: dict[type, int] = {}  # classes that register_extension was told of, with their type codes
+_EXTENSIONS: dict[type, int] = {}  # classes of register_extension, with their type codes
 
 
 def register_extension(cls: type, fcreate: None = None) -> type:

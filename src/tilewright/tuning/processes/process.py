@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 _LENGTH = struct.Struct("<I")
-_SAID = 2000  # bytes of what a process wrote that are told
+_SAID = 2000  # bytes of a process' output that are reported
 
 Handler = Callable[[Any], Any]
 

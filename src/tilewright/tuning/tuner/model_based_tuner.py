@@ -119,7 +119,7 @@ class ModelBasedTuner(Tuner):
             assert index is not None
             self.xs.append(index)
             self.ys.append(speed(inp, result))
-            self.visited.add(index)  # of trials of earlier runs, which are told of to resume
+            self.visited.add(index)  # of trials of earlier runs, passed in to resume
         self.flops_max = max([self.flops_max, *self.ys[-len(inputs) :]])
         if len(self.xs) >= self.plan_size * (self.train_ct + 1) and self.flops_max > 1e-6 and self.has_next():
             self.cost_model.fit(self.xs, self.ys, self.plan_size)
