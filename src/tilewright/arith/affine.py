@@ -1,7 +1,7 @@
 """Affine view of index expressions: ``const + sum(coefficient * atom)``.
 
 An atom is anything that is no sum, difference or product with a literal. Terms keep the order in which they appear, so
-that what is rebuilt reads like what was written.
+that a rebuilt expression reads like the original.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ With ``a = c*q + r``, where ``r`` gathers the terms whose coefficient ``c`` does
     r = g*s, g | c : floordiv(s, c/g)          g*floormod(s, c/g)
     r = g*s + t, 0 <= t < g, g | c : floordiv(s, c/g)   g*floormod(s, c/g) + t
 
-What is left is one ``FloorDiv`` or ``FloorMod`` atom.
+The remaining terms form one ``FloorDiv`` or ``FloorMod`` atom.
 """
 
 from __future__ import annotations

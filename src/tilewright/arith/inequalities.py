@@ -4,8 +4,8 @@ With each variable in turn between what is below it and what is above it, in ter
 
     x + y <= 20, x - y >= 10, 0 <= y    ->    x in [y + 10, 20 - y],    y in [0, 5]
 
-What is left for a variable is never less than the solutions: between two bounds of multiples of it there may be no
-whole number, and elimination does not notice.
+The resulting range of a variable always contains the solutions but may be larger: between two bounds of multiples of it
+there may be no integer, which elimination does not notice.
 """
 
 from __future__ import annotations

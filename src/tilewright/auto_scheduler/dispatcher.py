@@ -150,8 +150,8 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
     ----------
     records : as of ``ApplyHistoryBest``
     sample_simple_workloads : also for kernels without a reduction
-    cost_model_file : trees that choose among what is drawn; by default the choice is random
-    num_measure : measure so many of what is drawn; -1 measures none
+    cost_model_file : trees that rank the drawn programs; by default the choice is random
+    num_measure : number of drawn programs to measure; -1 measures none
     """
 
     def __init__(

@@ -86,16 +86,12 @@ class TaskSchedulerCallback:
 class TaskScheduler:
     """Tunes many tasks together.
 
-    Parameters
-    ----------
-    tasks : the tasks
-    task_weights : how often each is used; the objective is the sum of weight times seconds
-    objective_func : of the seconds of all tasks, instead of that sum; less is better
-    strategy : "gradient" or "round-robin"
-    load_model_file, load_log_file : what the cost model begins with; records also say what was measured
-    alpha, beta, gamma, backward_window_size : of "gradient": weight of what the last rounds gained, how much faster
-        similar tasks may be, (unused), and how many rounds back are looked at
-    callbacks : by default a table, and a file ``total_latency.tsv``
+    Parameters ---------- tasks : the tasks task_weights : how often each is used; the objective is the sum of weight
+    times seconds objective_func : of the seconds of all tasks, instead of that sum; less is better strategy :
+    "gradient" or "round-robin" load_model_file, load_log_file : initial state of the cost model; records also restore
+    measurements alpha, beta, gamma, backward_window_size : of "gradient": weight of the last rounds' gain, how much
+    faster similar tasks may be, (unused), and how many rounds back are looked at callbacks : by default a table, and a
+    file ``total_latency.tsv``
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Matrix products by the BLAS that numpy brings: ``te.extern`` calls packed functions of the names that TVM 0.8 has.
 
-What is built with them needs Python, and this module imported, in the process that runs it.
+A library built with them needs Python, and this module imported, in the process that runs it.
 """
 
 from __future__ import annotations

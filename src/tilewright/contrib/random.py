@@ -1,7 +1,7 @@
 """Random numbers inside of kernels, by numpy's generator: ``te.extern`` calls packed functions of TVM 0.8's names.
 
-What is built with them needs Python, and this module imported, in the process that runs it. Operators that need
-neither are those of ``relay.random``.
+A library built with them needs Python, and this module imported, in the process that runs it. The operators of
+``relay.random`` need neither.
 """
 
 from __future__ import annotations

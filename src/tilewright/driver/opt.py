@@ -72,7 +72,7 @@ def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:
     """Read the module of a file: a model by its suffix; Relay text, JSON (``save_json``) or ONNX by its content.
 
     Raises:
-        TilewrightError: it is none of them; the message says what is wrong with what it looks like.
+        TilewrightError: it is none of them; the message names the error for the most likely format.
     """
     check_is_file(path)
     with open(path, "rb") as file:

@@ -183,7 +183,7 @@ _REFERENCES: dict[tuple[Any, ...], _Reference] = {}
 def _forget(reference: _Reference, remove: Any = _remove_dead_weakref, table: Any = _REFERENCES) -> None:
     """Remove a dead node from the table, unless another one has replaced it.
 
-    What it uses are defaults: nodes die after this module's names when the interpreter ends.
+    It uses its defaults only: at interpreter exit, nodes die after this module's names.
     """
     remove(table, reference.key)
 

@@ -203,9 +203,9 @@ def connect(
         session_timeout: seconds after which the server ends the session, whatever it does; 0 for no end.
         session_constructor_args: name and arguments of a function of the server that makes the session: with
             ``["rpc.Connect", host, port, key]`` the server itself is a client, of one that this machine cannot reach.
-        secret: what the server was started with; ``TILEWRIGHT_RPC_SECRET`` by default.
-        pairing: the code that the server printed; by default what ``tilewright rpc-pair`` has stored. What is sent then
-            goes through TLS, to that server and no other.
+        secret: the server's secret; ``TILEWRIGHT_RPC_SECRET`` by default.
+        pairing: the code that the server printed; by default that stored by ``tilewright rpc-pair``. Data then goes
+            through TLS, to that server only.
 
     Raises:
         RPCError: there is no such server, or it refuses, or it is not the one of the pairing; at the latest after some

@@ -24,7 +24,7 @@ from tilewright.runtime.error import RPCError
 class Service:
     """A child process that runs ``tilewright.rpc.KIND.run(config, report)``.
 
-    ``reported`` is what it said when it was ready.
+    ``reported`` is its message when it became ready.
 
     Raises:
         RPCError: it could not start; the message is its own.

@@ -21,8 +21,8 @@ them one by one. It is a class with the methods of :class:`CodeGenerator`, regis
 
 A function comes as ``tvm.lower`` leaves it: tensors are parameters described by ``buffer_map``, the body has loops,
 stores and loads of flat buffers. Its attributes ``global_symbol`` (the name that the module must know it by) and
-``target`` are set. A generator whose functions have the packed C signature asks :func:`to_packed_form` for it. What was
-split off a function with thread axes (``tir.transform.SplitHostDevice``) has the attribute ``calling_conv`` = 2.
+``target`` are set. A generator whose functions have the packed C signature calls :func:`to_packed_form`. Kernels split
+off a function with thread axes (``tir.transform.SplitHostDevice``) have the attribute ``calling_conv`` = 2.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from tilewright.target.target import Target
 class GenericFunc:
     """A function that dispatches on the keys of the current target.
 
-    ``fdefault`` is the default, ``dispatch_dict`` the implementations by key. With ``replaceable``, what is registered
-    for a key again replaces what was there; otherwise that is an error unless ``override=True`` says it is meant.
+    ``fdefault`` is the default, ``dispatch_dict`` the implementations by key. With ``replaceable``, registering a key
+    again replaces its function; otherwise that is an error unless ``override=True``.
     """
 
     def __init__(self, name: str, default: Callable[..., Any] | None = None, replaceable: bool = False) -> None:

@@ -67,8 +67,8 @@ class Capabilities:
     Attributes
     ----------
     machine_code : Tilewright makes the machine code, for a processor whose features it knows. Otherwise another
-        compiler does, which is told of no features.
-    vector_shuffles : lanes of vectors are rearranged by few instructions; written out one by one, they take C compilers
+        compiler does, without a list of features.
+    vector_shuffles : lanes of vectors are rearranged by few instructions; as scalar code they take C compilers
         minutes
     threads : programs run in blocks of threads
     warp_shuffles : threads of a warp read each other's registers

@@ -90,7 +90,7 @@ class PlaceholderOp(Operation):
     """An input tensor.
 
     ``read_between``: bytes that the program is known to read between two runs of the kernel that this is an input of; 0
-    for a kernel alone. What no cache holds beside them comes from memory.
+    for a kernel alone. Data that no cache holds besides them comes from memory.
     """
 
     shape: tuple[PrimExpr, ...]

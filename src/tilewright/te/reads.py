@@ -23,7 +23,7 @@ _MOST_VARIABLES = 6
 def warn_of_reads_outside(schedule: Schedule) -> None:
     """Warn of each read that surely lies outside of its tensor, with an index that does.
 
-    What a condition guards is not looked at.
+    Code under a condition is not inspected.
     """
     for stage in schedule.stages:
         if isinstance(stage.origin_op, ComputeOp):

@@ -43,8 +43,8 @@ def ir_transform(stmt: Stmt, preorder: Rewrite, postorder: Rewrite, only_enable:
     Parameters
     ----------
     stmt : the statement
-    preorder : called before the parts of a node are rewritten; what it returns replaces the node, None goes on
-    postorder : called after the parts were rewritten; what it returns replaces the node, None keeps it
+    preorder : called before the parts of a node are rewritten; its result replaces the node, None continues
+    postorder : called after the parts were rewritten; its result replaces the node, None keeps it
     only_enable : names of the node classes to call the functions on, such as ``["tir.For"]``; None for all
 
     Returns

@@ -27,8 +27,9 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
 class GraphModuleCudaGraph(GraphModule):
     """An executor whose first run is recorded, and whose further runs launch the recording.
 
-    A recording is made anew when a tensor has moved (:meth:`set_input_zero_copy`, a parameter that is set). What cannot
-    be recorded, as a network with operators on the CPU, runs operator by operator, after a warning that says why.
+    The graph is recorded again when a tensor has moved (:meth:`set_input_zero_copy`, a parameter that is set). A
+    network that cannot be recorded, such as one with operators on the CPU, runs operator by operator, after a warning
+    with the reason.
     """
 
     def __init__(self, module: Module) -> None:

@@ -174,9 +174,9 @@ class GraphModule:
     def infer(self, inputs: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Set inputs, run, and return copies of all outputs, by name.
 
-        Any thread may call this at any time: calls wait for one another. (To run at the same time, make an executor
-        for each thread; those of one library share its weights.) Every input that is no parameter needs a value;
-        what a call sets counts for that call alone.
+        Any thread may call this at any time: calls wait for one another. (To run at the same time, make an executor for
+        each thread; those of one library share its weights.) Every input that is no parameter needs a value; values
+        passed to a call hold for that call only.
 
         Args:
             inputs: values by name, as :meth:`set_input` takes them.

@@ -12,8 +12,8 @@
           @tir.tvm_thread_allreduce(1, normal_reduce_temp0[0], True, reduce_temp0, threadIdx.x)
         B[i] = reduce_temp0[0]
 
-The other loops stand outside. What the loops run past the end counts as the identity, so that all threads come to the
-allreduce together. Every thread stores the whole result, or those for which ``set_store_predicate`` holds.
+The other loops are outside. Iterations past the end contribute the identity, so that all threads reach the allreduce
+together. Every thread stores the whole result, or those for which ``set_store_predicate`` holds.
 """
 
 from __future__ import annotations

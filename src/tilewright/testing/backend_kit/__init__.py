@@ -12,9 +12,9 @@ and runs all that applies to it, in its tests or from the command line::
 
     python -m tilewright.testing.backend_kit my_package.kit:BACKEND
 
-`backend`: what a back end says of itself, and what a check is. `devices`: devices, copies, memory scopes, threads.
-`partitioning`: what goes to an external compiler, and the library that comes of it. `numerics`: random operators
-against their meaning in numpy; `operators` draws them. `faults`: what goes wrong on demand.
+`backend`: declarations of back ends, and checks. `devices`: devices, copies, memory scopes, threads.
+`partitioning`: partitions for an external compiler, and the library built from them. `numerics`: random operators
+against their meaning in numpy; `operators` draws them. `faults`: injected faults.
 """
 
 from tilewright.testing.backend_kit.backend import Backend, Check, Fault

@@ -45,11 +45,11 @@ class Backend:
         scopes: the device's memories: bytes that each has, or None where it is not known when one is full.
         target: the target of networks, as for ``relay.build``.
         devices: names of the devices that an executor is made on.
-        prepare: from a network and its parameters to what is compiled: partitions it, or places it on devices. None:
-            it is compiled as it is.
+        prepare: maps a network and its parameters to the module to compile: partitions it, or places it on devices.
+            None: the network is compiled unchanged.
         compiler: the name of the external compiler, which the functions that it takes have as their ``Compiler``.
         unsupported: operators of one argument, of its shape, that the compiler does not take.
-        families: which random operators it is asked for; all of `operators.FAMILIES` unless it says.
+        families: the random operators to check; by default all of `operators.FAMILIES`.
         tolerance: how far floating-point results may be off, in parts of the largest.
         faults: faults that can be injected.
         held: a comparable measure of the driver's resources, equal before and after code that frees all.

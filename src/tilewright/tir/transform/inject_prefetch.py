@@ -9,7 +9,8 @@ Before and after, for ``s[B].prefetch(A, i, 2)``::
       }                                            }
     }                                            }
 
-With ``stream=True`` the attribute is "prefetch_stream", and caches are told not to keep what was fetched.
+With ``stream=True`` the attribute is "prefetch_stream", and the prefetch is non-temporal: caches need not keep the
+data.
 
 What a later iteration of an outer loop reads can be shared out over an inner one, a few cache lines at a time; for
 ``s[B].prefetch(A, j, 1, ahead=i)`` and rows of 64 floats, which are four lines, ``j`` having four iterations::

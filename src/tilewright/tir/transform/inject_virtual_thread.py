@@ -13,9 +13,9 @@ Before and after::
     C[vthread] = (float32*)B[0]                               C[0] = (float32*)B[0]
                                                               C[1] = (float32*)B[1]
 
-Indices go through the body together, statement by statement, as threads do. What differs from index to index (a buffer
-allocated inside whose values or places do) has a part for each in memory that is longer; what does not is shared: a
-tile that all indices read is fetched once, between one pair of barriers. Threads of the tag ``cthread`` share nothing.
+The indices execute the body together, statement by statement, as threads do. A buffer allocated inside whose values or
+indices differ between them is extended by a part for each; other buffers are shared: a tile that all indices read is
+fetched once, between one pair of barriers. Threads of the tag ``cthread`` share nothing.
 
 A statement that as a whole runs differently (a loop, a condition or a number that depends on the index) is repeated
 whole, and so is an allocation whose address is handed out otherwise than by ``tvm_access_ptr``. 16 indices and more

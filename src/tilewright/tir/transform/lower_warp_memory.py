@@ -9,7 +9,7 @@ Before and after, for warps of 32 threads::
     B[threadIdx.x] = W[floormod((threadIdx.x + 1), 32)]    B[threadIdx.x] = @tir.tvm_warp_shuffle(mask, W[0], ...)
 
 Each thread holds what it stores: of ``W[m*threadIdx.x + (width*m)*y + x]`` with ``x < m`` the elements ``m*y + x``.
-What is stored elsewhere, or an element read that lies in different registers of different threads, is an error.
+Storing other elements, or reading an element that is in different registers of different threads, is an error.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ Before and after::
     C[i] = cast(int4, (int32*)A[i])
     C[i] = shift_right(shift_left(cast(int8, (int32*)A[i]), 4), 4)
 
-An integer of 2 or 4 bits is the low bits of an int8 or uint8, of which the others mean nothing, as in ml_dtypes; a
-small floating-point number (``float8_e4m3fn``, ``float4_e2m1fn``, ...) is the uint8 of its code. Conversions to
-floating point go through float32 and round to the nearest, halves to even (those of float8_e8m0fnu, which has powers
-of two alone, up); what is too large becomes infinity where the type has it, else NaN, and the largest number where
-the type has neither, as ml_dtypes has it. Arithmetic on them is in float32 before this pass comes (BF16Legalize).
+An integer of 2 or 4 bits is the low bits of an int8 or uint8, whose other bits are ignored, as in ml_dtypes; a small
+floating-point number (``float8_e4m3fn``, ``float4_e2m1fn``, ...) is the uint8 of its code. Conversions to floating
+point go through float32 and round to the nearest, ties to even (up for float8_e8m0fnu, which has only powers of two);
+overflow becomes infinity if the type has it, else NaN, else the largest number, as in ml_dtypes. Arithmetic on them was
+moved to float32 before this pass (BF16Legalize).
 """
 
 from __future__ import annotations

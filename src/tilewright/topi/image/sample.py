@@ -198,8 +198,8 @@ def crop_and_resize(
     ----------
     boxes : (count, 4) of rows (y1, x1, y2, x2); 0 is the centre of the first pixel, 1 that of the last
     box_indices : (count,), the image that each box is of
-    method : bilinear or nearest_neighbor (halves go to the even pixel)
-    extrapolation_value : what is outside of the image
+    method : bilinear or nearest_neighbor (ties go to the even pixel)
+    extrapolation_value : value outside of the image
 
     Returns (count, ...) with the channels where ``layout`` has them.
     """

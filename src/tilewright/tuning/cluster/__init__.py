@@ -4,8 +4,8 @@ site.py      what a worker does: it builds, runs, and keeps a journal    build_w
 journal.py   measurements on a worker's disk                             processor.py     whom a worker measures for
 connection.py  the cluster as the tuner sees it                          measure.py       builder and runner of AutoTVM
 
-Nothing that was measured is lost, and nothing is measured twice: a result is on the worker's disk before it is told, it
-is told to the scheduler before its task ends, and who resumes asks the journals first.
+No measurement is lost or repeated: a result is written to the worker's disk before it is reported, reported to the
+scheduler before its task ends, and a resumed run reads the journals first.
 """
 
 from tilewright.tuning.cluster.measure import ClusterBuilder, ClusterRunner

@@ -62,7 +62,7 @@ class ClusterRunner(Runner):
 
     Raises
     ------
-    TilewrightError : nobody answers at ``address``, or no worker has the processor; the message tells each one's
+    TilewrightError : nothing answers at ``address``, or no worker has the processor; the message lists theirs
     """
 
     def __init__(

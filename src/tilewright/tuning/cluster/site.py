@@ -195,8 +195,8 @@ def build(request: dict[str, Any]) -> Built:
 def run(request: dict[str, Any], built: Built, untuned: Built) -> dict[str, Any]:
     """Measure a built candidate, as a Dask task, once in a tuning run; the result goes to the journal first.
 
-    ``untuned`` is the untuned choice, built: results are compared with its, and the time with its time. What was
-    measured is reported to the scheduler before the task ends, under the topic of the run.
+    ``untuned`` is the untuned choice, built: its results and its time are the reference. The result is reported to the
+    scheduler before the task ends, under the topic of the run.
     """
     journal = _journal(request["run"])
     with machine(alone=True):

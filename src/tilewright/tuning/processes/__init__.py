@@ -5,8 +5,8 @@ local.py     what is asked of a run on this machine         run_worker.py   the 
 boards.py    the same on boards of a tracker                networks.py     whole networks in turns
 pinning.py   threads, each on a core
 
-A candidate never harms the tuner: what is built is built in a fork of the tuner, which knows all that the tuner knows
-(templates, tasks) and may die; what is run is run in a process that holds the runtime only. Messages are JSON.
+A candidate never harms the tuner: it is built in a fork of the tuner, which has its templates and tasks and may die,
+and runs in a process with the runtime only. Messages are JSON.
 """
 
 from tilewright.tuning.processes.local import LocalRuns, RunAnswer, RunRequest

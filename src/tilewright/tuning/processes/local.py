@@ -19,7 +19,7 @@ class RunRequest:
 
     Parameters
     ----------
-    library : path of what ``export_library`` wrote
+    library : path of an exported library
     arguments : shape and element type of each argument of the function, results last
     function : its name; "" for the library's entry
     device : name of the device type
@@ -31,8 +31,8 @@ class RunRequest:
     compare_to : an ``.npz`` file with the expected results; "" checks nothing
     save_results : the results are written to this ``.npz`` file
     tolerance : of floats, relative to the largest expected value of a result
-    reference, reference_arguments : a library that is run before and after, to see how the machine does
-    reference_seconds : what the reference takes when all is well; 0 for what it takes the first time
+    reference, reference_arguments : a library that is run before and after, to measure the machine's slowdown
+    reference_seconds : the reference's time on an idle machine; 0 for that of its first run
     """
 
     library: str

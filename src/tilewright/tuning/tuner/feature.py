@@ -1,7 +1,7 @@
 """Features of a program for cost models: its loops, and how each moves through the arrays.
 
 For every loop, in the order in which loops begin: its length, depth, products of lengths from outside and from inside,
-what it is annotated with, arithmetic in it, and for every access below it the stride by which the loop moves it, how
+its annotation, arithmetic in it, and for every access below it the stride by which the loop moves it, how
 many elements are touched (``count``) and how often each (``reuse``). Curves relate count, reuse and depth of the
 accesses of the innermost loops, so that their number is that of the arrays, whatever the loops.
 

@@ -84,9 +84,9 @@ class Tuner:
         Parameters
         ----------
         measure_option : the result of :func:`autotvm.measure_option`
-        early_stopping : stop when so many trials brought nothing better
+        early_stopping : stop after that many trials without improvement
         callbacks : called with (tuner, inputs, results) of every batch
-        si_prefix : unit of FLOPS in what is logged
+        si_prefix : unit of FLOPS in the log
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Tensor cores: TVM 0.8's fragments (``tvm_mma_sync`` and its kin) as LLVM's ``llvm.nvvm.wmma`` intrinsics.
 
-A buffer of a scope ``wmma.*`` holds fragments, of which each thread of a warp keeps its share in registers. What a
-fragment is loaded or filled as is its shape and layout; ``InferFragment`` says the same in attributes.
+A buffer of a scope ``wmma.*`` holds fragments, of which each thread of a warp keeps its share in registers. Its loads
+and fills determine a fragment's shape and layout, as ``InferFragment`` records in attributes.
 
     m16n16k16, m8n32k16, m32n8k16   float16 to float16 or float32; int8, uint8 to int32 (sm_72); bfloat16 (sm_80)
     m16n16k8                        float32, of which 19 bits count (tf32), to float32 (sm_80)
