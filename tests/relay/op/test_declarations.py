@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.op import Op
-from tilewright.relay.op.definition import HOOKS, TRAITS
+from tilewright.relay.op.definition import HOOKS, TRAITS, Homogeneous
 from tilewright.relay.op.views import is_reshape
 
 SOURCES = Path(relay.__file__).parents[1]
@@ -144,3 +145,31 @@ def test_finite_operators_are_finite_at_zero_and_at_their_own_results(name: str)
     for _ in range(3):
         (value,) = op.get_attr("FEvaluate")(attrs, [value] * op.num_inputs)
         assert np.isfinite(value).all()
+
+
+def on_images(name: str, x: np.ndarray) -> np.ndarray:
+    """Evaluate the operator of NCHW data, or data of as many dimensions as its name says."""
+    build = getattr(relay.nn, name.removeprefix("nn."))
+    options = {"pool_size": 2, "padding": 1} if "pool_size" in inspect.signature(build).parameters else {}
+    call = build(relay.var("x", shape=x.shape), **options)
+    (result,) = call.op.get_attr("FEvaluate")(call.attrs, [x])
+    return np.asarray(result)
+
+
+def images(name: str) -> np.ndarray:
+    rank = int(name[-2]) if name.endswith("d") else 2
+    return np.random.default_rng(0).standard_normal((2, 3, *(5, 4, 3)[:rank])).astype("float32")
+
+
+@pytest.mark.parametrize("name", declared_with("THomogeneous"))
+def test_scales_of_channels_pass_through_what_is_homogeneous(name: str) -> None:
+    x = images(name)
+    signs = [-2, 0.5, 3] if Op.get(name).get_attr("THomogeneous") is Homogeneous.ANY else [2, 0.5, 3]
+    scale = np.array(signs, "float32").reshape(3, *[1] * (x.ndim - 2))
+    np.testing.assert_allclose(on_images(name, x * scale), on_images(name, x) * scale, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", declared_with("TChannelwise"))
+def test_a_channel_is_computed_of_that_channel_alone(name: str) -> None:
+    x = images(name)
+    np.testing.assert_array_equal(on_images(name, x)[:, 1:2], on_images(name, x[:, 1:2]))
