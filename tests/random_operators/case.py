@@ -57,6 +57,8 @@ class Case:
     """Inputs of several runs, of other shapes, of one program; ``inputs`` are then the first of them."""
     dims: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Least and largest of named dimensions."""
+    spelled: onnx.ModelProto | None = None
+    """The model in another spelling, for the compiler; the oracles have ``model``."""
 
     @property
     def nodes(self) -> Sequence[onnx.NodeProto]:
@@ -86,6 +88,7 @@ class Case:
             for inputs in self.rounds or [self.inputs]
         )
         text = "\n".join(line[:400] for line in onnx.printer.to_text(self.model).splitlines())
+        text += f"\nspelled as\n{onnx.printer.to_text(self.spelled)[:4000]}" if self.spelled else ""
         return f"{text}\nfed with {fed or 'nothing'}; {self.target}, {self.opt_levels}"
 
 
@@ -133,6 +136,7 @@ class Graph:
         self.undefined: Array | None = None
         self.rounds: list[dict[str, Array]] = []
         self.names: dict[str, tuple[int, ...]] = {}
+        self.declared: dict[str, int] = {}  # element types of outputs that ONNX does not infer
         self._spelled: dict[str, Sequence[int | str]] = {}
 
     def dtype(self, index: int = 0, among: Sequence[str] | None = None) -> str:
@@ -180,13 +184,14 @@ class Graph:
         return self.input(self.draw.array(dtype, shape, kinds))
 
     def emit(
-        self, inputs: Sequence[str], outputs: int = 1, operator: str | None = None, **attributes: Any
+        self, inputs: Sequence[str], outputs: int = 1, operator: str | None = None, domain: str = "", **attributes: Any
     ) -> list[str]:
         """A node; its outputs are outputs of the model, and no longer those that it reads."""
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
         names = [f"y{len(self.nodes)}_{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(operator or self.operator, list(inputs), names, **attributes))
+        node = helper.make_node(operator or self.operator, list(inputs), names, domain=domain, **attributes)
+        self.nodes.append(node)
         self.outputs = [name for name in self.outputs if name not in inputs] + names
         return names
 
@@ -200,11 +205,12 @@ class Graph:
         outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
         graph = helper.make_graph(self.nodes, self.operator, given, outputs, weights)
         opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in self.nodes} - {""})]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10 if self.opset < 23 else 12)
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         for value in model.graph.output:
             if not value.type.tensor_type.elem_type:
-                value.type.tensor_type.elem_type = self._declared_type()
+                value.type.tensor_type.elem_type = self.declared.get(value.name) or self._declared_type()
         used = {d for shape in self._spelled.values() for d in shape}
         dims = {name: (min(1, *extents), max(extents)) for name, extents in self.names.items() if name in used}
         return Case(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tests.random_operators.case import EXACT, Graph, Tolerance, generator
+from tests.random_operators.case import EXACT, Graph, Tolerance, generator, schema
 from tests.random_operators.draw import FLOATS, MAX_ELEMENTS, Discard
 
 _SIDES = (1, 2, 3, 5, 0, 7, 8, 13, 16, 17, 31, 33)
@@ -75,12 +75,12 @@ def einsum(g: Graph) -> Tolerance:
     return LINEAR if dtype in FLOATS else EXACT
 
 
-def window(g: Graph, rank: int, largest: int = 3) -> dict[str, Any]:
+def window(g: Graph, rank: int, largest: int = 3, operator: str | None = None) -> dict[str, Any]:
     """Attributes of a window: kernel_shape, and some of strides, dilations and pads or auto_pad."""
     found: dict[str, Any] = {"kernel_shape": [g.draw.between(1, largest) for _ in range(rank)]}
     if g.draw.of(False, True):
         found["strides"] = [g.draw.of(1, 2, 3, 4) for _ in range(rank)]
-    if g.has("dilations") and g.draw.chance(3):
+    if "dilations" in schema(operator or g.operator, g.opset).attributes and g.draw.chance(3):
         found["dilations"] = [g.draw.of(1, 2, 3) for _ in range(rank)]
     match g.draw.of("", "pads", "pads", "auto"):
         case "pads":
