@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
+from .elf_objects import data_object, join_objects
 from .error import ExportError, TVMError
 
 if TYPE_CHECKING:
@@ -289,13 +290,30 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
         write_blob(root, blob)
         section = _blob_section(blob.stat().st_size, _other_machine(root))
-        assembly.write_text(_BLOB_ASSEMBLY.format(path=blob, section=section))
-        run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
+        if compiler:
+            assembly.write_text(_BLOB_ASSEMBLY.format(path=blob, section=section))
+            run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
+        else:
+            name, flags = section.replace('"', "").split(",")
+            like = Path(files[0]).read_bytes()
+            target.write_bytes(data_object(like, "__tvm_dev_mblob", blob.read_bytes(), name, flags))
         blob.unlink()
         files.append(str(target))
     if not files:
         raise ExportError(f"a module of type {root.type_key} has no code that could be exported")
     return files
+
+
+def _compiler_or_none(root: Module, suffix: str, named: str | None, options: Sequence[str]) -> list[str]:
+    """The C compiler; [] where there is none, and a ``.o`` or ``.tar`` of machine code can do without."""
+    try:
+        return find_compiler(named, _other_machine(root))
+    except ExportError:
+        code = _collect(root).code
+        sources = not code or any(hasattr(module.compiled_code, "c_sources") for module in code)
+        if suffix not in (".o", ".tar") or named or options or sources or os.environ.get("CC", "").strip():
+            raise
+        return []
 
 
 def _blob_section(nbytes: int, triple: str | None) -> str:
@@ -327,6 +345,8 @@ def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], opti
                 tar.add(file, arcname=os.path.basename(file))
     elif suffix == ".a":
         run_compiler([*_find_archiver(), "rcsD", str(out), *files])
+    elif suffix == ".o" and not compiler:
+        out.write_bytes(join_objects([Path(file).read_bytes() for file in files]))
     elif suffix == ".o":
         run_compiler([*compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
     else:
@@ -399,7 +419,8 @@ def export_library(
         addons: further object files or libraries to link.
         workspace_dir: where intermediate files go, and stay; a temporary folder without it.
         cc: the C compiler, for instance a cross compiler; without it ``$CC``, cc, gcc, clang or ziglang, and
-            for code of another machine that machine's gcc (``aarch64-linux-gnu-gcc``) or ziglang.
+            for code of another machine that machine's gcc (``aarch64-linux-gnu-gcc``) or ziglang. A ``.o`` or
+            ``.tar`` of LLVM's code needs none.
         options: further options for it.
         standalone: whether to put the runtime itself into a ``.so``, so that a C program needs nothing else: it
             links with the library and calls ``TilewrightModLoadSelf`` (see native/include/tilewright.h).
@@ -420,7 +441,8 @@ def export_library(
     extra = list(options or [])
     libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(root) else []
     triple = _other_machine(root)
-    compiler = find_compiler(cc or getattr(fcompile, "compiler", None), triple)
+    named = cc or getattr(fcompile, "compiler", None)
+    compiler = _compiler_or_none(root, suffix if fcompile is None else "", named, extra)
     # beside the target, so that the finished file is moved within one file system
     partial = target.with_name(f".{target.name}.{_this_thread()}.partial{suffix}")
     _remove_abandoned(target.parent)
