@@ -123,7 +123,7 @@ def _header(data: bytes) -> tuple[bytes, int, int, int, int, int, int, int, int,
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in _FORMATS or data[5] != 1:
         raise TVMError("what is to be joined is no little-endian ELF object")
     found: tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int]
-    found = struct.unpack_from(_FORMATS[data[4]].header, data)  # type: ignore[assignment]
+    found = struct.unpack_from(_FORMATS[data[4]].header, data)
     if found[1] != _RELOCATABLE:
         raise TVMError("what is to be joined is no relocatable ELF object")
     return found

@@ -294,9 +294,9 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
             assembly.write_text(_BLOB_ASSEMBLY.format(path=blob, section=section))
             run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
         else:
-            name, flags = section.replace('"', "").split(",")
+            name, letters = section.replace('"', "").split(",")
             like = Path(files[0]).read_bytes()
-            target.write_bytes(data_object(like, "__tvm_dev_mblob", blob.read_bytes(), name, flags))
+            target.write_bytes(data_object(like, "__tvm_dev_mblob", blob.read_bytes(), name, letters))
         blob.unlink()
         files.append(str(target))
     if not files:

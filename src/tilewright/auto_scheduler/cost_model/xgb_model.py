@@ -31,7 +31,8 @@ def _xgboost() -> Any:
     try:
         import xgboost
     except ImportError:
-        raise ImportError("XGBModel needs xgboost: pip install 'tilewright[tune]'") from None
+        text = "XGBModel needs xgboost: pip install 'tilewright[tune]', or take search_policy=\"sketch.random\""
+        raise ImportError(text) from None
     return xgboost
 
 

@@ -264,7 +264,8 @@ def _resize_axis(ctx: NodeContext, data: RelayExpr, index: int, axis: Axis, sett
 
 @converter("DepthToSpace")
 def convert_depth_to_space(ctx: NodeContext) -> RelayExpr:
-    """Move channels into blocks of space."""
+    """Move channels, whose number has to be known, into blocks of space."""
+    ctx.extent(ctx.input(0), 1)
     return relay_op.nn.depth_to_space(ctx.input(0), ctx.required("blocksize"), mode=ctx.attr("mode", "DCR"))
 
 
