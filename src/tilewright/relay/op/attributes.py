@@ -14,9 +14,19 @@ from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from tilewright.ir.prim_ops import whole
 from tilewright.relay.expr import Call, Constant, TupleWrapper, const
 from tilewright.relay.expr import Tuple as TupleExpr
+from tilewright.runtime.ndarray import NDArray
 
+Operand = RelayExpr | TupleWrapper | NDArray | np.ndarray[Any, Any] | float  # numbers become constants
 Ints = int | Sequence[int]  # one number, or several
+Floats = float | Sequence[float]
 Axes = Ints | None
+Shape = RelayExpr | Sequence[PrimExpr | int] | PrimExpr | int
+PerAxis = tuple[int, ...]  # a field with a number for each spatial dimension; builders take one for all
+SomeAxes = tuple[int, ...] | None  # a field of axes, None for all; builders take none, too
+Pairs = tuple[tuple[int, int], ...]  # a field of (before, after); builders take one number for both
+Extents = tuple[Any, ...]  # as PerAxis, of dimensions
+OutputSize = tuple[int, ...]  # as PerAxis, and none for the input's
+Padding = tuple[int, ...]  # a field with padding before and after each; builders take fewer
 
 
 def number(value: Any) -> Any:
@@ -103,6 +113,14 @@ def padding(values: Any, rank: int = 2) -> tuple[int, ...]:
     if len(found) != 2 * rank:
         raise TilewrightError(f"padding has {len(found)} values; expected 1, {rank} or {2 * rank}: {found}")
     return found
+
+
+def pairs(values: Any) -> tuple[tuple[int, int], ...]:
+    """(before, after) of each dimension, from one number or two for each, or a constant."""
+    if isinstance(values, RelayExpr):
+        flat = static_ints(values, "the value")
+        return tuple((flat[2 * i], flat[2 * i + 1]) for i in range(len(flat) // 2))
+    return tuple((w[0], w[-1]) for w in (ints(p) for p in values))
 
 
 def operand(value: Any, dtype: str | None = None) -> RelayExpr:

@@ -21,3 +21,10 @@ class ConvAttrs(Attrs):
         kernel_layout: str
         out_layout: str
         out_dtype: str
+
+
+class ConvTransposeAttrs(ConvAttrs):
+    """Attributes of a transposed convolution."""
+
+    if TYPE_CHECKING:
+        output_padding: tuple[int, ...]

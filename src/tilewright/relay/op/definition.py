@@ -144,6 +144,7 @@ class OpDef(Generic[A]):
     stateful: ClassVar[bool] = False  # not to be merged or removed
     grows: ClassVar[bool] = False  # makes weights ready for use, and larger: see FoldConstant
     in_float32: ClassVar[Any] = False  # of float16 and bfloat16 too, see ComputeInFloat32; or a function of attrs
+    takes_tuple: ClassVar[bool] = False  # its only operand is a tuple
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
     reshapes: ClassVar[bool] = False  # gives the elements of its first argument, in their order, in another shape
     sequential: ClassVar[bool] = False  # one step after the other, which a GPU does badly: see PlaceOperators

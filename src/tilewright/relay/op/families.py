@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.attributes import Operand
+from tilewright.relay.op.builder import builder, caller
 from tilewright.relay.op.definition import A, OpDef, OpPattern, TypeSolver, declare
 
 Array = np.ndarray[Any, Any]
@@ -32,8 +32,8 @@ class Elementwise(OpDef[A]):
     infer_correct_layout = staticmethod(layout_rules.elementwise)
 
 
-def _evaluation(function: Callable[..., Any], keeps_dtype: bool) -> Callable[[Any, Sequence[Array]], list[Array]]:
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+def _evaluation(function: Callable[..., Any], keeps_dtype: bool) -> Callable[[object, Sequence[Array]], list[Array]]:
+    def evaluate(attrs: object, inputs: Sequence[Array]) -> list[Array]:
         with np.errstate(all="ignore"):
             result = np.asarray(function(*inputs))
         return [result.astype(inputs[0].dtype, copy=False) if keeps_dtype else result]
@@ -46,7 +46,7 @@ class Unary(Protocol):
 
     op: Op
 
-    def __call__(self, data: RelayExpr) -> Call:
+    def __call__(self, data: Operand) -> Call:
         """A call of the operator."""
 
 
@@ -55,15 +55,8 @@ class Binary(Protocol):
 
     op: Op
 
-    def __call__(self, lhs: Any, rhs: Any) -> Call:
+    def __call__(self, lhs: Operand, rhs: Operand) -> Call:
         """A call of the operator; numbers become constants."""
-
-
-def _named(make: Any, name: str, doc: str) -> Any:
-    make.__name__ = make.__qualname__ = name.rpartition(".")[2]
-    make.__doc__ = doc
-    make.op = Op.get(name)
-    return make
 
 
 def unary(
@@ -79,7 +72,7 @@ def unary(
 
     Returns its constructor.
     """
-    declare(
+    made = declare(
         name,
         doc,
         base=Elementwise,
@@ -89,12 +82,7 @@ def unary(
         compute=lambda attrs, inputs, out_type: [compute(inputs[0])],
         evaluate=_evaluation(evaluate, relation is relations.identity),
     )
-
-    def make(data: RelayExpr) -> Call:
-        return call(name, [data])
-
-    constructor: Unary = _named(make, name, doc)
-    return constructor
+    return builder(made, module=caller())
 
 
 def binary(
@@ -107,7 +95,7 @@ def binary(
     **traits: Any,
 ) -> Binary:
     """Declare a broadcasting operator of two inputs of one dtype, and give its constructor."""
-    declare(
+    made = declare(
         name,
         doc,
         inputs=("lhs", "rhs"),
@@ -119,9 +107,4 @@ def binary(
         evaluate=_evaluation(evaluate, relation is relations.broadcast),
         infer_correct_layout=layout_rules.broadcast,
     )
-
-    def make(lhs: Any, rhs: Any) -> Call:
-        return call(name, [lhs, rhs])
-
-    constructor: Binary = _named(make, name, doc)
-    return constructor
+    return builder(made, module=caller())

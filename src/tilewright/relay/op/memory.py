@@ -22,6 +22,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import GlobalTypeVar, TensorType, TupleType, Type, TypeCall
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import HOST, OpDef, OpPattern, Place, TypeSolver
 
 STORAGE = TypeCall(GlobalTypeVar("Storage"), ())
@@ -126,6 +127,9 @@ class Kill(MemoryDef):
         return UNIT
 
 
+kill = builder(Kill)
+
+
 def alloc_storage(size: RelayExpr, alignment: RelayExpr, device: Any, dtype_hint: str = "float32") -> Call:
     """A piece of memory of ``size`` bytes on ``device`` (a ``Device``)."""
     attrs = AllocStorageAttrs(dtype_hint, int(device.device_id), int(device.device_type))
@@ -149,11 +153,6 @@ def alloc_tensor(
     known = shape if isinstance(shape, Constant) else None
     told = tuple(assert_shape) if assert_shape is not None else None
     return call("memory.alloc_tensor", [storage, offset, shape], AllocTensorAttrs(known, told, dtype))
-
-
-def kill(to_free: RelayExpr) -> Call:
-    """State that nothing uses a value afterwards."""
-    return call("memory.kill", [to_free])
 
 
 def flatten_tuple_type(ty: Type) -> list[Type]:

@@ -23,6 +23,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import HOST, Place, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.memory import UNIT, MemoryDef
@@ -95,9 +96,12 @@ class _Invocation(MemoryDef):
 
 
 class InvokeTVMOp(_Invocation):
-    """Run the kernel of a primitive function on ``inputs``, into ``outputs``."""
+    """Run a primitive function's kernel on a tuple of inputs, into a tuple of outputs."""
 
     name = "vm.invoke_tvm_op"
+
+
+invoke_tvm_op = builder(InvokeTVMOp)
 
 
 class ShapeFunc(_Invocation):
@@ -156,19 +160,12 @@ class Append(MemoryDef):
         return [np.concatenate(inputs, attrs.axis)]
 
 
-def append(past: RelayExpr, more: RelayExpr, axis: int) -> Call:
-    """Two tensors joined along ``axis``, in the memory of the first where that has room."""
-    return call("vm.append", [past, more], AppendAttrs(axis))
+append = builder(Append, axis=...)
 
 
 def shape_of(expr: RelayExpr) -> Call:
     """The shape of a tensor, a vector of int64 on the host."""
     return call("vm.shape_of", [expr], ShapeOfAttrs())
-
-
-def invoke_tvm_op(func: RelayExpr, inputs: RelayExpr, outputs: RelayExpr) -> Call:
-    """Run a primitive function's kernel on a tuple of inputs, into a tuple of outputs."""
-    return call("vm.invoke_tvm_op", [func, inputs, outputs])
 
 
 def shape_func(func: RelayExpr, inputs: RelayExpr, outputs: RelayExpr, is_inputs: Sequence[bool]) -> Call:

@@ -7,11 +7,9 @@ from typing import Any
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
-from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import layout_rules
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 
@@ -28,15 +26,15 @@ class CastHintAttrs(Attrs):
     dtype: str
 
 
-def _same(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
+def _same(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
     return types[0]
 
 
-def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> type[OpDef[Any]]:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+def _mark(name: str, doc: str, attrs_class: type[Attrs] | None = None) -> type[OpDef[Any]]:
+    def compute(attrs: object, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         return [topi.identity(x) for x in inputs]
 
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: object, inputs: Sequence[Array]) -> list[Array]:
         return [x.copy() for x in inputs]
 
     return declare(
@@ -52,36 +50,21 @@ def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> type[OpDef
     )
 
 
-StopFusion = _declare("annotation.stop_fusion", "Nothing fuses across this.", None)
-_declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs)
-Checkpoint = _declare("annotation.checkpoint", "The value is worked out again where gradients need it, not kept.", None)
-CompilerBegin = _declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs)
-CompilerEnd = _declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs)
+StopFusion = _mark("annotation.stop_fusion", "``data``, with which what comes after does not fuse.")
+CastHint = _mark("annotation.cast_hint", "``data``, which may be kept as ``dtype``.", CastHintAttrs)
+Checkpoint = _mark(
+    "annotation.checkpoint", "``data``, which is worked out again where gradients need it, instead of being kept."
+)
+CompilerBegin = _mark(
+    "annotation.compiler_begin", "``data`` entering the region of an external compiler.", CompilerAttrs
+)
+CompilerEnd = _mark("annotation.compiler_end", "``data`` leaving the region of an external compiler.", CompilerAttrs)
 
-
-def checkpoint(data: RelayExpr | TupleWrapper) -> Call:
-    """``data``, which is worked out again where gradients need it, instead of being kept."""
-    return call("annotation.checkpoint", [data])
-
-
-def stop_fusion(data: RelayExpr) -> Call:
-    """``data``, with which what comes after does not fuse."""
-    return call("annotation.stop_fusion", [data])
-
-
-def cast_hint(data: RelayExpr, dtype: str) -> Call:
-    """``data``, which may be kept as ``dtype``."""
-    return call("annotation.cast_hint", [data], CastHintAttrs(dtype))
-
-
-def compiler_begin(data: RelayExpr, compiler: str) -> Call:
-    """``data`` entering the region of an external compiler."""
-    return call("annotation.compiler_begin", [data], CompilerAttrs(compiler))
-
-
-def compiler_end(data: RelayExpr, compiler: str) -> Call:
-    """``data`` leaving the region of an external compiler."""
-    return call("annotation.compiler_end", [data], CompilerAttrs(compiler))
+stop_fusion = builder(StopFusion)
+cast_hint = builder(CastHint)
+checkpoint = builder(Checkpoint)
+compiler_begin = builder(CompilerBegin)
+compiler_end = builder(CompilerEnd)
 
 
 __all__ = ["cast_hint", "checkpoint", "compiler_begin", "compiler_end", "stop_fusion"]

@@ -10,12 +10,11 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, computed, dims
+from tilewright.relay.op.attributes import Extents
+from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -28,7 +27,7 @@ _EPSILON = np.float32(1e-5)
 class ResizeAttrs(Attrs):
     """Size, layout and method of the interpolation."""
 
-    size: tuple[Any, ...]
+    size: Extents
     layout: str
     method: str = "linear"
     coordinate_transformation_mode: str = "half_pixel"
@@ -37,11 +36,15 @@ class ResizeAttrs(Attrs):
     cubic_exclude: int = 0
     out_dtype: str = ""
 
+    rank = 2
+
 
 class Resize1DAttrs(ResizeAttrs):
     """Attributes of image.resize1d."""
 
     layout: str = "NCW"
+
+    rank = 1
 
 
 class Resize2DAttrs(ResizeAttrs):
@@ -54,6 +57,8 @@ class Resize3DAttrs(ResizeAttrs):
     """Attributes of image.resize3d."""
 
     layout: str = "NCDHW"
+
+    rank = 3
 
 
 def _coordinates(extent: int, size: int, mode: str) -> Array:
@@ -145,7 +150,7 @@ def _axes(layout: str, rank: int) -> list[int]:
     return [parsed.index_of(axis) for axis in _SPATIAL[rank]]
 
 
-def _resized_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
+def _resized_type(types: Sequence[Type], attrs: ResizeAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -157,21 +162,23 @@ def _resized_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: i
     return TensorType(shape, attrs.out_dtype or data.dtype)
 
 
-def _declare(rank: int, attrs_class: Any) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+def _resize(attrs_class: type[ResizeAttrs], doc: str, computed: str = "") -> Builder:
+    rank = attrs_class.rank
+
+    def compute(attrs: ResizeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         resize = getattr(topi.image, f"resize{rank}d")
         how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method
         cubic = attrs.cubic_alpha, attrs.cubic_exclude
         return [resize(inputs[0], list(attrs.size), attrs.layout, *how, *cubic, attrs.out_dtype or None)]
 
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ResizeAttrs, inputs: Sequence[Array]) -> list[Array]:
         dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else None
         how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method, attrs.cubic_alpha
         return [resize_array(inputs[0], _axes(attrs.layout, rank), attrs.size, *how, bool(attrs.cubic_exclude), dtype)]
 
-    declare(
+    made = declare(
         f"image.resize{rank}d",
-        f"Resize {rank} dimensions by interpolation.",
+        doc,
         inputs=("data",),
         attrs_type=attrs_class,
         pattern=OpPattern.INJECTIVE,
@@ -181,71 +188,17 @@ def _declare(rank: int, attrs_class: Any) -> None:
         infer_correct_layout=layout_rules.with_layout_attr("layout", _SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(f"image.resize{rank}d"),
     )
+    return builder(made, computed=computed, module=__name__, rounding_method="", out_dtype=None)
 
 
-_declare(1, Resize1DAttrs)
-_declare(2, Resize2DAttrs)
-_declare(3, Resize3DAttrs)
-
-
-def _resize_call(rank: int, attrs_class: Any, data: RelayExpr, size: Any, *rest: Any) -> Call:
-    layout, method, mode, rounding, alpha, exclude, out_dtype = rest
-    if rank == 2 and computed(size):
-        own = attrs_class((), layout, method, mode, rounding, float(alpha), int(exclude), out_dtype or "")
-        return call("dyn.image.resize2d", [data, size], own)
-    values = dims(size)
-    sizes = values * rank if len(values) == 1 else values
-    attrs = attrs_class(sizes, layout, method, mode, rounding, float(alpha), int(exclude), out_dtype or "")
-    return call(f"image.resize{rank}d", [data], attrs)
-
-
-def resize1d(
-    data: RelayExpr,
-    size: Any,
-    layout: str = "NCW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "",
-    cubic_alpha: float = -0.5,
-    cubic_exclude: int = 0,
-    out_dtype: str | None = None,
-) -> Call:
-    """``data`` resized to ``size``; parameters as in ``resize2d``."""
-    return _resize_call(1, Resize1DAttrs, data, size, layout, method, coordinate_transformation_mode, rounding_method,
-                        cubic_alpha, cubic_exclude, out_dtype)  # fmt: skip
-
-
-def resize2d(
-    data: RelayExpr,
-    size: Any,
-    layout: str = "NCHW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "",
-    cubic_alpha: float = -0.5,
-    cubic_exclude: int = 0,
-    out_dtype: str | None = None,
-) -> Call:
+resize1d = _resize(Resize1DAttrs, "``data`` resized to ``size``; parameters as in ``resize2d``.")
+resize2d = _resize(
+    Resize2DAttrs,
     """``data`` resized to ``size`` (height, width).
 
     ``method`` is nearest_neighbor, linear or cubic; ``coordinate_transformation_mode`` and ``rounding_method`` are
     those of ONNX's Resize (half_pixel, align_corners, asymmetric, ...; round, floor, ceil, ...).
-    """
-    return _resize_call(2, Resize2DAttrs, data, size, layout, method, coordinate_transformation_mode, rounding_method,
-                        cubic_alpha, cubic_exclude, out_dtype)  # fmt: skip
-
-
-def resize3d(
-    data: RelayExpr,
-    size: Any,
-    layout: str = "NCDHW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "",
-    cubic_alpha: float = -0.5,
-    cubic_exclude: int = 0,
-    out_dtype: str | None = None,
-) -> Call:
-    """``data`` resized to ``size`` (depth, height, width); parameters as in ``resize2d``."""
-    return _resize_call(3, Resize3DAttrs, data, size, layout, method, coordinate_transformation_mode, rounding_method,
-                        cubic_alpha, cubic_exclude, out_dtype)  # fmt: skip
+    """,
+    computed="size",
+)
+resize3d = _resize(Resize3DAttrs, "``data`` resized to ``size`` (depth, height, width); parameters as in ``resize2d``.")

@@ -12,11 +12,10 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints, pair
-from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.attributes import Padding, PerAxis
 from tilewright.relay.op.bilinear import bilinear, sampled
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
@@ -29,7 +28,7 @@ from tilewright.runtime.ndarray import numpy_dtype
 class AffineGridAttrs(Attrs):
     """Height and width of the grid."""
 
-    target_shape: tuple[int, ...]
+    target_shape: PerAxis
 
 
 class AffineGrid(OpDef[AffineGridAttrs]):
@@ -65,6 +64,9 @@ class AffineGrid(OpDef[AffineGridAttrs]):
         return [np.einsum("nij,jhw->nihw", inputs[0], points).astype(inputs[0].dtype)]
 
 
+affine_grid = builder(AffineGrid, target_shape=None)
+
+
 class GridSampleAttrs(Attrs):
     """How values between pixels are found, the layout, what is outside, and where -1 and 1 are."""
 
@@ -75,7 +77,7 @@ class GridSampleAttrs(Attrs):
 
 
 class GridSample(OpDef[GridSampleAttrs]):
-    """Values of images at the points of a grid."""
+    """Values of ``data`` (batch, channels, height, width) at the points of ``grid`` (batch, 2, ...), x before y."""
 
     name = "image.grid_sample"
     inputs = ("data", "grid")
@@ -119,10 +121,13 @@ class GridSample(OpDef[GridSampleAttrs]):
         return [made.astype(data.dtype)]
 
 
+grid_sample = builder(GridSample)
+
+
 class CropAndResizeAttrs(Attrs):
     """Size of the crops, layout, method, value of what is outside, and dtype of the result."""
 
-    crop_size: tuple[int, ...]
+    crop_size: PerAxis
     layout: str = "NCHW"
     method: str = "bilinear"
     extrapolation_value: float = 0.0
@@ -130,7 +135,11 @@ class CropAndResizeAttrs(Attrs):
 
 
 class CropAndResize(OpDef[CropAndResizeAttrs]):
-    """Parts of images, each resized to one size."""
+    """The parts ``boxes`` of images ``data``, each resized to ``crop_size``.
+
+    ``boxes`` (count, 4) has rows (y1, x1, y2, x2), where 0 and 1 are the centres of the first and last pixel;
+    ``box_indices`` (count,) says which image each is of. ``method`` is bilinear or nearest_neighbor.
+    """
 
     name = "image.crop_and_resize"
     inputs = ("data", "boxes", "box_indices")
@@ -201,19 +210,22 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
         return [transform_array(made, "NCHW", attrs.layout).astype(dtype)]
 
 
+crop_and_resize = builder(CropAndResize, layout=..., out_dtype=None)
+
+
 class Dilation2DAttrs(Attrs):
     """Strides, padding, dilations, layouts and dtype of the result."""
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilations: tuple[int, ...] = (1, 1)
+    strides: PerAxis = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
+    dilations: PerAxis = (1, 1)
     data_layout: str = "NCHW"
     kernel_layout: str = "IHW"
     out_dtype: str = ""
 
 
 class Dilation2D(OpDef[Dilation2DAttrs]):
-    """The greatest sum of data and weight over each window."""
+    """Morphological dilation: the greatest of ``data`` + ``weight`` over each window, channel by channel."""
 
     name = "image.dilation2d"
     inputs = ("data", "weight")
@@ -266,65 +278,7 @@ class Dilation2D(OpDef[Dilation2DAttrs]):
         return [transform_array(result, "NCHW", attrs.data_layout)]
 
 
-def affine_grid(data: RelayExpr, target_shape: Any = None) -> Call:
-    """The points to which affine maps ``data`` (batch, 2, 3) take a grid over [-1, 1] x [-1, 1], x before y.
-
-    ``target_shape``: height and width of the grid. Gives (batch, 2, height, width).
-    """
-    return call("image.affine_grid", [data], AffineGridAttrs(pair(target_shape)))
-
-
-def grid_sample(
-    data: RelayExpr,
-    grid: RelayExpr,
-    method: str = "bilinear",
-    layout: str = "NCHW",
-    padding_mode: str = "zeros",
-    align_corners: bool = True,
-) -> Call:
-    """Values of ``data`` (batch, channels, height, width) at the points of ``grid`` (batch, 2, ...), x before y.
-
-    Of volumes (NCDHW) a grid has three coordinates. ``method``: nearest, bilinear or bicubic; ``padding_mode``: what is
-    outside is zeros, the border's pixels or the image mirrored (reflection). With ``align_corners`` -1 and 1 are the
-    centres of the first and last pixel, else their outer edges; ``affine_grid`` gives grids of the first kind.
-    """
-    return call("image.grid_sample", [data, grid], GridSampleAttrs(method, layout, padding_mode, bool(align_corners)))
-
-
-def crop_and_resize(
-    data: RelayExpr,
-    boxes: RelayExpr,
-    box_indices: RelayExpr,
-    crop_size: Any,
-    layout: str,
-    method: str = "bilinear",
-    extrapolation_value: float = 0,
-    out_dtype: str | None = None,
-) -> Call:
-    """The parts ``boxes`` of images ``data``, each resized to ``crop_size``.
-
-    ``boxes`` (count, 4) has rows (y1, x1, y2, x2), where 0 and 1 are the centres of the first and last pixel;
-    ``box_indices`` (count,) says which image each is of. ``method`` is bilinear or nearest_neighbor.
-    """
-    attrs = CropAndResizeAttrs(pair(crop_size), layout, method, float(extrapolation_value), out_dtype or "")
-    return call("image.crop_and_resize", [data, boxes, box_indices], attrs)
-
-
-def dilation2d(
-    data: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilations: Any = (1, 1),
-    data_layout: str = "NCHW",
-    kernel_layout: str = "IHW",
-    out_dtype: str = "",
-) -> Call:
-    """Morphological dilation: the greatest of ``data`` + ``weight`` over each window, channel by channel."""
-    attrs = Dilation2DAttrs(
-        pair(strides), padding_of(padding), ints(pair(dilations)), data_layout, kernel_layout, out_dtype or ""
-    )
-    return call("image.dilation2d", [data, weight], attrs)
+dilation2d = builder(Dilation2D, padding=(0, 0))
 
 
 for _sampler in (AffineGrid, GridSample, CropAndResize):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,13 +13,12 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
+from tilewright.relay.op.builder import builder
+from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.unary import erf_array
-from tilewright.target.generic_func import GenericFunc
 
 relu = unary(
     "nn.relu",
@@ -39,7 +38,7 @@ class LeakyReluAttrs(Attrs):
 
 
 class LeakyRelu(Elementwise[LeakyReluAttrs]):
-    """data where positive, else alpha * data."""
+    """``data`` where positive, else ``alpha * data``."""
 
     name = "nn.leaky_relu"
     finite = True
@@ -55,6 +54,9 @@ class LeakyRelu(Elementwise[LeakyReluAttrs]):
         """numpy.where"""
         x = inputs[0]
         return [np.where(x > 0, x, x * np.asarray(attrs.alpha, x.dtype))]
+
+
+leaky_relu = builder(LeakyRelu, alpha=0.01)
 
 
 class GeluAttrs(Attrs):
@@ -86,6 +88,9 @@ class Gelu(Elementwise[GeluAttrs]):
         return [(x * 0.5 * (1 + inner)).astype(inputs[0].dtype)]
 
 
+gelu = builder(Gelu)
+
+
 class SwishAttrs(Attrs):
     """The factor of the sigmoid's argument."""
 
@@ -111,6 +116,9 @@ class Swish(Elementwise[SwishAttrs]):
             return [(x / (1 + np.exp(-attrs.beta * x))).astype(inputs[0].dtype)]
 
 
+swish = builder(Swish)
+
+
 class Softplus(Elementwise[None]):
     """log(1 + exp(data)). Not in TVM 0.8."""
 
@@ -128,6 +136,9 @@ class Softplus(Elementwise[None]):
         return [np.logaddexp(0, inputs[0].astype("float64")).astype(inputs[0].dtype)]
 
 
+softplus = builder(Softplus)
+
+
 class PReluAttrs(Attrs):
     """The dimension that the slopes run along."""
 
@@ -135,7 +146,7 @@ class PReluAttrs(Attrs):
 
 
 class PRelu(OpDef[PReluAttrs]):
-    """data where positive, else data times a slope per channel."""
+    """``data`` where positive, else ``data`` times the slope of its channel."""
 
     name = "nn.prelu"
     inputs = ("data", "alpha")
@@ -167,6 +178,9 @@ class PRelu(OpDef[PReluAttrs]):
         return [np.where(x > 0, x, x * shape_along(inputs[1], x.ndim, attrs.axis))]
 
 
+prelu = builder(PRelu)
+
+
 class SoftmaxAttrs(Attrs):
     """The dimension that sums to 1."""
 
@@ -184,34 +198,55 @@ def _log_softmax_array(x: Array, axis: int) -> Array:
     return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)), x.dtype)
 
 
-def _softmax_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
-    data = relations.tensor(types[0])
-    if data is not None:
-        relations.normalize_axis(attrs.axis, len(data.shape))
-    return data
+class Softmax(OpDef[SoftmaxAttrs]):
+    """exp(data) / sum(exp(data)) along ``axis``."""
+
+    name = "nn.softmax"
+    inputs = ("data",)
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
+    strategy = strategies.softmax_strategy
+    slice_operands = staticmethod(slice_rules.along_others)
+    fast: ClassVar[str | None] = "nn.fast_softmax"
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: SoftmaxAttrs, solver: TypeSolver) -> Type | None:
+        """The type of the data, which has the axis."""
+        data = relations.tensor(types[0])
+        if data is not None:
+            relations.normalize_axis(attrs.axis, len(data.shape))
+        return data
+
+    @staticmethod
+    def evaluate(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        return [softmax_array(inputs[0], attrs.axis)]
 
 
-def _declare_softmax(name: str, doc: str, strategy: GenericFunc, evaluate: Any, **traits: Any) -> None:
-    declare(
-        name,
-        doc,
-        inputs=("data",),
-        attrs_type=SoftmaxAttrs,
-        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-        in_float32=True,
-        infer_type=_softmax_type,
-        strategy=strategy,
-        evaluate=lambda attrs, inputs: [evaluate(inputs[0], attrs.axis)],
-        slice_operands=slice_rules.along_others,
-        **traits,
-    )
+class FastSoftmax(Softmax):
+    """``softmax`` with an approximate exp."""
+
+    name = "nn.fast_softmax"
+    strategy = strategies.fast_softmax_strategy
+    fast = None
 
 
-_declare_softmax(
-    "nn.softmax", "Softmax along an axis.", strategies.softmax_strategy, softmax_array, fast="nn.fast_softmax"
-)
-_declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", strategies.fast_softmax_strategy, softmax_array)
-_declare_softmax("nn.log_softmax", "Logarithm of softmax.", strategies.log_softmax_strategy, _log_softmax_array)
+class LogSoftmax(Softmax):
+    """log(softmax(data))"""
+
+    name = "nn.log_softmax"
+    strategy = strategies.log_softmax_strategy
+    fast = None
+
+    @staticmethod
+    def evaluate(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        return [_log_softmax_array(inputs[0], attrs.axis)]
+
+
+softmax = builder(Softmax)
+fast_softmax = builder(FastSoftmax)
+log_softmax = builder(LogSoftmax)
 
 
 class DropoutAttrs(Attrs):
@@ -244,52 +279,10 @@ class Dropout(OpDef[DropoutAttrs]):
         return [inputs[0].copy(), np.ones_like(inputs[0])]
 
 
+dropout_raw = builder(Dropout, "dropout_raw")
+
+
 Dropout.op.set_attr("TSimplifiesFirstField", True)
-
-
-def leaky_relu(data: RelayExpr, alpha: float = 0.01) -> Call:
-    """``data`` where positive, else ``alpha * data``."""
-    return call("nn.leaky_relu", [data], LeakyReluAttrs(float(alpha)))
-
-
-def prelu(data: RelayExpr, alpha: RelayExpr, axis: int = 1) -> Call:
-    """``data`` where positive, else ``data`` times the slope of its channel."""
-    return call("nn.prelu", [data, alpha], PReluAttrs(int(axis)))
-
-
-def softmax(data: RelayExpr, axis: int = -1) -> Call:
-    """exp(data) / sum(exp(data)) along ``axis``."""
-    return call("nn.softmax", [data], SoftmaxAttrs(int(axis)))
-
-
-def gelu(data: RelayExpr, approximate: str = "none") -> Call:
-    """The Gaussian error linear unit; ``approximate`` may be "tanh"."""
-    return call("nn.gelu", [data], GeluAttrs(str(approximate)))
-
-
-def swish(data: RelayExpr, beta: float = 1.0) -> Call:
-    """``data * sigmoid(beta * data)``"""
-    return call("nn.swish", [data], SwishAttrs(float(beta)))
-
-
-def softplus(data: RelayExpr) -> Call:
-    """log(1 + exp(data))"""
-    return call("nn.softplus", [data])
-
-
-def fast_softmax(data: RelayExpr, axis: int = -1) -> Call:
-    """``softmax`` with an approximate exp."""
-    return call("nn.fast_softmax", [data], SoftmaxAttrs(int(axis)))
-
-
-def log_softmax(data: RelayExpr, axis: int = -1) -> Call:
-    """log(softmax(data))"""
-    return call("nn.log_softmax", [data], SoftmaxAttrs(int(axis)))
-
-
-def dropout_raw(data: RelayExpr, rate: float = 0.5) -> Call:
-    """The tuple (data, mask)."""
-    return call("nn.dropout", [data], DropoutAttrs(float(rate)))
 
 
 def dropout(data: RelayExpr, rate: float = 0.5) -> TupleGetItem:

@@ -13,6 +13,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -39,7 +40,7 @@ def shape_along(array: Array, rank: int, axis: int) -> Array:
 
 
 class BiasAdd(OpDef[BiasAddAttrs]):
-    """Add a 1-D bias along ``axis``."""
+    """``data`` plus the vector ``bias`` along ``axis``."""
 
     name = "nn.bias_add"
     inputs = ("data", "bias")
@@ -88,6 +89,4 @@ class BiasAdd(OpDef[BiasAddAttrs]):
         return call("add", [args[0], expand_bias_to_match_axis(args[1], rank, attrs.axis)])
 
 
-def bias_add(data: RelayExpr, bias: RelayExpr, axis: int = 1) -> Call:
-    """``data`` plus the vector ``bias`` along ``axis``."""
-    return call("nn.bias_add", [data, bias], BiasAddAttrs(int(axis)))
+bias_add = builder(BiasAdd)

@@ -10,13 +10,12 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir import dtype as dt
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, pair, whole_int
+from tilewright.relay.op.attributes import Padding, PerAxis
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
@@ -39,10 +38,10 @@ class BitPackAttrs(Attrs):
 class BinaryConv2DAttrs(Attrs):
     """Those of a convolution, and how many bits the numbers have."""
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
+    strides: PerAxis = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
     channels: int | None = None
-    kernel_size: tuple[int, ...] = (3, 3)
+    kernel_size: PerAxis = (3, 3)
     activation_bits: int = 1
     weight_bits: int = 1
     data_layout: str = "NCHW"
@@ -101,7 +100,7 @@ def _check_words(extent: Any, dtype: str, what: str) -> None:
 
 
 class BitPack(OpDef[BitPackAttrs]):
-    """Bits of integers, plane by plane, packed into words."""
+    """The lowest ``bits`` of integers, packed along ``pack_axis``; see ``topi.nn.bitpack``."""
 
     name = "nn.bitpack"
     inputs = ("data",)
@@ -139,6 +138,9 @@ class BitPack(OpDef[BitPackAttrs]):
         """Plane by plane."""
         axis = attrs.pack_axis % inputs[0].ndim
         return [pack_bits(inputs[0], attrs.bits, axis, attrs.bit_axis, attrs.pack_type)]
+
+
+bitpack = builder(BitPack)
 
 
 class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
@@ -201,8 +203,11 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
         return [(result if first else np.moveaxis(result, 1, 3)).astype(attrs.out_dtype)]
 
 
+bitserial_conv2d = builder(BitSerialConv2D, padding=(0, 0))
+
+
 class BitSerialDense(OpDef[BinaryDenseAttrs]):
-    """A matrix product of numbers of few bits, by counting the bits that words share."""
+    """``data`` (batch, in) times the transposed ``weight`` (units, in), of numbers of few bits."""
 
     name = "nn.bitserial_dense"
     inputs = ("data", "weight")
@@ -231,63 +236,4 @@ class BitSerialDense(OpDef[BinaryDenseAttrs]):
         return [(x @ _weights(weight, attrs.weight_bits, attrs.unipolar).T).astype(attrs.out_dtype)]
 
 
-def bitpack(
-    data: RelayExpr,
-    bits: int = 1,
-    pack_axis: int = 1,
-    bit_axis: int = 2,
-    pack_type: str = "uint32",
-    name: str = "BitPack",
-) -> Call:
-    """The lowest ``bits`` of integers, packed along ``pack_axis``; see ``topi.nn.bitpack``."""
-    attrs = BitPackAttrs(int(bits), int(pack_axis), int(bit_axis), str(pack_type), str(name))
-    return call("nn.bitpack", [data], attrs)
-
-
-def bitserial_conv2d(
-    data: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    channels: Any = None,
-    kernel_size: Any = (3, 3),
-    activation_bits: int = 1,
-    weight_bits: int = 1,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
-    pack_dtype: str = "uint32",
-    out_dtype: str = "int16",
-    unipolar: bool = True,
-) -> Call:
-    """A convolution of numbers of few bits; see ``topi.nn.bitserial_conv2d_nchw``.
-
-    The weight may be packed: kernel layout OIHWi by ``bitpack(weight, weight_bits, 1, 4, pack_dtype)``, HWIOi by
-    ``bitpack(weight, weight_bits, 2, 4, pack_dtype)``.
-    """
-    attrs = BinaryConv2DAttrs(
-        pair(strides), padding_of(padding), None if channels is None else whole_int(channels), pair(kernel_size),
-        int(activation_bits), int(weight_bits), str(data_layout), str(kernel_layout), str(pack_dtype), str(out_dtype),
-        bool(unipolar),
-    )  # fmt: skip
-    return call("nn.bitserial_conv2d", [data, weight], attrs)
-
-
-def bitserial_dense(
-    data: RelayExpr,
-    weight: RelayExpr,
-    units: Any = None,
-    data_bits: int = 1,
-    weight_bits: int = 1,
-    pack_dtype: str = "uint32",
-    out_dtype: str = "int16",
-    unipolar: bool = True,
-) -> Call:
-    """``data`` (batch, in) times the transposed ``weight`` (units, in), of numbers of few bits.
-
-    The weight may be packed, by ``bitpack(weight, weight_bits, 1, 1, pack_dtype)``; see ``topi.nn.bitserial_dense``.
-    """
-    attrs = BinaryDenseAttrs(
-        None if units is None else whole_int(units), int(data_bits), int(weight_bits), str(pack_dtype), str(out_dtype),
-        bool(unipolar),
-    )  # fmt: skip
-    return call("nn.bitserial_dense", [data, weight], attrs)
+bitserial_dense = builder(BitSerialDense)

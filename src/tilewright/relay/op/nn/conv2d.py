@@ -8,18 +8,16 @@ from typing import Any
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.attributes import Padding, PerAxis, ints
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import (
     Conv,
-    conv_attrs,
     conv_extent,
     conv_layouts,
     windows_of,
@@ -34,12 +32,12 @@ class Conv2DAttrs(ConvAttrs):
     that chose them (``autotvm.task.choices``).
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
+    strides: PerAxis = (1, 1)
+    padding: Padding = (0, 0)
+    dilation: PerAxis = (1, 1)
     groups: int = 1
     channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
+    kernel_size: PerAxis | None = None
     data_layout: str = "NCHW"
     kernel_layout: str = "OIHW"
     out_layout: str = ""
@@ -50,7 +48,11 @@ class Conv2DAttrs(ConvAttrs):
 
 
 class Conv2D(Conv[Conv2DAttrs]):
-    """2-D convolution."""
+    """2-D convolution of ``data`` (``data_layout``) with ``weight`` (``kernel_layout``).
+
+    ``padding`` is one value, two (height, width) or four (top, left, bottom, right). ``channels`` and ``kernel_size``
+    let type inference find the weight's type.
+    """
 
     name = "nn.conv2d"
     rank = 2
@@ -58,6 +60,9 @@ class Conv2D(Conv[Conv2DAttrs]):
     strategy = strategies.conv2d_strategy
     alter_op_layout = topi.nn.conv2d_alter_layout
     legalize = topi.nn.conv2d_legalize
+
+
+conv2d = builder(Conv2D)
 
 
 class ContribConv2DNCHWc(OpDef[Conv2DAttrs]):
@@ -72,6 +77,9 @@ class ContribConv2DNCHWc(OpDef[Conv2DAttrs]):
     infer_correct_layout = staticmethod(conv_layouts)
     infer_type = staticmethod(Conv2D.infer_type)
     evaluate = staticmethod(Conv2D.evaluate)
+
+
+contrib_conv2d_nchwc = builder(ContribConv2DNCHWc, "contrib_conv2d_nchwc", data_layout="NCHW8c")
 
 
 class PatchesAttrs(Attrs):
@@ -139,65 +147,6 @@ class ContribDepthwiseConv2DNCHWc(ContribConv2DNCHWc):
     strategy = strategies.depthwise_conv2d_NCHWc_strategy
 
 
-def conv2d(
-    data: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """2-D convolution of ``data`` (``data_layout``) with ``weight`` (``kernel_layout``).
-
-    ``padding`` is one value, two (height, width) or four (top, left, bottom, right). ``channels`` and ``kernel_size``
-    let type inference find the weight's type.
-    """
-    values = conv_attrs(2, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout,
-                        out_layout, out_dtype)  # fmt: skip
-    return call("nn.conv2d", [data, weight], Conv2DAttrs(**values))
-
-
-def contrib_conv2d_nchwc(
-    data: RelayExpr,
-    kernel: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW8c",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """``conv2d`` of packed data and kernel."""
-    values = conv_attrs(2, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout,
-                        out_layout, out_dtype)  # fmt: skip
-    return call("nn.contrib_conv2d_NCHWc", [data, kernel], Conv2DAttrs(**values))
-
-
-def contrib_depthwise_conv2d_nchwc(
-    data: RelayExpr,
-    kernel: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW8c",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """Depthwise ``conv2d`` of packed data and kernel."""
-    values = conv_attrs(2, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout,
-                        out_layout, out_dtype)  # fmt: skip
-    return call("nn.contrib_depthwise_conv2d_NCHWc", [data, kernel], Conv2DAttrs(**values))
+contrib_depthwise_conv2d_nchwc = builder(
+    ContribDepthwiseConv2DNCHWc, "contrib_depthwise_conv2d_nchwc", data_layout="NCHW8c"
+)

@@ -14,7 +14,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints, pair, whole_int
+from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
@@ -273,22 +273,3 @@ class Conv(OpDef[C]):
         if kernel == "default":
             kernel = kernel_layout_for(data, cls.rank == 2 and is_depthwise(attrs, tinfos[0].shape))
         return call(cls.name, inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout=""))
-
-
-def conv_attrs(
-    rank: int, strides: Any, padding: Any, dilation: Any, groups: int, channels: Any, kernel_size: Any, *rest: str
-) -> dict[str, Any]:
-    """Normalised values of the fields that convolutions of every rank have."""
-    data_layout, kernel_layout, out_layout, out_dtype = rest
-    return {
-        "strides": pair(strides, rank),
-        "padding": padding_of(padding, rank),
-        "dilation": pair(dilation, rank),
-        "groups": int(groups),
-        "channels": None if channels is None else whole_int(channels),
-        "kernel_size": None if kernel_size is None else pair(kernel_size, rank),
-        "data_layout": data_layout,
-        "kernel_layout": kernel_layout,
-        "out_layout": out_layout,
-        "out_dtype": out_dtype or "",
-    }

@@ -12,23 +12,21 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.builder import Builder, builder
+from tilewright.relay.op.conv_attrs import ConvTransposeAttrs
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import (
     SPATIAL,
     accumulation_dtype,
     canonical_shape,
-    conv_attrs,
     conv_layouts,
     convolve,
     result_dtype,
@@ -42,31 +40,33 @@ from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.target.generic_func import GenericFunc
 
 
-class Conv1DTransposeAttrs(ConvAttrs):
+class Conv1DTransposeAttrs(ConvTransposeAttrs):
     """Attributes of nn.conv1d_transpose; TVM 0.8 calls the default layout of kernels (input, output, ...) "OIW"."""
 
     channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    strides: tuple[int, ...] = (1,)
-    output_padding: tuple[int, ...] = (0,)
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
+    kernel_size: PerAxis | None = None
+    strides: PerAxis = (1,)
+    output_padding: PerAxis = (0,)
+    padding: Padding = (0,)
+    dilation: PerAxis = (1,)
     groups: int = 1
     data_layout: str = "NCW"
     kernel_layout: str = "IOW"
     out_layout: str = ""
     out_dtype: str = ""
 
+    rank = 1
 
-class Conv2DTransposeAttrs(ConvAttrs):
+
+class Conv2DTransposeAttrs(ConvTransposeAttrs):
     """Attributes of nn.conv2d_transpose; the text form says ``kernel_layout="IOHW"`` for the constructor's default."""
 
     channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    strides: tuple[int, ...] = (1, 1)
-    output_padding: tuple[int, ...] = (0, 0)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
+    kernel_size: PerAxis | None = None
+    strides: PerAxis = (1, 1)
+    output_padding: PerAxis = (0, 0)
+    padding: Padding = (0, 0)
+    dilation: PerAxis = (1, 1)
     groups: int = 1
     data_layout: str = "NCHW"
     kernel_layout: str = "OIHW"
@@ -74,23 +74,25 @@ class Conv2DTransposeAttrs(ConvAttrs):
     out_dtype: str = ""
 
 
-class Conv3DTransposeAttrs(ConvAttrs):
+class Conv3DTransposeAttrs(ConvTransposeAttrs):
     """Attributes of nn.conv3d_transpose; TVM 0.8 calls the default layout of kernels (input, output, ...) "OIDHW"."""
 
     channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    strides: tuple[int, ...] = (1, 1, 1)
-    output_padding: tuple[int, ...] = (0, 0, 0)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
+    kernel_size: PerAxis | None = None
+    strides: PerAxis = (1, 1, 1)
+    output_padding: PerAxis = (0, 0, 0)
+    padding: Padding = (0, 0, 0)
+    dilation: PerAxis = (1, 1, 1)
     groups: int = 1
     data_layout: str = "NCDHW"
     kernel_layout: str = "IODHW"
     out_layout: str = ""
     out_dtype: str = ""
 
+    rank = 3
 
-def _infer(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
+
+def _infer(types: Sequence[Type], attrs: ConvTransposeAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
     if data is None:
         return None
@@ -133,7 +135,7 @@ def _infer(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> 
     )
 
 
-def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
+def _evaluate(attrs: ConvTransposeAttrs, inputs: Sequence[Array], rank: int) -> list[Array]:
     """Convolve the data, spread out by the strides, with the mirrored kernel."""
     spatial, groups = SPATIAL[rank], int(attrs.groups)
     dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
@@ -159,21 +161,26 @@ def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
     return [result.astype(result_dtype(inputs[0], attrs.out_dtype), copy=False)]
 
 
-def _declare(rank: int, attrs_class: type[Attrs], strategy: GenericFunc, legalize: GenericFunc) -> None:
+def _transposed(
+    rank: int, doc: str, attrs_class: type[ConvTransposeAttrs], strategy: GenericFunc, legalize: GenericFunc
+) -> Builder:
     spatial = SPATIAL[rank]
+    canonical = f"IO{spatial}"
     legalize.set_default(lambda attrs, args, types: as_convolution(rank, attrs, args, types), allow_override=True)
 
-    def convert(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired: Sequence[str]) -> RelayExpr:
+    def convert(
+        attrs: ConvTransposeAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired: Sequence[str]
+    ) -> RelayExpr:
         data, kernel = (*desired, "default")[:2]
         if kernel == "default":
-            kernel = f"IO{spatial}" if data.startswith("NC") else f"{spatial}IO"
+            kernel = canonical if data.startswith("NC") else f"{spatial}IO"
         return call(
             f"nn.conv{rank}d_transpose", inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")
         )
 
-    declare(
+    made = declare(
         f"nn.conv{rank}d_transpose",
-        f"Transposed {rank}-D convolution.",
+        doc,
         inputs=("data", "weight"),
         attrs_type=attrs_class,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
@@ -185,76 +192,28 @@ def _declare(rank: int, attrs_class: type[Attrs], strategy: GenericFunc, legaliz
         infer_correct_layout=conv_layouts,
         convert_op_layout=convert,
     )
+    order = "data weight strides padding dilation groups channels kernel_size data_layout kernel_layout out_layout"
+    return builder(made, order=f"{order} output_padding out_dtype", module=__name__, kernel_layout=canonical)
 
 
-_declare(1, Conv1DTransposeAttrs, strategies.conv1d_transpose_strategy, topi.nn.conv1d_transpose_legalize)
-_declare(2, Conv2DTransposeAttrs, strategies.conv2d_transpose_strategy, topi.nn.conv2d_transpose_legalize)
-_declare(3, Conv3DTransposeAttrs, strategies.conv3d_transpose_strategy, topi.nn.conv3d_transpose_legalize)
-
-
-def _transpose_call(
-    rank: int, attrs_class: type[Attrs], data: Any, weight: Any, output_padding: Any, *common: Any
-) -> Call:
-    values = conv_attrs(rank, *common)
-    values["output_padding"] = pair(output_padding, rank)
-    return call(f"nn.conv{rank}d_transpose", [data, weight], attrs_class(**values))
-
-
-def conv1d_transpose(
-    data: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1,),
-    padding: Any = (0,),
-    dilation: Any = (1,),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCW",
-    kernel_layout: str = "IOW",
-    out_layout: str = "",
-    output_padding: Any = (0,),
-    out_dtype: str = "",
-) -> Call:
-    """Transposed 1-D convolution. Kernels are (input, output, width)."""
-    return _transpose_call(1, Conv1DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
-                           channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
-
-
-def conv2d_transpose(
-    data: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "IOHW",
-    out_layout: str = "",
-    output_padding: Any = (0, 0),
-    out_dtype: str = "",
-) -> Call:
-    """Transposed 2-D convolution. Kernels are (input, output, height, width), as PyTorch's and ONNX's."""
-    return _transpose_call(2, Conv2DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
-                           channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
-
-
-def conv3d_transpose(
-    data: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    dilation: Any = (1, 1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCDHW",
-    kernel_layout: str = "IODHW",
-    out_layout: str = "",
-    output_padding: Any = (0, 0, 0),
-    out_dtype: str = "",
-) -> Call:
-    """Transposed 3-D convolution. Kernels are (input, output, depth, height, width)."""
-    return _transpose_call(3, Conv3DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
-                           channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
+conv1d_transpose = _transposed(
+    1,
+    "Transposed 1-D convolution. Kernels are (input, output, width).",
+    Conv1DTransposeAttrs,
+    strategies.conv1d_transpose_strategy,
+    topi.nn.conv1d_transpose_legalize,
+)
+conv2d_transpose = _transposed(
+    2,
+    "Transposed 2-D convolution. Kernels are (input, output, height, width), as PyTorch's and ONNX's.",
+    Conv2DTransposeAttrs,
+    strategies.conv2d_transpose_strategy,
+    topi.nn.conv2d_transpose_legalize,
+)
+conv3d_transpose = _transposed(
+    3,
+    "Transposed 3-D convolution. Kernels are (input, output, depth, height, width).",
+    Conv3DTransposeAttrs,
+    strategies.conv3d_transpose_strategy,
+    topi.nn.conv3d_transpose_legalize,
+)

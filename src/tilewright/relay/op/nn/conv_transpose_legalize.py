@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.conv_attrs import ConvTransposeAttrs
 from tilewright.relay.op.nn.conv1d import conv1d
 from tilewright.relay.op.nn.conv2d import conv2d
 from tilewright.relay.op.nn.conv3d import conv3d
@@ -34,7 +34,9 @@ from tilewright.relay.op.transform.reshape import reshape
 from tilewright.relay.op.transform.slicing import strided_slice
 
 
-def as_convolution(rank: int, attrs: Any, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr | None:
+def as_convolution(
+    rank: int, attrs: ConvTransposeAttrs, args: Sequence[RelayExpr], types: Sequence[Type]
+) -> RelayExpr | None:
     """``nn.conv{rank}d_transpose`` as a convolution; None for dilation, other layouts and unknown shapes."""
     data, weight, result = types
     plain = f"NC{SPATIAL[rank]}"
@@ -64,7 +66,7 @@ def as_convolution(rank: int, attrs: Any, args: Sequence[RelayExpr], types: Sequ
     return strided_slice(whole, [0, 0, *pads[:rank]], [batch, channels, *ends])
 
 
-def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], attrs: Any) -> RelayExpr:
+def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], attrs: ConvTransposeAttrs) -> RelayExpr:
     """The kernels of all phases of each group: (I, O / g, k...) to (s... * O, I / g, j...), the j backwards.
 
     Missing elements are 0.
@@ -85,7 +87,7 @@ def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], at
 
 
 def _convolution(
-    rank: int, data: RelayExpr, weight: RelayExpr, taps: Sequence[int], channels: int, attrs: Any
+    rank: int, data: RelayExpr, weight: RelayExpr, taps: Sequence[int], channels: int, attrs: ConvTransposeAttrs
 ) -> RelayExpr:
     make = {1: conv1d, 2: conv2d, 3: conv3d}[rank]
     return make(

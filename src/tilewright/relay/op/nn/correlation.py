@@ -9,12 +9,11 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.attributes import Padding
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_map
@@ -28,7 +27,7 @@ class CorrelationAttrs(Attrs):
     max_displacement: int = 1
     stride1: int = 1
     stride2: int = 1
-    padding: tuple[int, ...] = (0, 0, 0, 0)
+    padding: Padding = (0, 0, 0, 0)
     is_multiply: bool = True
     layout: str = "NCHW"
 
@@ -94,20 +93,4 @@ class Correlation(OpDef[CorrelationAttrs]):
         return [np.stack(planes, 1).astype(inputs[0].dtype)]
 
 
-def correlation(
-    data1: RelayExpr,
-    data2: RelayExpr,
-    kernel_size: int,
-    max_displacement: int,
-    stride1: int,
-    stride2: int,
-    padding: Any,
-    is_multiply: bool,
-    layout: str,
-) -> Call:
-    """The mean product (or absolute difference) of patches of two images; see ``topi.nn.correlation_nchw``."""
-    attrs = CorrelationAttrs(
-        int(kernel_size), int(max_displacement), int(stride1), int(stride2), padding_of(padding), bool(is_multiply),
-        str(layout),
-    )  # fmt: skip
-    return call("nn.correlation", [data1, data2], attrs)
+correlation = builder(Correlation, required=True)

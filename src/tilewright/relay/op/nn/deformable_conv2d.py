@@ -11,11 +11,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
-from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.attributes import Padding, PerAxis, call
 from tilewright.relay.op.bilinear import bilinear
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -23,7 +22,6 @@ from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import (
     accumulation_dtype,
     canonical_shape,
-    conv_attrs,
     infer_conv,
     kernel_layout_for,
     result_dtype,
@@ -39,13 +37,13 @@ from tilewright.tir.layout import layout as parse_layout
 class DeformableConv2DAttrs(ConvAttrs):
     """Those of nn.conv2d, and how many groups of channels have offsets of their own."""
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1)
+    strides: PerAxis = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
+    dilation: PerAxis = (1, 1)
     deformable_groups: int = 1
     groups: int = 1
     channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
+    kernel_size: PerAxis | None = None
     data_layout: str = "NCHW"
     kernel_layout: str = "OIHW"
     out_layout: str = ""
@@ -136,28 +134,4 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
         return call("nn.deformable_conv2d", inputs, changed)
 
 
-def deformable_conv2d(
-    data: RelayExpr,
-    offset: RelayExpr,
-    weight: RelayExpr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    deformable_groups: int = 1,
-    groups: int = 1,
-    channels: Any = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """A convolution whose tap (dy, dx) for output pixel (i, j) is moved by ``offset``, two numbers a tap, y before x.
-
-    ``offset`` is (batch, deformable_groups * kernel_height * kernel_width * 2, out_height, out_width), in
-    ``data_layout``. Values between pixels are interpolated; outside of the data they are 0.
-    """
-    values = conv_attrs(2, strides, padding_of(padding), dilation, groups, channels, kernel_size, data_layout,
-                        kernel_layout, out_layout, out_dtype)  # fmt: skip
-    attrs = DeformableConv2DAttrs(**values, deformable_groups=int(deformable_groups))
-    return call("nn.deformable_conv2d", [data, offset, weight], attrs)
+deformable_conv2d = builder(DeformableConv2D, padding=(0, 0))

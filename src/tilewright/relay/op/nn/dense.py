@@ -10,12 +10,10 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.attributes import call, whole_int
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
@@ -104,7 +102,7 @@ def _product(a: Array, b: Array, attrs: BatchMatmulAttrs | DenseAttrs | DensePac
 
 
 class Dense(OpDef[DenseAttrs]):
-    """data (..., k) times weight (n, k) transposed."""
+    """``data`` (..., k) times ``weight`` (units, k) transposed."""
 
     name = "nn.dense"
     inputs = ("data", "weight")
@@ -147,8 +145,11 @@ class Dense(OpDef[DenseAttrs]):
         return InferCorrectLayoutOutput([layout("NC"), layout("NC")], [layout("NC")], attrs)
 
 
+dense = builder(Dense, units=None)
+
+
 class Matmul(OpDef[MatmulAttrs]):
-    """data times weight, each transposed if the attributes say so."""
+    """``tensor_a`` (m, k) times ``tensor_b`` (k, units), each given transposed if so flagged."""
 
     name = "nn.matmul"
     inputs = ("tensor_a", "tensor_b")
@@ -169,6 +170,9 @@ class Matmul(OpDef[MatmulAttrs]):
 
     strategy = strategies.matmul_strategy
     legalize = topi.nn.matmul_legalize
+
+
+matmul = builder(Matmul, units=None)
 
 
 class DensePack(OpDef[DensePackAttrs]):
@@ -228,8 +232,11 @@ class DensePack(OpDef[DensePackAttrs]):
     strategy = strategies.dense_pack_strategy
 
 
+contrib_dense_pack = builder(DensePack, order="data weight weight_layout units out_dtype", units=None)
+
+
 class BatchMatmul(OpDef[BatchMatmulAttrs]):
-    """Products of the matrices in two batches; a batch of 1 is broadcast."""
+    """Batched product of ``tensor_a`` (b, m, k) and ``tensor_b`` (b, n, k), which by default is transposed."""
 
     name = "nn.batch_matmul"
     inputs = ("tensor_a", "tensor_b")
@@ -268,37 +275,4 @@ class BatchMatmul(OpDef[BatchMatmulAttrs]):
     legalize = topi.nn.batch_matmul_legalize
 
 
-def dense(data: RelayExpr, weight: RelayExpr, units: int | None = None, out_dtype: str = "") -> Call:
-    """``data`` (..., k) times ``weight`` (units, k) transposed."""
-    return call("nn.dense", [data, weight], DenseAttrs(None if units is None else whole_int(units), out_dtype or ""))
-
-
-def matmul(
-    tensor_a: RelayExpr,
-    tensor_b: RelayExpr,
-    units: int | None = None,
-    out_dtype: str = "",
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-) -> Call:
-    """``tensor_a`` (m, k) times ``tensor_b`` (k, units), each given transposed if so flagged."""
-    attrs = MatmulAttrs(
-        None if units is None else whole_int(units), out_dtype or "", bool(transpose_a), bool(transpose_b)
-    )
-    return call("nn.matmul", [tensor_a, tensor_b], attrs)
-
-
-def contrib_dense_pack(
-    data: RelayExpr, weight: RelayExpr, weight_layout: str = "NC", units: int | None = None, out_dtype: str = ""
-) -> Call:
-    """``dense`` with a packed weight."""
-    attrs = DensePackAttrs(None if units is None else whole_int(units), out_dtype or "", weight_layout)
-    return call("nn.contrib_dense_pack", [data, weight], attrs)
-
-
-def batch_matmul(
-    tensor_a: RelayExpr, tensor_b: RelayExpr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True
-) -> Call:
-    """Batched product of ``tensor_a`` (b, m, k) and ``tensor_b`` (b, n, k), which by default is transposed."""
-    attrs = BatchMatmulAttrs(out_dtype or "", bool(transpose_a), bool(transpose_b))
-    return call("nn.batch_matmul", [tensor_a, tensor_b], attrs)
+batch_matmul = builder(BatchMatmul, transpose_b=True)

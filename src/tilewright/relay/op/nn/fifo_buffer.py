@@ -9,11 +9,9 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 
@@ -25,7 +23,7 @@ class FIFOBufferAttrs(Attrs):
 
 
 class FIFOBuffer(OpDef[FIFOBufferAttrs]):
-    """The buffer moved along, with new data at its end."""
+    """``buffer`` moved along ``axis`` by the extent of ``data``, which takes the place that becomes free at its end."""
 
     name = "nn.fifo_buffer"
     inputs = ("data", "buffer")
@@ -64,6 +62,4 @@ class FIFOBuffer(OpDef[FIFOBufferAttrs]):
         return [np.take(row, np.arange(row.shape[attrs.axis] - length, row.shape[attrs.axis]), attrs.axis)]
 
 
-def fifo_buffer(data: RelayExpr, buffer: RelayExpr, axis: int) -> Call:
-    """``buffer`` moved along ``axis`` by the extent of ``data``, which takes the place that becomes free at its end."""
-    return call("nn.fifo_buffer", [data, buffer], FIFOBufferAttrs(int(axis)))
+fifo_buffer = builder(FIFOBuffer, axis=...)

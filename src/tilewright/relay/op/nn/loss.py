@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright import topi
+from tilewright import te, topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, const
+from tilewright.relay.expr import const
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, whole_int
+from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import equal
@@ -22,7 +22,7 @@ from tilewright.relay.op.transform.checks import checked_from_front
 from tilewright.relay.type_infer import infer_expr
 
 
-def _loss_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
+def _loss_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("predictions", "targets"))
     if found is None:
         return None
@@ -35,17 +35,19 @@ def _loss_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | 
     return TensorType((), predictions.dtype)
 
 
-def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+def _entropy(
+    name: str, doc: str, log: Callable[[te.Tensor], te.Tensor], log_array: Callable[[Array], Array]
+) -> Builder:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         x, y = inputs
         total = topi.sum(topi.multiply(log(x), y), [0, 1])
         return [topi.divide(topi.negative(total), x.shape[0].astype(x.dtype))]
 
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         x, y = inputs
         return [np.asarray(-np.sum(log_array(x) * y) / x.shape[0], x.dtype)]
 
-    declare(
+    made = declare(
         name,
         doc,
         inputs=("predictions", "targets"),
@@ -55,10 +57,21 @@ def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
         compute=compute,
         evaluate=evaluate,
     )
+    return builder(made, module=__name__)
 
 
-_declare("nn.cross_entropy", "-sum(log(predictions) * targets) / batch", topi.log, np.log)
-_declare("nn.cross_entropy_with_logits", "-sum(predictions * targets) / batch", lambda x: x, lambda x: x)
+cross_entropy = _entropy(
+    "nn.cross_entropy",
+    "-sum(log(predictions) * targets) / batch, of probabilities (batch, classes)",
+    topi.log,
+    np.log,
+)
+cross_entropy_with_logits = _entropy(
+    "nn.cross_entropy_with_logits",
+    "-sum(predictions * targets) / batch, of log-probabilities (batch, classes)",
+    lambda x: x,
+    lambda x: x,
+)
 
 
 class NLLLossAttrs(Attrs):
@@ -69,7 +82,7 @@ class NLLLossAttrs(Attrs):
 
 
 class NLLLoss(OpDef[NLLLossAttrs]):
-    """Negative log likelihood of the targets, weighted by class."""
+    """Negative log likelihood of ``targets`` (batch, ...) under log-probabilities (batch, classes, ...)."""
 
     name = "nn.nll_loss"
     inputs = ("predictions", "targets", "weights")
@@ -126,26 +139,4 @@ class NLLLoss(OpDef[NLLLossAttrs]):
         return [np.asarray(total, predictions.dtype)]
 
 
-def nll_loss(
-    predictions: RelayExpr,
-    targets: RelayExpr,
-    weights: RelayExpr,
-    reduction: str = "mean",
-    ignore_index: int = -100,
-) -> Call:
-    """Negative log likelihood of ``targets`` (batch, ...) under log-probabilities (batch, classes, ...).
-
-    Each is multiplied by the weight of its class, 0 for ``ignore_index``; ``reduction`` mean divides by the weights.
-    """
-    attrs = NLLLossAttrs(str(reduction), whole_int(ignore_index))
-    return call("nn.nll_loss", [predictions, targets, weights], attrs)
-
-
-def cross_entropy(predictions: RelayExpr, targets: RelayExpr) -> Call:
-    """Cross entropy of probabilities ``predictions`` (batch, classes), averaged over the batch."""
-    return call("nn.cross_entropy", [predictions, targets])
-
-
-def cross_entropy_with_logits(predictions: RelayExpr, targets: RelayExpr) -> Call:
-    """Cross entropy of log-probabilities ``predictions``, averaged over the batch."""
-    return call("nn.cross_entropy_with_logits", [predictions, targets])
+nll_loss = builder(NLLLoss)

@@ -16,9 +16,9 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, TupleWrapper, Var, const
+from tilewright.relay.expr import Call, Var, const
 from tilewright.relay.op import layout_rules, relations, slice_rules
-from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.builder import builder, tuple_builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
@@ -196,11 +196,14 @@ class BatchNorm(OpDef[BatchNormAttrs]):
         return add(out, expand_bias_to_match_axis(shift, rank, attrs.axis))
 
 
+batch_norm = tuple_builder(BatchNorm, results=3)
+
+
 BatchNorm.op.set_attr("TSimplifiesFirstField", True)
 
 
 class LayerNorm(OpDef[LayerNormAttrs]):
-    """Normalise over ``axis``, then scale and shift."""
+    """``data`` normalised over ``axis``, times gamma plus beta."""
 
     name = "nn.layer_norm"
     inputs = ("data", "gamma", "beta")
@@ -224,8 +227,11 @@ class LayerNorm(OpDef[LayerNormAttrs]):
     strategy = strategies.layer_norm_strategy
 
 
+layer_norm = builder(LayerNorm)
+
+
 class InstanceNorm(OpDef[InstanceNormAttrs]):
-    """Normalise each channel of each batch item, then scale and shift."""
+    """Each channel of each batch item normalised, times gamma plus beta."""
 
     name = "nn.instance_norm"
     inputs = ("data", "gamma", "beta")
@@ -252,6 +258,9 @@ class InstanceNorm(OpDef[InstanceNormAttrs]):
         return _scale_and_shift(out, args[1], args[2], attrs, rank)
 
 
+instance_norm = builder(InstanceNorm)
+
+
 def _grouped(shape: Sequence[int], attrs: GroupNormAttrs) -> tuple[list[int], tuple[int, ...]]:
     """The shape with channels split into groups, and the dimensions to normalise over."""
     axis = attrs.axis % len(shape)
@@ -269,7 +278,7 @@ def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: GroupNormAttrs) ->
 
 
 class GroupNorm(OpDef[GroupNormAttrs]):
-    """Normalise each group of channels of each batch item, then scale and shift."""
+    """Each group of channels of each batch item normalised, times gamma plus beta."""
 
     name = "nn.group_norm"
     inputs = ("data", "gamma", "beta")
@@ -313,8 +322,11 @@ class GroupNorm(OpDef[GroupNormAttrs]):
         return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
 
 
+group_norm = builder(GroupNorm, num_groups=...)
+
+
 class L2Normalize(OpDef[L2NormalizeAttrs]):
-    """data / sqrt(max(sum(data ** 2), eps))"""
+    """``data`` divided by its Euclidean norm over ``axis`` (at least sqrt(eps))."""
 
     name = "nn.l2_normalize"
     inputs = ("data",)
@@ -335,6 +347,9 @@ class L2Normalize(OpDef[L2NormalizeAttrs]):
         """Basic operators."""
         total = sum(multiply(args[0], args[0]), attrs.axis, True)
         return divide(args[0], sqrt(maximum(total, _scalar(attrs.eps, typed))))
+
+
+l2_normalize = builder(L2Normalize)
 
 
 class LRN(OpDef[LRNAttrs]):
@@ -366,72 +381,4 @@ class LRN(OpDef[LRNAttrs]):
         return [np.ascontiguousarray(np.moveaxis(result, 0, attrs.axis)).astype(inputs[0].dtype)]
 
 
-def batch_norm(
-    data: RelayExpr,
-    gamma: RelayExpr,
-    beta: RelayExpr,
-    moving_mean: RelayExpr,
-    moving_var: RelayExpr,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> TupleWrapper:
-    """(normalised data, moving_mean, moving_var); ``axis`` is the channel dimension."""
-    attrs = BatchNormAttrs(int(axis), float(epsilon), bool(center), bool(scale))
-    return TupleWrapper(call("nn.batch_norm", [data, gamma, beta, moving_mean, moving_var], attrs), 3)
-
-
-def layer_norm(
-    data: RelayExpr,
-    gamma: RelayExpr,
-    beta: RelayExpr,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Call:
-    """``data`` normalised over ``axis``, times gamma plus beta."""
-    attrs = LayerNormAttrs(int(axis), float(epsilon), bool(center), bool(scale))
-    return call("nn.layer_norm", [data, gamma, beta], attrs)
-
-
-def instance_norm(
-    data: RelayExpr,
-    gamma: RelayExpr,
-    beta: RelayExpr,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Call:
-    """Each channel of each batch item normalised, times gamma plus beta."""
-    attrs = InstanceNormAttrs(int(axis), float(epsilon), bool(center), bool(scale))
-    return call("nn.instance_norm", [data, gamma, beta], attrs)
-
-
-def group_norm(
-    data: RelayExpr,
-    gamma: RelayExpr,
-    beta: RelayExpr,
-    num_groups: int,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Call:
-    """Each group of channels of each batch item normalised, times gamma plus beta."""
-    attrs = GroupNormAttrs(int(num_groups), int(axis), float(epsilon), bool(center), bool(scale))
-    return call("nn.group_norm", [data, gamma, beta], attrs)
-
-
-def l2_normalize(data: RelayExpr, eps: float, axis: Any = None) -> Call:
-    """``data`` divided by its Euclidean norm over ``axis`` (at least sqrt(eps))."""
-    return call("nn.l2_normalize", [data], L2NormalizeAttrs(float(eps), None if axis is None else ints(axis)))
-
-
-def lrn(
-    data: RelayExpr, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 0.00001, beta: float = 0.75
-) -> Call:
-    """Local response normalisation across ``size`` neighbours along ``axis``."""
-    return call("nn.lrn", [data], LRNAttrs(int(size), int(axis), float(bias), float(alpha), float(beta)))
+lrn = builder(LRN, alpha=1e-05)

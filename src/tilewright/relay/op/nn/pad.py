@@ -12,21 +12,18 @@ from tilewright import topi
 from tilewright.ir import prim_ops
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import UnsupportedError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, computed, ints, static_ints
+from tilewright.relay.op.attributes import Pairs
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-
-PadWidth = tuple[tuple[int, int], ...]
 
 
 class PadAttrs(Attrs):
     """(before, after) for every dimension; mode constant, edge or reflect."""
 
-    pad_width: PadWidth
+    pad_width: Pairs
     pad_mode: str = "constant"
 
 
@@ -34,7 +31,7 @@ class MirrorPadAttrs(Attrs):
     """Whether the border itself is repeated (SYMMETRIC) or not (REFLECT), and (before, after) for every dimension."""
 
     mode: str = "SYMMETRIC"
-    pad_width: PadWidth = ()
+    pad_width: Pairs = ()
 
 
 class DilateAttrs(Attrs):
@@ -76,7 +73,7 @@ def _padded(data: Array, attrs: MirrorPadAttrs | PadAttrs, mode: str, **options:
 
 
 class Pad(OpDef[PadAttrs]):
-    """Add a border of one value (or of the edge, or mirrored)."""
+    """``data`` with a border of ``pad_width`` ((before, after) for each dimension); negative widths crop."""
 
     name = "nn.pad"
     inputs = ("data", "pad_value")
@@ -106,8 +103,11 @@ class Pad(OpDef[PadAttrs]):
         return [_padded(inputs[0], attrs, attrs.pad_mode)]
 
 
+pad = builder(Pad, order="data pad_width pad_value pad_mode", computed="pad_width", pad_value=0)
+
+
 class MirrorPad(OpDef[MirrorPadAttrs]):
-    """Add a mirrored border."""
+    """``data`` with a mirrored border; SYMMETRIC repeats the edge, REFLECT does not."""
 
     name = "nn.mirror_pad"
     inputs = ("data",)
@@ -127,13 +127,16 @@ class MirrorPad(OpDef[MirrorPadAttrs]):
         return [_padded(inputs[0], attrs, attrs.mode.lower())]
 
 
+mirror_pad = builder(MirrorPad, order="data pad_width mode", pad_width=...)
+
+
 def _dilated(stride: int, extent: Any) -> Any:
     made = (extent - 1) * stride + 1
     return max(made, 0) if isinstance(made, int) else made
 
 
 class Dilate(OpDef[DilateAttrs]):
-    """Put a value between neighbours."""
+    """``data`` with ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
 
     name = "nn.dilate"
     inputs = ("data",)
@@ -168,26 +171,4 @@ class Dilate(OpDef[DilateAttrs]):
         return [result]
 
 
-def _pairs(pad_width: Any) -> PadWidth:
-    if isinstance(pad_width, RelayExpr):
-        flat = static_ints(pad_width, "pad_width")
-        return tuple((flat[2 * i], flat[2 * i + 1]) for i in range(len(flat) // 2))
-    return tuple((w[0], w[-1]) for w in (ints(p) for p in pad_width))
-
-
-def pad(data: RelayExpr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """``data`` with a border of ``pad_width`` ((before, after) for each dimension); negative widths crop."""
-    value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
-    if computed(pad_width):
-        return call("dyn.nn.pad", [data, pad_width, value], PadAttrs((), pad_mode))
-    return call("nn.pad", [data, value], PadAttrs(_pairs(pad_width), pad_mode))
-
-
-def mirror_pad(data: RelayExpr, pad_width: Any, mode: str = "SYMMETRIC") -> Call:
-    """``data`` with a mirrored border; SYMMETRIC repeats the edge, REFLECT does not."""
-    return call("nn.mirror_pad", [data], MirrorPadAttrs(mode, _pairs(pad_width)))
-
-
-def dilate(data: RelayExpr, strides: Any, dilation_value: float = 0.0) -> Call:
-    """``data`` with ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
-    return call("nn.dilate", [data], DilateAttrs(tuple(ints(strides)), float(dilation_value)))
+dilate = builder(Dilate)

@@ -9,24 +9,23 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
+from tilewright.relay.op.builder import builder
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.nn.pooling import POOL_ATTRS, evaluate_pool, spatial_axes
+from tilewright.relay.op.nn.pooling import POOL_ATTRS, PoolAttrs, counts_padding, evaluate_pool, spatial_axes
 from tilewright.relay.op.strategy import generic as strategies
 
 
-def _grad_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
+def _grad_type(types: Sequence[Type], attrs: PoolAttrs, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("out_grad", "data"))
     return None if found is None else found[1]
 
 
-def _places(attrs: Any, shape: Sequence[int], outs: Sequence[int], axes: Sequence[int]) -> Any:
+def _places(attrs: PoolAttrs, shape: Sequence[int], outs: Sequence[int], axes: Sequence[int]) -> Any:
     """For each position in a window: of every window along each axis, where its element is; -1 outside the data."""
     pads = padding_of(attrs.padding, len(axes))
     for position in itertools.product(*map(range, attrs.pool_size)):
@@ -46,7 +45,7 @@ def _element(array: Array, places: Sequence[Array], axes: Sequence[int]) -> tupl
     return array, np.broadcast_to(inside, array.shape)
 
 
-def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
+def _evaluate(attrs: PoolAttrs, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
     grad, data = inputs
     axes = spatial_axes(attrs.layout, rank)
     result = np.zeros(data.shape, np.float64 if data.dtype.kind == "f" else data.dtype)
@@ -68,13 +67,13 @@ def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int, average: bool) -> 
     return [result.astype(data.dtype)]
 
 
-def _shares(attrs: Any, grad: Array, data: Array, rank: int) -> Array:
+def _shares(attrs: PoolAttrs, grad: Array, data: Array, rank: int) -> Array:
     """The gradients over the numbers of elements: pooling of ones with zeros around is the share that counts."""
     axes, pads = spatial_axes(attrs.layout, rank), padding_of(attrs.padding, rank)
     counts = np.zeros(grad.shape)
     shape = list(data.shape)
     moved = attrs
-    if attrs.count_include_pad:
+    if counts_padding(attrs):
         for k, axis in enumerate(axes):
             shape[axis] += pads[k] + pads[rank + k]
         moved = attrs.replace(padding=(0,) * 2 * rank)
@@ -84,17 +83,17 @@ def _shares(attrs: Any, grad: Array, data: Array, rank: int) -> Array:
     return share if data.dtype.kind == "f" else np.trunc(share).astype(data.dtype)
 
 
-def _declare(kind: str, rank: int) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+def _gradient(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
+    def compute(attrs: PoolAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         grad, data = inputs
-        include = bool(attrs.count_include_pad) if kind == "avg" else True
+        include = counts_padding(attrs)
         windows = ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation), padding_of(attrs.padding, rank)
         axes = spatial_axes(attrs.layout, rank)
         return [topi.nn.pool_grad_nd(grad, data, *windows, kind, bool(attrs.ceil_mode), axes, include)]
 
-    declare(
+    return declare(
         f"nn.{kind}_pool{rank}d_grad",
-        f"The gradient of {kind}_pool{rank}d's data.",
+        doc,
         inputs=("out_grad", "data"),
         attrs_type=POOL_ATTRS[kind, rank],
         pattern=OpPattern.OPAQUE,
@@ -106,40 +105,14 @@ def _declare(kind: str, rank: int) -> None:
     )
 
 
-for _kind in ("max", "avg"):
-    for _dims in (1, 2, 3):
-        _declare(_kind, _dims)
+_TO_FIRST = "The gradient of ``{}(data)`` by ``out_grad``: it goes to the first of a window's greatest elements."
+_SHARED = "The gradient of ``{}(data)`` by ``out_grad``: all of a window's elements get equal shares."
+_ORDER = "out_grad data pool_size strides padding layout out_layout ceil_mode"
 
-
-def max_pool2d_grad(
-    out_grad: RelayExpr,
-    data: RelayExpr,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Call:
-    """The gradient of ``max_pool2d(data)`` by ``out_grad``: it goes to the first of a window's greatest elements."""
-    sizes = pair(pool_size), pair(strides), (1, 1), padding_of(padding)
-    return call(
-        "nn.max_pool2d_grad", [out_grad, data], POOL_ATTRS["max", 2](*sizes, layout, out_layout, bool(ceil_mode))
-    )
-
-
-def avg_pool2d_grad(
-    out_grad: RelayExpr,
-    data: RelayExpr,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Call:
-    """The gradient of ``avg_pool2d(data)`` by ``out_grad``: all of a window's elements get equal shares."""
-    sizes = pair(pool_size), pair(strides), (1, 1), padding_of(padding)
-    attrs = POOL_ATTRS["avg", 2](*sizes, layout, out_layout, bool(ceil_mode), bool(count_include_pad))
-    return call("nn.avg_pool2d_grad", [out_grad, data], attrs)
+for _dims in (1, 3):
+    _gradient("max", _dims, _TO_FIRST.format(f"max_pool{_dims}d"))
+    _gradient("avg", _dims, _SHARED.format(f"avg_pool{_dims}d"))
+max_pool2d_grad = builder(_gradient("max", 2, _TO_FIRST.format("max_pool2d")), order=_ORDER, pool_size=(1, 1))
+avg_pool2d_grad = builder(
+    _gradient("avg", 2, _SHARED.format("avg_pool2d")), order=f"{_ORDER} count_include_pad", pool_size=(1, 1)
+)

@@ -16,8 +16,9 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import OutputSize, Padding, PerAxis, ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import SPATIAL, added_padding
@@ -29,25 +30,68 @@ from tilewright.tir.layout import layout as parse_layout
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def _pool_attrs(rank: int, average: bool) -> Any:
-    ones, zeros = (1,) * rank, (0,) * rank
-    fields: dict[str, Any] = {
-        "strides": ones, "dilation": ones, "padding": zeros, "layout": _LAYOUT[rank], "out_layout": "",
-        "ceil_mode": False,
-    }  # fmt: skip
-    if average:
-        fields["count_include_pad"] = False
-    annotations = {"pool_size": "tuple[int, ...]", **{name: "Any" for name in fields}}
-    kind = "Avg" if average else "Max"
-    doc = f"Window, strides, dilation, padding and layout of {kind.lower()}_pool{rank}d."
-    namespace = {"__annotations__": annotations, "__doc__": doc, "__module__": __name__, **fields}
-    metaclass: Any = type(Attrs)
-    return metaclass(f"{kind}Pool{rank}DAttrs", (Attrs,), namespace)
+class PoolAttrs(Attrs):
+    """Window, strides, dilation, padding and layout of pooling."""
+
+    pool_size: PerAxis
+    strides: PerAxis = (1, 1)
+    dilation: PerAxis = (1, 1)
+    padding: Padding = (0, 0)
+    layout: str = "NCHW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+
+    rank = 2
 
 
-POOL_ATTRS: dict[tuple[str, int], Any] = {
-    (kind, rank): _pool_attrs(rank, kind == "avg") for kind in ("max", "avg") for rank in (1, 2, 3)
-}
+class MaxPool1DAttrs(PoolAttrs):
+    """Attributes of max_pool1d."""
+
+    strides: PerAxis = (1,)
+    dilation: PerAxis = (1,)
+    padding: Padding = (0,)
+    layout: str = "NCW"
+
+    rank = 1
+
+
+class MaxPool2DAttrs(PoolAttrs):
+    """Attributes of max_pool2d."""
+
+
+class MaxPool3DAttrs(PoolAttrs):
+    """Attributes of max_pool3d."""
+
+    strides: PerAxis = (1, 1, 1)
+    dilation: PerAxis = (1, 1, 1)
+    padding: Padding = (0, 0, 0)
+    layout: str = "NCDHW"
+
+    rank = 3
+
+
+class AvgPool1DAttrs(MaxPool1DAttrs):
+    """Attributes of avg_pool1d."""
+
+    count_include_pad: bool = False
+
+
+class AvgPool2DAttrs(MaxPool2DAttrs):
+    """Attributes of avg_pool2d."""
+
+    count_include_pad: bool = False
+
+
+class AvgPool3DAttrs(MaxPool3DAttrs):
+    """Attributes of avg_pool3d."""
+
+    count_include_pad: bool = False
+
+
+POOL_ATTRS: dict[tuple[str, int], type[PoolAttrs]] = {
+    ("max", 1): MaxPool1DAttrs, ("max", 2): MaxPool2DAttrs, ("max", 3): MaxPool3DAttrs,
+    ("avg", 1): AvgPool1DAttrs, ("avg", 2): AvgPool2DAttrs, ("avg", 3): AvgPool3DAttrs,
+}  # fmt: skip
 
 
 class GlobalPool2DAttrs(Attrs):
@@ -56,29 +100,45 @@ class GlobalPool2DAttrs(Attrs):
     layout: str = "NCHW"
     out_layout: str = ""
 
+    rank = 2
 
-class AdaptivePool2DAttrs(Attrs):
+
+class AdaptivePoolAttrs(Attrs):
     """Output size (empty: the input's) and layout."""
 
-    output_size: tuple[int, ...] = ()
+    output_size: OutputSize = ()
     layout: str = "NCHW"
     out_layout: str = ""
 
+    rank = 2
 
-class AdaptivePool1DAttrs(Attrs):
-    """Output size and layout."""
 
-    output_size: tuple[int, ...] = ()
+class AdaptivePool2DAttrs(AdaptivePoolAttrs):
+    """Attributes of adaptive pooling of height and width."""
+
+
+class AdaptivePool1DAttrs(AdaptivePoolAttrs):
+    """Attributes of adaptive pooling of the width."""
+
     layout: str = "NCW"
-    out_layout: str = ""
+
+    rank = 1
 
 
-class AdaptivePool3DAttrs(Attrs):
-    """Output size and layout."""
+class AdaptivePool3DAttrs(AdaptivePoolAttrs):
+    """Attributes of adaptive pooling of depth, height and width."""
 
-    output_size: tuple[int, ...] = ()
     layout: str = "NCDHW"
-    out_layout: str = ""
+
+    rank = 3
+
+
+AnySizeAttrs = AdaptivePoolAttrs | GlobalPool2DAttrs
+
+
+def counts_padding(attrs: PoolAttrs) -> bool:
+    """Whether padding counts in means."""
+    return bool(getattr(attrs, "count_include_pad", True))
 
 
 def spatial_axes(layout: str, rank: int, data: TensorType | None = None) -> list[int]:
@@ -103,7 +163,7 @@ def pooled_extent(extent: Any, kernel: int, stride: int, dilation: int, before: 
     return dim_map(lambda x: (x + before + after - reach + stride - 1) // stride + 1, extent)
 
 
-def _pool_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
+def _pool_type(types: Sequence[Type], attrs: PoolAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -121,7 +181,7 @@ def _pool_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int)
     return TensorType(shape, data.dtype)
 
 
-def _windows(x: Array, axes: Sequence[int], attrs: Any, fill: Any) -> Array:
+def _windows(x: Array, axes: Sequence[int], attrs: PoolAttrs, fill: Any) -> Array:
     """All windows, their positions in the last dimensions; outside the data is ``fill``."""
     rank = len(axes)
     pads = padding_of(attrs.padding, rank)
@@ -144,7 +204,7 @@ def _windows(x: Array, axes: Sequence[int], attrs: Any, fill: Any) -> Array:
     return views[(*steps, *[slice(None, None, d) for d in attrs.dilation])]
 
 
-def evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
+def evaluate_pool(attrs: PoolAttrs, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
     """Pooling over windows in numpy."""
     x = inputs[0]
     axes = spatial_axes(attrs.layout, rank)
@@ -156,7 +216,7 @@ def evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool)
     total = _windows(x.astype(np.float64), axes, attrs, 0).sum(axis=last)
     pads = padding_of(attrs.padding, rank)
     inside = np.ones([d if i in axes else 1 for i, d in enumerate(x.shape)])
-    if attrs.count_include_pad:  # explicit padding counts, what ceil_mode adds beyond it does not
+    if counts_padding(attrs):  # explicit padding counts, what ceil_mode adds beyond it does not
         widths = [(pads[axes.index(i)], pads[axes.index(i) + rank]) if i in axes else (0, 0) for i in range(x.ndim)]
         inside = np.pad(inside, widths, constant_values=1)
         count = _windows(inside, axes, attrs.replace(padding=(0,) * 2 * rank), 0).sum(axis=last)
@@ -172,18 +232,18 @@ _TRAITS: dict[str, Any] = {
 }
 
 
-def _declare_pool(kind: str, rank: int) -> type[OpDef[Any]]:
+def _pool(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
     name = f"nn.{kind}_pool{rank}d"
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute(attrs: PoolAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         pool = getattr(topi.nn, f"pool{rank}d")
-        include = bool(attrs.count_include_pad) if kind == "avg" else True
+        include = counts_padding(attrs)
         return [pool(inputs[0], ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation),
                      padding_of(attrs.padding, rank), kind, bool(attrs.ceil_mode), attrs.layout, include)]  # fmt: skip
 
     return declare(
         name,
-        f"{kind.title()} pooling over windows of {rank} dimensions.",
+        doc,
         inputs=("data",),
         attrs_type=POOL_ATTRS[kind, rank],
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
@@ -199,11 +259,11 @@ def _declare_pool(kind: str, rank: int) -> type[OpDef[Any]]:
     )
 
 
-def _padded(attrs: Any, pad_width: Sequence[Sequence[int]], value: float, rank: int, average: bool) -> Any:
+def _padded(attrs: PoolAttrs, pad_width: Sequence[Sequence[int]], value: float, rank: int, average: bool) -> Any:
     """A maximum leaves out the pad value only where it is the lowest of all; a mean counts the padded zeros."""
     if value != (0.0 if average else float("-inf")):
         return None
-    if average and any(padding_of(attrs.padding, rank)) and not attrs.count_include_pad:
+    if average and any(padding_of(attrs.padding, rank)) and not counts_padding(attrs):
         return None
     padding = added_padding(attrs.padding, attrs.layout, pad_width, rank)
     if padding is None:
@@ -211,14 +271,14 @@ def _padded(attrs: Any, pad_width: Sequence[Sequence[int]], value: float, rank: 
     return attrs.replace(padding=padding, count_include_pad=True) if average else attrs.replace(padding=padding)
 
 
-def _adaptive_size(attrs: Any, shape: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+def _adaptive_size(attrs: AnySizeAttrs, shape: Sequence[Any], axes: Sequence[int]) -> list[Any]:
     size = getattr(attrs, "output_size", (1,) * len(axes))
     if not size:
         return [shape[a] for a in axes]
     return list(size) * len(axes) if len(size) == 1 else list(size)
 
 
-def _adaptive_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
+def _adaptive_type(types: Sequence[Type], attrs: AnySizeAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -229,7 +289,7 @@ def _adaptive_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: 
     return TensorType(shape, data.dtype)
 
 
-def _evaluate_adaptive(attrs: Any, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
+def _evaluate_adaptive(attrs: AnySizeAttrs, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
     x = inputs[0]
     axes = spatial_axes(attrs.layout, rank)
     sizes = [int(s) for s in _adaptive_size(attrs, x.shape, axes)]
@@ -249,8 +309,10 @@ def _evaluate_adaptive(attrs: Any, inputs: Sequence[Array], rank: int, average: 
     return [result]
 
 
-def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_name: str) -> type[OpDef[Any]]:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+def _adaptive(name: str, doc: str, kind: str, attrs_class: type[AnySizeAttrs], topi_name: str) -> type[OpDef[Any]]:
+    rank = attrs_class.rank
+
+    def compute(attrs: AnySizeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         if topi_name == "global_pool":
             return [topi.nn.global_pool(inputs[0], kind, attrs.layout)]
         size = [int(s) for s in _adaptive_size(attrs, inputs[0].shape, spatial_axes(attrs.layout, rank))]
@@ -258,7 +320,7 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
 
     return declare(
         name,
-        f"{kind.title()} pooling of {rank} dimensions to a given size.",
+        doc,
         inputs=("data",),
         attrs_type=attrs_class,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
@@ -273,179 +335,99 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
     )
 
 
-MaxPool1D, MaxPool2D, MaxPool3D = (_declare_pool("max", rank) for rank in (1, 2, 3))
-AvgPool1D, AvgPool2D, AvgPool3D = (_declare_pool("avg", rank) for rank in (1, 2, 3))
-GlobalMaxPool2D, GlobalAvgPool2D = (
-    _declare_adaptive(f"nn.global_{kind}_pool2d", kind, 2, GlobalPool2DAttrs, "global_pool") for kind in ("max", "avg")
+MaxPool1D = _pool("max", 1, "Maximum over windows of one dimension.")
+MaxPool2D = _pool("max", 2, "Maximum over windows of height and width.")
+MaxPool3D = _pool("max", 3, "Maximum over windows of depth, height and width.")
+AvgPool1D = _pool("avg", 1, "Mean over windows of one dimension; padding counts only with ``count_include_pad``.")
+AvgPool2D = _pool("avg", 2, "Mean over windows of height and width; padding counts only with ``count_include_pad``.")
+AvgPool3D = _pool(
+    "avg", 3, "Mean over windows of depth, height and width; padding counts only with ``count_include_pad``."
 )
-AdaptiveMaxPool1D, AdaptiveAvgPool1D = (
-    _declare_adaptive(f"nn.adaptive_{kind}_pool1d", kind, 1, AdaptivePool1DAttrs, "adaptive_pool1d")
-    for kind in ("max", "avg")
+
+GlobalMaxPool2D = _adaptive(
+    "nn.global_max_pool2d", "Maximum over all of height and width.", "max", GlobalPool2DAttrs, "global_pool"
 )
-for _kind in ("max", "avg"):
-    _declare_adaptive(f"nn.adaptive_{_kind}_pool2d", _kind, 2, AdaptivePool2DAttrs, "adaptive_pool")
-    _declare_adaptive(f"nn.adaptive_{_kind}_pool3d", _kind, 3, AdaptivePool3DAttrs, "adaptive_pool3d")
+GlobalAvgPool2D = _adaptive(
+    "nn.global_avg_pool2d", "Mean over all of height and width.", "avg", GlobalPool2DAttrs, "global_pool"
+)
+AdaptiveMaxPool1D = _adaptive(
+    "nn.adaptive_max_pool1d",
+    "Maxima over windows that divide the width into ``output_size`` parts.",
+    "max",
+    AdaptivePool1DAttrs,
+    "adaptive_pool1d",
+)
+AdaptiveAvgPool1D = _adaptive(
+    "nn.adaptive_avg_pool1d",
+    "Means over windows that divide the width into ``output_size`` parts.",
+    "avg",
+    AdaptivePool1DAttrs,
+    "adaptive_pool1d",
+)
+AdaptiveMaxPool2D = _adaptive(
+    "nn.adaptive_max_pool2d",
+    "Maxima over windows that divide height and width into ``output_size`` parts.",
+    "max",
+    AdaptivePool2DAttrs,
+    "adaptive_pool",
+)
+AdaptiveAvgPool2D = _adaptive(
+    "nn.adaptive_avg_pool2d",
+    "Means over windows that divide height and width into ``output_size`` parts.",
+    "avg",
+    AdaptivePool2DAttrs,
+    "adaptive_pool",
+)
+AdaptiveMaxPool3D = _adaptive(
+    "nn.adaptive_max_pool3d",
+    "Maxima over windows that divide depth, height and width into ``output_size`` parts.",
+    "max",
+    AdaptivePool3DAttrs,
+    "adaptive_pool3d",
+)
+AdaptiveAvgPool3D = _adaptive(
+    "nn.adaptive_avg_pool3d",
+    "Means over windows that divide depth, height and width into ``output_size`` parts.",
+    "avg",
+    AdaptivePool3DAttrs,
+    "adaptive_pool3d",
+)
+
+max_pool1d = builder(MaxPool1D, pool_size=(1,))
+max_pool2d = builder(MaxPool2D, pool_size=(1, 1))
+max_pool3d = builder(MaxPool3D, pool_size=(1, 1, 1))
+avg_pool1d = builder(AvgPool1D, pool_size=(1,))
+avg_pool2d = builder(AvgPool2D, pool_size=(1, 1))
+avg_pool3d = builder(AvgPool3D, pool_size=(1, 1, 1))
+global_max_pool2d = builder(GlobalMaxPool2D)
+global_avg_pool2d = builder(GlobalAvgPool2D)
+adaptive_max_pool1d = builder(AdaptiveMaxPool1D, output_size=None)
+adaptive_avg_pool1d = builder(AdaptiveAvgPool1D, output_size=None)
+adaptive_max_pool2d = builder(AdaptiveMaxPool2D, output_size=None)
+adaptive_avg_pool2d = builder(AdaptiveAvgPool2D, output_size=None)
+adaptive_max_pool3d = builder(AdaptiveMaxPool3D, output_size=None)
+adaptive_avg_pool3d = builder(AdaptiveAvgPool3D, output_size=None)
 
 
-def _pool(
-    kind: str, rank: int, data: RelayExpr, pool_size: Any, strides: Any, dilation: Any, padding: Any, *rest: Any
-) -> Call:
-    attrs = POOL_ATTRS[kind, rank](
-        pair(pool_size, rank), pair(strides, rank), pair(dilation, rank), padding_of(padding, rank), *rest
-    )
-    return call(f"nn.{kind}_pool{rank}d", [data], attrs)
-
-
-def max_pool1d(
-    data: RelayExpr,
-    pool_size: Any = (1,),
-    strides: Any = (1,),
-    dilation: Any = (1,),
-    padding: Any = (0,),
-    layout: str = "NCW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Call:
-    """Maximum over windows of one dimension."""
-    return _pool("max", 1, data, pool_size, strides, dilation, padding, layout, out_layout, bool(ceil_mode))
-
-
-def max_pool2d(
-    data: RelayExpr,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    dilation: Any = (1, 1),
-    padding: Any = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Call:
-    """Maximum over windows of height and width."""
-    return _pool("max", 2, data, pool_size, strides, dilation, padding, layout, out_layout, bool(ceil_mode))
-
-
-def max_pool3d(
-    data: RelayExpr,
-    pool_size: Any = (1, 1, 1),
-    strides: Any = (1, 1, 1),
-    dilation: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    layout: str = "NCDHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Call:
-    """Maximum over windows of depth, height and width."""
-    return _pool("max", 3, data, pool_size, strides, dilation, padding, layout, out_layout, bool(ceil_mode))
-
-
-def avg_pool1d(
-    data: RelayExpr,
-    pool_size: Any = (1,),
-    strides: Any = (1,),
-    dilation: Any = (1,),
-    padding: Any = (0,),
-    layout: str = "NCW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Call:
-    """Mean over windows of one dimension; padding counts only with ``count_include_pad``."""
-    return _pool("avg", 1, data, pool_size, strides, dilation, padding, layout, out_layout, bool(ceil_mode),
-                 bool(count_include_pad))  # fmt: skip
-
-
-def avg_pool2d(
-    data: RelayExpr,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    dilation: Any = (1, 1),
-    padding: Any = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Call:
-    """Mean over windows of height and width; padding counts only with ``count_include_pad``."""
-    return _pool("avg", 2, data, pool_size, strides, dilation, padding, layout, out_layout, bool(ceil_mode),
-                 bool(count_include_pad))  # fmt: skip
-
-
-def avg_pool3d(
-    data: RelayExpr,
-    pool_size: Any = (1, 1, 1),
-    strides: Any = (1, 1, 1),
-    dilation: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    layout: str = "NCDHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Call:
-    """Mean over windows of depth, height and width; padding counts only with ``count_include_pad``."""
-    return _pool("avg", 3, data, pool_size, strides, dilation, padding, layout, out_layout, bool(ceil_mode),
-                 bool(count_include_pad))  # fmt: skip
-
-
-def global_max_pool2d(data: RelayExpr, layout: str = "NCHW", out_layout: str = "") -> Call:
-    """Maximum over all of height and width."""
-    return call("nn.global_max_pool2d", [data], GlobalPool2DAttrs(layout, out_layout))
-
-
-def global_avg_pool2d(data: RelayExpr, layout: str = "NCHW", out_layout: str = "") -> Call:
-    """Mean over all of height and width."""
-    return call("nn.global_avg_pool2d", [data], GlobalPool2DAttrs(layout, out_layout))
-
-
+@exported
 def global_max_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
     """Maximum over all of the width."""
     return adaptive_max_pool1d(data, 1, layout, out_layout)
 
 
+@exported
 def global_avg_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
     """Mean over all of the width."""
     return adaptive_avg_pool1d(data, 1, layout, out_layout)
 
 
+@exported
 def global_max_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
     """Maximum over all of depth, height and width."""
     return adaptive_max_pool3d(data, 1, layout, out_layout)
 
 
+@exported
 def global_avg_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
     """Mean over all of depth, height and width."""
     return adaptive_avg_pool3d(data, 1, layout, out_layout)
-
-
-def _adaptive(kind: str, rank: int, attrs_class: Any, data: RelayExpr, size: Any, layout: str, out: str) -> Call:
-    values = () if size is None else pair(size, rank) if ints(size) else ()
-    return call(f"nn.adaptive_{kind}_pool{rank}d", [data], attrs_class(values, layout, out))
-
-
-def adaptive_max_pool1d(data: RelayExpr, output_size: Any = None, layout: str = "NCW", out_layout: str = "") -> Call:
-    """Maxima over windows that divide the width into ``output_size`` parts."""
-    return _adaptive("max", 1, AdaptivePool1DAttrs, data, output_size, layout, out_layout)
-
-
-def adaptive_avg_pool1d(data: RelayExpr, output_size: Any = None, layout: str = "NCW", out_layout: str = "") -> Call:
-    """Means over windows that divide the width into ``output_size`` parts."""
-    return _adaptive("avg", 1, AdaptivePool1DAttrs, data, output_size, layout, out_layout)
-
-
-def adaptive_max_pool2d(data: RelayExpr, output_size: Any = None, layout: str = "NCHW", out_layout: str = "") -> Call:
-    """Maxima over windows that divide height and width into ``output_size`` parts."""
-    return _adaptive("max", 2, AdaptivePool2DAttrs, data, output_size, layout, out_layout)
-
-
-def adaptive_avg_pool2d(data: RelayExpr, output_size: Any = None, layout: str = "NCHW", out_layout: str = "") -> Call:
-    """Means over windows that divide height and width into ``output_size`` parts."""
-    return _adaptive("avg", 2, AdaptivePool2DAttrs, data, output_size, layout, out_layout)
-
-
-def adaptive_max_pool3d(data: RelayExpr, output_size: Any = None, layout: str = "NCDHW", out_layout: str = "") -> Call:
-    """Maxima over windows that divide depth, height and width into ``output_size`` parts."""
-    return _adaptive("max", 3, AdaptivePool3DAttrs, data, output_size, layout, out_layout)
-
-
-def adaptive_avg_pool3d(data: RelayExpr, output_size: Any = None, layout: str = "NCDHW", out_layout: str = "") -> Call:
-    """Means over windows that divide depth, height and width into ``output_size`` parts."""
-    return _adaptive("avg", 3, AdaptivePool3DAttrs, data, output_size, layout, out_layout)

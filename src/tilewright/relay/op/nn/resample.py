@@ -10,12 +10,11 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, computed, ints, number
+from tilewright.relay.op.attributes import Pairs
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.image.resize import resize_array
@@ -85,7 +84,7 @@ class Enlarge(OpDef[U]):
 
 
 class UpSampling(Enlarge[UpSamplingAttrs]):
-    """Enlarge height and width by factors."""
+    """Height and width enlarged by factors; ``method`` is nearest_neighbor, bilinear or bicubic."""
 
     name = "nn.upsampling"
     rank = 2
@@ -99,8 +98,11 @@ class UpSampling(Enlarge[UpSamplingAttrs]):
         return [topi.nn.upsampling(inputs[0], *args)]
 
 
+upsampling = builder(UpSampling, computed="scale_h scale_w", scale_h=1, scale_w=1)
+
+
 class UpSampling3D(Enlarge[UpSampling3DAttrs]):
-    """Enlarge depth, height and width by factors."""
+    """Depth, height and width enlarged by factors; ``method`` is nearest_neighbor or trilinear."""
 
     name = "nn.upsampling3d"
     rank = 3
@@ -112,6 +114,9 @@ class UpSampling3D(Enlarge[UpSampling3DAttrs]):
         """topi's kernel."""
         args = attrs.scale_d, attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method
         return [topi.nn.upsampling3d(inputs[0], *args, attrs.coordinate_transformation_mode)]
+
+
+upsampling3d = builder(UpSampling3D, computed="scale_d scale_h scale_w", scale_d=1, scale_h=1, scale_w=1)
 
 
 class BatchFlatten(OpDef[None]):
@@ -142,6 +147,9 @@ class BatchFlatten(OpDef[None]):
         return [inputs[0].reshape(inputs[0].shape[0], int(np.prod(inputs[0].shape[1:])))]
 
 
+batch_flatten = builder(BatchFlatten)
+
+
 class SubPixelAttrs(Attrs):
     """Block size, layout, and DCR or CRD order of the channels."""
 
@@ -165,7 +173,7 @@ def _subpixel_axes(attrs: SubPixelAttrs, data: TensorType) -> tuple[int, list[in
 
 
 class DepthToSpace(OpDef[SubPixelAttrs]):
-    """Blocks of channels to blocks of pixels."""
+    """Blocks of channels to blocks of pixels; ``mode`` DCR or CRD says which part of the channel is the block."""
 
     name = "nn.depth_to_space"
     inputs = ("data",)
@@ -202,6 +210,9 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
         else:
             moved = x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
         return [_from_nchw(moved.reshape(n, c // b**2, h * b, w * b), attrs.layout)]
+
+
+depth_to_space = builder(DepthToSpace)
 
 
 class SpaceToDepth(OpDef[SubPixelAttrs]):
@@ -241,11 +252,14 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
         return [_from_nchw(moved.reshape(n, c * b**2, h // b, w // b), attrs.layout)]
 
 
+space_to_depth = builder(SpaceToDepth, order="data block_size layout")
+
+
 class SpaceToBatchNDAttrs(Attrs):
     """Blocks of dimensions 1 to M, and (before, after) padding of these."""
 
     block_shape: tuple[int, ...]
-    paddings: tuple[tuple[int, int], ...]
+    paddings: Pairs
     pad_value: float = 0.0
 
 
@@ -253,11 +267,11 @@ class BatchToSpaceNDAttrs(Attrs):
     """Blocks of dimensions 1 to M, and (before, after) that is cropped of these."""
 
     block_shape: tuple[int, ...]
-    crops: tuple[tuple[int, int], ...]
+    crops: Pairs
 
 
 class SpaceToBatchND(OpDef[SpaceToBatchNDAttrs]):
-    """Pad dimensions 1 to M, and move blocks of them to the batch."""
+    """Dimensions 1 to M padded, and blocks of them moved to the batch."""
 
     name = "nn.space_to_batch_nd"
     inputs = ("data",)
@@ -305,8 +319,11 @@ class SpaceToBatchND(OpDef[SpaceToBatchNDAttrs]):
         return [np.ascontiguousarray(moved.reshape(shape))]
 
 
+space_to_batch_nd = builder(SpaceToBatchND, pad_value=0)
+
+
 class BatchToSpaceND(OpDef[BatchToSpaceNDAttrs]):
-    """Move parts of the batch to blocks of dimensions 1 to M, and crop these."""
+    """Parts of the batch moved to blocks of dimensions 1 to M, and these cropped."""
 
     name = "nn.batch_to_space_nd"
     inputs = ("data",)
@@ -346,61 +363,4 @@ class BatchToSpaceND(OpDef[BatchToSpaceNDAttrs]):
         return [np.ascontiguousarray(whole[(slice(None), *cut)])]
 
 
-def upsampling(
-    data: RelayExpr,
-    scale_h: float = 1,
-    scale_w: float = 1,
-    layout: str = "NCHW",
-    method: str = "nearest_neighbor",
-    align_corners: bool = False,
-) -> Call:
-    """Height and width enlarged by factors; ``method`` is nearest_neighbor, bilinear or bicubic."""
-    if computed(scale_h, scale_w):
-        own = UpSamplingAttrs(0.0, 0.0, layout, method, bool(align_corners))
-        return call("dyn.nn.upsampling", [data, scale_h, scale_w], own)
-    attrs = UpSamplingAttrs(float(number(scale_h)), float(number(scale_w)), layout, method, bool(align_corners))
-    return call("nn.upsampling", [data], attrs)
-
-
-def upsampling3d(
-    data: RelayExpr,
-    scale_d: float = 1,
-    scale_h: float = 1,
-    scale_w: float = 1,
-    layout: str = "NCDHW",
-    method: str = "nearest_neighbor",
-    coordinate_transformation_mode: str = "half_pixel",
-) -> Call:
-    """Depth, height and width enlarged by factors; ``method`` is nearest_neighbor or trilinear."""
-    if computed(scale_d, scale_h, scale_w):
-        own = UpSampling3DAttrs(0.0, 0.0, 0.0, layout, method, coordinate_transformation_mode)
-        return call("dyn.nn.upsampling3d", [data, scale_d, scale_h, scale_w], own)
-    scales = float(number(scale_d)), float(number(scale_h)), float(number(scale_w))
-    return call("nn.upsampling3d", [data], UpSampling3DAttrs(*scales, layout, method, coordinate_transformation_mode))
-
-
-def batch_flatten(data: RelayExpr) -> Call:
-    """``data`` as (batch, everything else)."""
-    return call("nn.batch_flatten", [data])
-
-
-def depth_to_space(data: RelayExpr, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Call:
-    """Blocks of channels to blocks of pixels; ``mode`` DCR or CRD says which part of the channel is the block."""
-    return call("nn.depth_to_space", [data], SubPixelAttrs(int(block_size), layout, mode))
-
-
-def space_to_depth(data: RelayExpr, block_size: int, layout: str = "NCHW") -> Call:
-    """Blocks of pixels to channels."""
-    return call("nn.space_to_depth", [data], SubPixelAttrs(int(block_size), layout, "DCR"))
-
-
-def space_to_batch_nd(data: RelayExpr, block_shape: Any, paddings: Any, pad_value: float = 0) -> Call:
-    """Dimensions 1 to M padded, and blocks of them moved to the batch."""
-    pairs = tuple((int(b), int(a)) for b, a in paddings)
-    return call("nn.space_to_batch_nd", [data], SpaceToBatchNDAttrs(ints(block_shape), pairs, float(pad_value)))
-
-
-def batch_to_space_nd(data: RelayExpr, block_shape: Any, crops: Any) -> Call:
-    """Parts of the batch moved to blocks of dimensions 1 to M, and these cropped."""
-    pairs = tuple((int(b), int(e)) for b, e in crops)
-    return call("nn.batch_to_space_nd", [data], BatchToSpaceNDAttrs(ints(block_shape), pairs))
+batch_to_space_nd = builder(BatchToSpaceND)

@@ -17,6 +17,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
@@ -81,8 +82,11 @@ class ContribDenseStrassenWeightTransform(OpDef[StrassenAttrs]):
         return [strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
 
 
+contrib_dense_strassen_weight_transform = builder(ContribDenseStrassenWeightTransform, required=True)
+
+
 class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
-    """Data (m, k) times a transformed weight (k / 2 chunk, n / 2 block, 4, chunk, block)."""
+    """``data`` (m, k) times a weight that ``contrib_dense_strassen_weight_transform`` made: (m, n)."""
 
     name = "nn.contrib_dense_strassen_without_weight_transform"
     inputs = ("data", "weight")
@@ -123,14 +127,7 @@ class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
         return [strassen.multiply(*inputs)]
 
 
-def contrib_dense_strassen_weight_transform(weight: RelayExpr, block: int, chunk: int) -> Call:
-    """Weight (n, k) transformed to (k / 2 chunk, n / 2 block, 4, chunk, block)."""
-    return call(ContribDenseStrassenWeightTransform.name, [weight], StrassenAttrs(block=block, chunk=chunk))
-
-
-def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: RelayExpr) -> Call:
-    """``data`` (m, k) times a weight that ``contrib_dense_strassen_weight_transform`` made: (m, n)."""
-    return call(ContribDenseStrassen.name, [data, weight], DenseStrassenAttrs())
+contrib_dense_strassen_without_weight_transform = builder(ContribDenseStrassen)
 
 
 def strassen_call(inputs: Sequence[RelayExpr], block: int, chunk: int, tuned: str = "") -> Call:

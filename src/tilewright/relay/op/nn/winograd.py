@@ -18,8 +18,9 @@ from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.attributes import Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -40,12 +41,12 @@ class Conv2DWinogradAttrs(ConvAttrs):
     """``Conv2DAttrs``, and the extent of the tiles that are computed at a time, if the window were 3x3."""
 
     tile_size: int = 4
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
+    strides: PerAxis = (1, 1)
+    padding: Padding = (0, 0)
+    dilation: PerAxis = (1, 1)
     groups: int = 1
     channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
+    kernel_size: PerAxis | None = None
     data_layout: str = "NCHW8c"
     kernel_layout: str = "OIHW"
     out_layout: str = ""
@@ -106,6 +107,9 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
         return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
+contrib_conv2d_winograd_weight_transform = builder(ContribConv2DWinogradWeightTransform, required=True)
+
+
 class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
     """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights, as ``conv2d_NCHWc_winograd``."""
 
@@ -161,40 +165,14 @@ class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
         return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
 
 
-def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
-    """Weights (O, I, kh, kw, ...) transformed; 3x3 ones to (O, tile_size + 2, tile_size + 2, I, ...)."""
-    return call(ContribConv2DWinogradWeightTransform.name, [weight], WinogradWeightTransformAttrs(tile_size=tile_size))
-
-
-def contrib_conv2d_winograd_nchwc_without_weight_transform(
-    data: RelayExpr,
-    weight: RelayExpr,
-    tile_size: int,
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    channels: int | None = None,
-    data_layout: str = "NCHW8c",
-    kernel_layout: str = "OIHW8i8o",
-    out_layout: str = "",
-    kernel_size: Any = (3, 3),
-    groups: int = 1,
-) -> Call:
-    """Convolution with stride 1 of packed data with weights transformed for tiles of ``tile_size``.
-
-    ``kernel_layout`` is that of the weights before their transform.
-    """
-    attrs = Conv2DWinogradAttrs(
-        tile_size=tile_size,
-        padding=padding_of(padding, 2),
-        dilation=ints(dilation),
-        groups=int(groups),
-        channels=channels,
-        kernel_size=ints(kernel_size),
-        data_layout=data_layout,
-        kernel_layout=kernel_layout,
-        out_layout=out_layout or data_layout,
-    )
-    return call(ContribConv2DWinogradNCHWc.name, [data, weight], attrs)
+contrib_conv2d_winograd_nchwc_without_weight_transform = builder(
+    ContribConv2DWinogradNCHWc,
+    "contrib_conv2d_winograd_nchwc_without_weight_transform",
+    order="data weight tile_size padding dilation channels data_layout kernel_layout out_layout kernel_size groups",
+    tile_size=...,
+    kernel_layout="OIHW8i8o",
+    kernel_size=(3, 3),
+)
 
 
 def allowed_tile_sizes() -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
@@ -104,7 +105,7 @@ def _step(state: Array) -> Array:
 
 
 class ThreefrySplit(OpDef[None]):
-    """Two keys from one."""
+    """Two keys, for two parts of a program that each draw numbers. Use ``key`` nowhere else."""
 
     name = "random.threefry_split"
     inputs = ("key",)
@@ -135,6 +136,9 @@ class ThreefrySplit(OpDef[None]):
         return [state, right]
 
 
+threefry_split = builder(ThreefrySplit)
+
+
 def threefry_key(seed: int) -> Constant:
     """The key of a seed from 0 to 2**256 - 1."""
     words = np.frombuffer(int(seed).to_bytes(32, "little"), "<u8").astype(np.uint64)
@@ -144,11 +148,6 @@ def threefry_key(seed: int) -> Constant:
 def threefry_generate(key: RelayExpr, shape: Any) -> Call:
     """The next key, and uint64 random bits of ``shape``. Use ``key`` nowhere else: it gives the same bits again."""
     return call("random.threefry_generate", [key], ThreefryGenerateAttrs(static_ints(shape, "shape")))
-
-
-def threefry_split(key: RelayExpr) -> Call:
-    """Two keys, for two parts of a program that each draw numbers. Use ``key`` nowhere else."""
-    return call("random.threefry_split", [key])
 
 
 def uniform(key: RelayExpr, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Tuple:

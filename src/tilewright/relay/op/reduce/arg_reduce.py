@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations, value_ranges
-from tilewright.relay.op.attributes import axes, call
+from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.reduce.reduce import ArgReduceAttrs, reduce_axes, reduced_shape
@@ -37,12 +35,12 @@ def _flat_position(data: Array, attrs: ArgReduceAttrs, pick: Callable[..., Array
     return np.asarray(result, np.int32)
 
 
-def _declare(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..., Array]) -> None:
+def _position(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..., Array]) -> Builder:
     def run(attrs: ArgReduceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         found = reduce_axes(attrs, len(inputs[0].shape))
         return [compute(inputs[0], found, attrs.keepdims, attrs.select_last_index)]
 
-    declare(
+    made = declare(
         name,
         doc,
         inputs=("data",),
@@ -54,21 +52,13 @@ def _declare(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..
         value_range=value_ranges.extreme_positions,
         infer_correct_layout=layout_rules.arg_reduction,
     )
+    return builder(made, order="data axis keepdims exclude select_last_index", module=__name__)
 
 
-_declare("argmax", "Position of the maximum over axes.", topi.argmax, np.argmax)
-_declare("argmin", "Position of the minimum over axes.", topi.argmin, np.argmin)
-
-
-def argmax(
-    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False, select_last_index: bool = False
-) -> Call:
-    """Position (int32) of the maximum over ``axis``; over several axes, in their flattened order."""
-    return call("argmax", [data], ArgReduceAttrs(axes(axis), bool(keepdims), bool(select_last_index), bool(exclude)))
-
-
-def argmin(
-    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False, select_last_index: bool = False
-) -> Call:
-    """Position (int32) of the minimum over ``axis``."""
-    return call("argmin", [data], ArgReduceAttrs(axes(axis), bool(keepdims), bool(select_last_index), bool(exclude)))
+argmax = _position(
+    "argmax",
+    "Position (int32) of the maximum over ``axis``; over several axes, in their flattened order.",
+    topi.argmax,
+    np.argmax,
+)
+argmin = _position("argmin", "Position (int32) of the minimum over ``axis``.", topi.argmin, np.argmin)

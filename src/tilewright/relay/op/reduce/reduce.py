@@ -17,6 +17,7 @@ from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import Axes, axes, call
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, subtract
@@ -65,7 +66,7 @@ def _reduce_type(types: Sequence[Type], attrs: ReduceAttrs, solver: TypeSolver) 
     return None if data is None else TensorType(reduced_shape(data, attrs), data.dtype)
 
 
-def _declare_reduction(
+def _reduction(
     name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any], **traits: Any
 ) -> type[OpDef[Any]]:
     def run(attrs: ReduceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -120,13 +121,23 @@ def _end(dtype: np.dtype[Any], least: bool) -> Any:
     return -np.inf if least else np.inf
 
 
-_declare_reduction("sum", "Sum over axes.", topi.sum, np.sum, in_float32=True, fixed_points=(0,))
-_declare_reduction("prod", "Product over axes.", topi.prod, np.prod, in_float32=True)
-_declare_reduction("max", "Maximum over axes.", topi.max, _extreme(np.max, is_max=True))
-_declare_reduction("min", "Minimum over axes.", topi.min, _extreme(np.min, is_max=False))
-_declare_reduction("all", "Whether all are true.", topi.all, np.all)
-_declare_reduction("any", "Whether some is true.", topi.any, np.any)
-Mean = _declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1))
+sum = builder(
+    _reduction(
+        "sum",
+        "Sum over ``axis`` (None: all; ``exclude``: all but these).",
+        topi.sum,
+        np.sum,
+        in_float32=True,
+        fixed_points=(0,),
+    )
+)
+prod = builder(_reduction("prod", "Product over ``axis``.", topi.prod, np.prod, in_float32=True))
+max = builder(_reduction("max", "Maximum over ``axis``.", topi.max, _extreme(np.max, is_max=True)))
+min = builder(_reduction("min", "Minimum over ``axis``.", topi.min, _extreme(np.min, is_max=False)))
+all = builder(_reduction("all", "Whether all elements over ``axis`` are true.", topi.all, np.all))
+any = builder(_reduction("any", "Whether some element over ``axis`` is true.", topi.any, np.any))
+Mean = _reduction("mean", "Mean over ``axis``.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1))
+mean = builder(Mean)
 
 
 class Variance(OpDef[VarianceAttrs]):
@@ -159,45 +170,7 @@ class Variance(OpDef[VarianceAttrs]):
         return [np.asarray(total / count).astype(data.dtype)]
 
 
-def _reduce(name: str, data: RelayExpr, axis: Any, keepdims: bool, exclude: bool) -> Call:
-    return call(name, [data], ReduceAttrs(axes(axis), bool(keepdims), bool(exclude)))
-
-
-def sum(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Sum over ``axis`` (None: all; ``exclude``: all but these)."""
-    return _reduce("sum", data, axis, keepdims, exclude)
-
-
-def prod(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Product over ``axis``."""
-    return _reduce("prod", data, axis, keepdims, exclude)
-
-
-def max(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Maximum over ``axis``."""
-    return _reduce("max", data, axis, keepdims, exclude)
-
-
-def min(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Minimum over ``axis``."""
-    return _reduce("min", data, axis, keepdims, exclude)
-
-
-def all(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Whether all elements over ``axis`` are true."""
-    return _reduce("all", data, axis, keepdims, exclude)
-
-
-def any(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Whether some element over ``axis`` is true."""
-    return _reduce("any", data, axis, keepdims, exclude)
-
-
-def mean(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """Mean over ``axis``."""
-    return _reduce("mean", data, axis, keepdims, exclude)
-
-
+@exported
 def variance(
     data: RelayExpr,
     axis: Axes = None,
@@ -211,15 +184,17 @@ def variance(
     return call("variance", [data, center], VarianceAttrs(axes(axis), bool(keepdims), bool(exclude), bool(unbiased)))
 
 
+@exported
 def std(
-    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
+    data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> Call:
     """Standard deviation over ``axis``."""
     return sqrt(variance(data, axis, keepdims, exclude, unbiased))
 
 
+@exported
 def mean_variance(
-    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
+    data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> TupleWrapper:
     """(mean, variance) over ``axis``."""
     kept = mean(data, axis, True, exclude)
@@ -227,14 +202,16 @@ def mean_variance(
     return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), var)), 2)
 
 
-def mean_std(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
+@exported
+def mean_std(data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
     """(mean, standard deviation) over ``axis``."""
     kept = mean(data, axis, True, exclude)
     deviation = sqrt(variance(data, axis, keepdims, exclude, False, kept))
     return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), deviation)), 2)
 
 
-def logsumexp(data: RelayExpr, axis: Any = None, keepdims: bool = False) -> Call:
+@exported
+def logsumexp(data: RelayExpr, axis: Axes = None, keepdims: bool = False) -> Call:
     """log(sum(exp(data))) over ``axis``, without overflow; where the largest is infinite, that."""
 
     def finite(largest: RelayExpr) -> RelayExpr:

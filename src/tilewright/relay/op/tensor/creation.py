@@ -16,7 +16,8 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
 from tilewright.relay.op import layout_rules, relations, value_ranges
-from tilewright.relay.op.attributes import call, computed, dims
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise
 from tilewright.runtime.ndarray import numpy_dtype
@@ -33,23 +34,25 @@ def _initial_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver)
     return TensorType(attrs.shape, attrs.dtype)
 
 
-def _declare_fill(name: str, value: int) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
+def _fill(name: str, value: int) -> tuple[Builder, Builder]:
+    """Declare ``name`` and ``name_like``; returns their builders."""
+
+    def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi.full(out_type.shape, out_type.dtype, value)]
 
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.full(attrs.shape, value, numpy_dtype(attrs.dtype))]
 
-    def compute_like(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute_like(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         return [topi.full_like(inputs[0], value)]
 
-    def evaluate_like(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate_like(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         return [np.full_like(inputs[0], value)]
 
-    doc = f"A tensor of {value}s."
-    declare(
+    doc = f"A tensor of {value}s"
+    made = declare(
         name,
-        doc,
+        f"{doc}.",
         inputs=(),
         attrs_type=InitOpAttrs,
         pattern=OpPattern.ELEMWISE,
@@ -58,11 +61,19 @@ def _declare_fill(name: str, value: int) -> None:
         compute=compute,
         evaluate=evaluate,
     )
-    declare(f"{name}_like", doc, Elementwise, fill=value, compute=compute_like, evaluate=evaluate_like)
+    like = declare(
+        f"{name}_like",
+        f"{doc} in the form of ``data``.",
+        Elementwise,
+        fill=value,
+        compute=compute_like,
+        evaluate=evaluate_like,
+    )
+    return builder(made, computed="shape", module=__name__, dtype=...), builder(like, module=__name__)
 
 
-_declare_fill("zeros", 0)
-_declare_fill("ones", 1)
+zeros, zeros_like = _fill("zeros", 0)
+ones, ones_like = _fill("ones", 1)
 
 
 class Full(OpDef[InitOpAttrs]):
@@ -93,6 +104,9 @@ class Full(OpDef[InitOpAttrs]):
         return [np.full(attrs.shape, inputs[0].reshape(()), dtype)]
 
 
+full = builder(Full, computed="shape", shape=())
+
+
 class FullLike(OpDef[None]):
     """A tensor of one value in the form of another."""
 
@@ -113,40 +127,7 @@ class FullLike(OpDef[None]):
         return [np.full_like(inputs[0], inputs[1].reshape(()))]
 
 
-def zeros(shape: Any, dtype: str) -> Call:
-    """A tensor of zeros."""
-    if computed(shape):
-        return call("dyn.zeros", [shape], InitOpAttrs((), str(dtype)))
-    return call("zeros", [], InitOpAttrs(dims(shape), str(dtype)))
-
-
-def ones(shape: Any, dtype: str) -> Call:
-    """A tensor of ones."""
-    if computed(shape):
-        return call("dyn.ones", [shape], InitOpAttrs((), str(dtype)))
-    return call("ones", [], InitOpAttrs(dims(shape), str(dtype)))
-
-
-def zeros_like(data: RelayExpr) -> Call:
-    """Zeros in the form of ``data``."""
-    return call("zeros_like", [data])
-
-
-def ones_like(data: RelayExpr) -> Call:
-    """Ones in the form of ``data``."""
-    return call("ones_like", [data])
-
-
-def full(fill_value: Any, shape: Any = (), dtype: str = "") -> Call:
-    """A tensor of ``fill_value`` (a scalar); ``dtype`` is that of the value unless given."""
-    if computed(shape):
-        return call("dyn.full", [fill_value, shape], InitOpAttrs((), str(dtype or "")))
-    return call("full", [fill_value], InitOpAttrs(dims(shape), str(dtype or "")))
-
-
-def full_like(data: RelayExpr, fill_value: Any) -> Call:
-    """``fill_value`` in the form of ``data``."""
-    return call("full_like", [data, fill_value])
+full_like = builder(FullLike)
 
 
 class ArangeAttrs(Attrs):
@@ -231,6 +212,4 @@ class Where(OpDef[None]):
         return [np.where(inputs[0] != 0, inputs[1], inputs[2])]
 
 
-def where(condition: RelayExpr, x: Any, y: Any) -> Call:
-    """``x`` where ``condition`` is not 0, else ``y``; broadcast."""
-    return call("where", [condition, x, y])
+where = builder(Where)

@@ -10,11 +10,9 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, value_ranges
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.runtime.ndarray import numpy_dtype
@@ -116,9 +114,7 @@ class FixedPointMultiply(Elementwise[FixedPointMultiplyAttrs]):
         return [((product + (1 << (total - 1))) >> total).astype(inputs[0].dtype)]
 
 
-def fixed_point_multiply(data: RelayExpr, multiplier: int, shift: int) -> Call:
-    """``data`` (int32) times the fixed-point factor ``multiplier * 2 ** (shift - 31)``, rounded."""
-    return call("fixed_point_multiply", [data], FixedPointMultiplyAttrs(int(multiplier), int(shift)))
+fixed_point_multiply = builder(FixedPointMultiply)
 
 
 class ClipAttrs(Attrs):
@@ -132,6 +128,7 @@ class Clip(Elementwise[ClipAttrs]):
     """Limit every element to [a_min, a_max]."""
 
     name = "clip"
+    inputs = ("a",)
     finite = True
 
     value_range = staticmethod(value_ranges.limited)
@@ -152,9 +149,7 @@ class Clip(Elementwise[ClipAttrs]):
         return [np.clip(data, np.asarray(low, data.dtype), np.asarray(high, data.dtype))]
 
 
-def clip(a: RelayExpr, a_min: float, a_max: float) -> Call:
-    """``a`` limited to [a_min, a_max]."""
-    return call("clip", [a], ClipAttrs(float(a_min), float(a_max)))
+clip = builder(Clip)
 
 
 class CastAttrs(Attrs):
@@ -194,6 +189,9 @@ class Cast(Elementwise[CastAttrs]):
             return [inputs[0].astype(_numpy_dtype(attrs.dtype))]
 
 
+cast = builder(Cast)
+
+
 class Reinterpret(Elementwise[CastAttrs]):
     """The same bits as another dtype of the same width."""
 
@@ -212,8 +210,11 @@ class Reinterpret(Elementwise[CastAttrs]):
         return [np.ascontiguousarray(inputs[0]).view(_numpy_dtype(attrs.dtype)).reshape(inputs[0].shape)]
 
 
+reinterpret = builder(Reinterpret)
+
+
 class CastLike(OpDef[None]):
-    """Convert elements to the dtype of a second tensor."""
+    """``data`` converted to the dtype of ``dtype_like``."""
 
     name = "cast_like"
     inputs = ("data", "dtype_like")
@@ -236,16 +237,4 @@ class CastLike(OpDef[None]):
         return [inputs[0].astype(inputs[1].dtype)]
 
 
-def cast(data: RelayExpr, dtype: str) -> Call:
-    """``data`` converted to ``dtype``."""
-    return call("cast", [data], CastAttrs(str(dtype)))
-
-
-def cast_like(data: RelayExpr, dtype_like: RelayExpr) -> Call:
-    """``data`` converted to the dtype of ``dtype_like``."""
-    return call("cast_like", [data, dtype_like])
-
-
-def reinterpret(data: RelayExpr, dtype: str) -> Call:
-    """The bits of ``data`` as ``dtype``."""
-    return call("reinterpret", [data], CastAttrs(str(dtype)))
+cast_like = builder(CastLike)

@@ -10,12 +10,11 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations, slice_rules
-from tilewright.relay.op.attributes import call, computed, ints
+from tilewright.relay.op.attributes import SomeAxes
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -25,11 +24,11 @@ from tilewright.relay.op.strategy.generic import schedule_transpose
 class TransposeAttrs(Attrs):
     """The source dimension of each result dimension; None reverses them."""
 
-    axes: tuple[int, ...] | None = None
+    axes: SomeAxes = None
 
 
 class Transpose(OpDef[TransposeAttrs]):
-    """Permute the dimensions."""
+    """``data`` with dimensions in the order ``axes``, reversed by default."""
 
     name = "transpose"
     inputs = ("data",)
@@ -65,6 +64,9 @@ class Transpose(OpDef[TransposeAttrs]):
         return [np.transpose(inputs[0], attrs.axes)]
 
 
+transpose = builder(Transpose)
+
+
 class ExpandDimsAttrs(Attrs):
     """Where new dimensions go and how many."""
 
@@ -73,7 +75,7 @@ class ExpandDimsAttrs(Attrs):
 
 
 class ExpandDims(OpDef[ExpandDimsAttrs]):
-    """Insert dimensions of extent 1."""
+    """``num_newaxis`` dimensions of extent 1 inserted before ``axis``."""
 
     name = "expand_dims"
     inputs = ("data",)
@@ -102,10 +104,13 @@ class ExpandDims(OpDef[ExpandDimsAttrs]):
         return [inputs[0].reshape((*shape[:at], *[1] * attrs.num_newaxis, *shape[at:]))]
 
 
+expand_dims = builder(ExpandDims)
+
+
 class SqueezeAttrs(Attrs):
     """The dimensions to drop; None: all of extent 1."""
 
-    axis: Any = None
+    axis: tuple[int, ...] | None = None
 
 
 def _squeezed_axes(shape: Sequence[Any], axis: Any) -> tuple[int, ...]:
@@ -148,6 +153,9 @@ class Squeeze(OpDef[SqueezeAttrs]):
         return [np.squeeze(inputs[0], _squeezed_axes(inputs[0].shape, attrs.axis))]
 
 
+squeeze = builder(Squeeze, computed="axis")
+
+
 class ReverseAttrs(Attrs):
     """The dimension to reverse."""
 
@@ -181,6 +189,9 @@ class Reverse(OpDef[ReverseAttrs]):
         return [np.ascontiguousarray(np.flip(inputs[0], attrs.axis))]
 
 
+reverse = builder(Reverse, axis=...)
+
+
 class ReverseSequenceAttrs(Attrs):
     """Which dimension is time and which the batch."""
 
@@ -189,7 +200,7 @@ class ReverseSequenceAttrs(Attrs):
 
 
 class ReverseSequence(OpDef[ReverseSequenceAttrs]):
-    """Reverse the first ``seq_lengths[b]`` elements of each batch item."""
+    """The first ``seq_lengths[b]`` elements of batch item b reversed along ``seq_axis``."""
 
     name = "reverse_sequence"
     inputs = ("data", "seq_lengths")
@@ -224,31 +235,7 @@ class ReverseSequence(OpDef[ReverseSequenceAttrs]):
         return [np.ascontiguousarray(np.moveaxis(moved, (0, 1), (attrs.batch_axis, attrs.seq_axis)))]
 
 
-def transpose(data: RelayExpr, axes: Any = None) -> Call:
-    """``data`` with dimensions in the order ``axes``, reversed by default."""
-    return call("transpose", [data], TransposeAttrs(None if axes is None or len(axes) == 0 else ints(axes)))
-
-
-def expand_dims(data: RelayExpr, axis: int, num_newaxis: int = 1) -> Call:
-    """``num_newaxis`` dimensions of extent 1 inserted before ``axis``."""
-    return call("expand_dims", [data], ExpandDimsAttrs(int(axis), int(num_newaxis)))
-
-
-def squeeze(data: RelayExpr, axis: Any = None) -> Call:
-    """Without the dimensions ``axis``, which have extent 1; None drops all of these."""
-    if computed(axis):
-        return call("dyn.squeeze", [data, axis], SqueezeAttrs(()))
-    return call("squeeze", [data], SqueezeAttrs(None if axis is None else ints(axis)))
-
-
-def reverse(data: RelayExpr, axis: int) -> Call:
-    """``data`` reversed along ``axis``."""
-    return call("reverse", [data], ReverseAttrs(int(axis)))
-
-
-def reverse_sequence(data: RelayExpr, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0) -> Call:
-    """The first ``seq_lengths[b]`` elements of batch item b reversed along ``seq_axis``."""
-    return call("reverse_sequence", [data, seq_lengths], ReverseSequenceAttrs(int(seq_axis), int(batch_axis)))
+reverse_sequence = builder(ReverseSequence)
 
 
 __all__ = ["expand_dims", "reverse", "reverse_sequence", "squeeze", "transpose"]

@@ -11,9 +11,8 @@ from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import InvalidShapeError, TypeInferenceError
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, tuple_operand
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -28,10 +27,11 @@ class EinsumAttrs(Attrs):
 
 
 class Einsum(OpDef[EinsumAttrs]):
-    """A product of tensors, summed over the dimensions that the result leaves out."""
+    """The product of the tensors ``data``, summed over what the ``equation`` leaves out, as ``numpy.einsum``."""
 
     name = "einsum"
     inputs = ("data",)
+    takes_tuple = True
     pattern = OpPattern.OPAQUE
     in_float32 = True
     schedule = strategies.schedule_reduce
@@ -63,6 +63,4 @@ class Einsum(OpDef[EinsumAttrs]):
         return [np.asarray(np.einsum(attrs.equation, *inputs)).astype(inputs[0].dtype)]
 
 
-def einsum(data: Any, equation: str) -> Call:
-    """The product of the tensors ``data``, summed over what the ``equation`` leaves out, as ``numpy.einsum``."""
-    return call("einsum", [tuple_operand(data)], EinsumAttrs(str(equation)))
+einsum = builder(Einsum, equation=...)

@@ -13,9 +13,9 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, Tuple, TupleGetItem
+from tilewright.relay.expr import Tuple, TupleGetItem
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, computed, static_ints, tuple_operand
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -40,7 +40,7 @@ def bounded(indices: Array, extent: int, mode: str) -> Array:
 
 
 class Take(OpDef[TakeAttrs]):
-    """Elements of data at indices along a dimension, or of the flattened data."""
+    """Elements of ``data`` at ``indices`` along ``axis`` (None: of the flattened data)."""
 
     name = "take"
     inputs = ("data", "indices")
@@ -88,6 +88,9 @@ class Take(OpDef[TakeAttrs]):
         return [np.stack(rows).reshape(*lead, *rows[0].shape)]
 
 
+take = builder(Take, order="data indices axis batch_dims mode")
+
+
 def _require_integers(indices: TensorType) -> None:
     if not indices.dtype.startswith(("int", "uint")):
         raise TypeInferenceError(f"the indices should be integers, found {indices.dtype}")
@@ -100,7 +103,7 @@ class GatherAttrs(Attrs):
 
 
 class Gather(OpDef[GatherAttrs]):
-    """out[i][j] = data[indices[i][j]][j] for axis 0, and so on."""
+    """``data`` with the index along ``axis`` taken from ``indices``."""
 
     name = "gather"
     inputs = ("data", "indices")
@@ -141,6 +144,9 @@ class Gather(OpDef[GatherAttrs]):
         places: list[Array] = list(np.indices(indices.shape))
         places[axis] = np.where(indices < 0, indices + data.shape[axis], indices).astype(np.int64)
         return [data[tuple(places)]]
+
+
+gather = builder(Gather, order="data axis indices")
 
 
 class GatherNDAttrs(Attrs):
@@ -206,11 +212,15 @@ class GatherND(OpDef[GatherNDAttrs]):
         return [np.ascontiguousarray(data[(*lead, *places)])]
 
 
+gather_nd = builder(GatherND)
+
+
 class AdvIndex(OpDef[None]):
     """data[i0, i1, ...] with integer tensors that broadcast; the inputs are one tuple."""
 
     name = "adv_index"
     inputs = ("inputs",)
+    takes_tuple = True
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
@@ -250,6 +260,9 @@ class AdvIndex(OpDef[None]):
         return [np.ascontiguousarray(inputs[0][tuple(i.astype(np.int64) for i in inputs[1:])])]
 
 
+adv_index = builder(AdvIndex)
+
+
 class OneHotAttrs(Attrs):
     """Number of classes, where their dimension goes, and the result's dtype."""
 
@@ -259,7 +272,7 @@ class OneHotAttrs(Attrs):
 
 
 class OneHot(OpDef[OneHotAttrs]):
-    """on_value at the index, off_value elsewhere, along a new dimension."""
+    """``on_value`` at the class that ``indices`` gives, ``off_value`` at the others; scalars."""
 
     name = "one_hot"
     inputs = ("indices", "on_value", "off_value")
@@ -289,6 +302,9 @@ class OneHot(OpDef[OneHotAttrs]):
         hit = inputs[0][..., None] == np.arange(attrs.depth)
         result = np.where(hit, inputs[1].reshape(()), inputs[2].reshape(())).astype(numpy_dtype(attrs.dtype))
         return [np.ascontiguousarray(np.moveaxis(result, -1, attrs.axis))]
+
+
+one_hot = builder(OneHot, required=True, computed="depth")
 
 
 class SequenceMaskAttrs(Attrs):
@@ -334,8 +350,11 @@ class SequenceMask(OpDef[SequenceMaskAttrs]):
         return [np.where(valid, data, np.asarray(attrs.mask_value, data.dtype))]
 
 
+sequence_mask = builder(SequenceMask)
+
+
 class UnravelIndex(OpDef[None]):
-    """Flat indices to index tuples, in the first dimension of the result."""
+    """Flat ``indices`` into a tensor of ``shape`` (a rank-1 tensor) as index tuples."""
 
     name = "unravel_index"
     inputs = ("indices", "shape")
@@ -363,8 +382,11 @@ class UnravelIndex(OpDef[None]):
         return [np.stack([np.asarray(p) for p in places]).astype(inputs[0].dtype)]
 
 
+unravel_index = builder(UnravelIndex)
+
+
 class InvertPermutation(OpDef[None]):
-    """The inverse of a permutation."""
+    """The inverse of the permutation ``data``."""
 
     name = "invert_permutation"
     inputs = ("data",)
@@ -393,45 +415,4 @@ class InvertPermutation(OpDef[None]):
         return [result]
 
 
-def take(data: RelayExpr, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Call:
-    """Elements of ``data`` at ``indices`` along ``axis`` (None: of the flattened data)."""
-    attrs = TakeAttrs(int(batch_dims), None if axis is None else int(axis), mode)
-    return call("take", [data, indices], attrs)
-
-
-def gather(data: RelayExpr, axis: int, indices: Any) -> Call:
-    """``data`` with the index along ``axis`` taken from ``indices``."""
-    return call("gather", [data, indices], GatherAttrs(int(axis)))
-
-
-def gather_nd(data: RelayExpr, indices: Any, batch_dims: int = 0, index_rank: int | None = None) -> Call:
-    """Slices of ``data`` at the index tuples in the first dimension of ``indices``."""
-    return call("gather_nd", [data, indices], GatherNDAttrs(int(batch_dims), index_rank))
-
-
-def adv_index(inputs: Any) -> Call:
-    """``inputs[0][inputs[1], inputs[2], ...]``"""
-    return call("adv_index", [tuple_operand(inputs)])
-
-
-def one_hot(indices: RelayExpr, on_value: Any, off_value: Any, depth: Any, axis: int, dtype: str) -> Call:
-    """``on_value`` at the class that ``indices`` gives, ``off_value`` at the others; scalars."""
-    if computed(depth):
-        return call("dyn.one_hot", [indices, on_value, off_value, depth], OneHotAttrs(0, int(axis), dtype))
-    depth = static_ints(depth, "depth")[0]
-    return call("one_hot", [indices, on_value, off_value], OneHotAttrs(int(depth), int(axis), dtype))
-
-
-def sequence_mask(data: RelayExpr, valid_length: Any, mask_value: float = 0, axis: int = 0) -> Call:
-    """``data`` with ``mask_value`` beyond each sequence's length."""
-    return call("sequence_mask", [data, valid_length], SequenceMaskAttrs(float(mask_value), int(axis)))
-
-
-def unravel_index(indices: RelayExpr, shape: Any) -> Call:
-    """Flat ``indices`` into a tensor of ``shape`` (a rank-1 tensor) as index tuples."""
-    return call("unravel_index", [indices, shape])
-
-
-def invert_permutation(data: RelayExpr) -> Call:
-    """The inverse of the permutation ``data``."""
-    return call("invert_permutation", [data])
+invert_permutation = builder(InvertPermutation)

@@ -17,10 +17,11 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
+from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -37,10 +38,11 @@ class ConcatenateAttrs(Attrs):
 
 
 class Concatenate(OpDef[ConcatenateAttrs]):
-    """Join the tensors of a tuple along a dimension."""
+    """The tensors of ``data`` (a list or tuple) joined along ``axis``."""
 
     name = "concatenate"
     inputs = ("data",)
+    takes_tuple = True
     pattern = OpPattern.INJECTIVE
     moves = True
 
@@ -87,6 +89,9 @@ class Concatenate(OpDef[ConcatenateAttrs]):
         return [np.concatenate(list(inputs), attrs.axis)]
 
 
+concatenate = builder(Concatenate, axis=...)
+
+
 class StackAttrs(Attrs):
     """Where the new dimension goes."""
 
@@ -94,10 +99,11 @@ class StackAttrs(Attrs):
 
 
 class Stack(OpDef[StackAttrs]):
-    """Join tensors of one shape along a new dimension."""
+    """The tensors of ``data`` joined along a new dimension ``axis``."""
 
     name = "stack"
     inputs = ("data",)
+    takes_tuple = True
     pattern = OpPattern.INJECTIVE
     moves = True
 
@@ -126,6 +132,9 @@ class Stack(OpDef[StackAttrs]):
     def evaluate(attrs: StackAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.stack"""
         return [np.stack(list(inputs), attrs.axis)]
+
+
+stack = builder(Stack, axis=...)
 
 
 class SplitAttrs(Attrs):
@@ -259,16 +268,6 @@ class Meshgrid(OpDef[MeshgridAttrs]):
         return [
             np.ascontiguousarray(g) for g in np.meshgrid(*inputs, indexing="xy" if attrs.indexing == "xy" else "ij")
         ]
-
-
-def concatenate(data: Any, axis: int) -> Call:
-    """The tensors of ``data`` (a list or tuple) joined along ``axis``."""
-    return call("concatenate", [tuple_operand(data)], ConcatenateAttrs(int(axis)))
-
-
-def stack(data: Any, axis: int) -> Call:
-    """The tensors of ``data`` joined along a new dimension ``axis``."""
-    return call("stack", [tuple_operand(data)], StackAttrs(int(axis)))
 
 
 def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:

@@ -10,11 +10,9 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.tir.layout import Layout, bijective_layout, layout
@@ -90,6 +88,4 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
         return [transform_array(inputs[0], attrs.src_layout, attrs.dst_layout)]
 
 
-def layout_transform(data: RelayExpr, src_layout: str, dst_layout: str) -> Call:
-    """``data``, which has ``src_layout``, in ``dst_layout``."""
-    return call("layout_transform", [data], LayoutTransformAttrs(str(src_layout), str(dst_layout)))
+layout_transform = builder(LayoutTransform)

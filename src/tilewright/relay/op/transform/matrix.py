@@ -15,6 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -111,6 +112,9 @@ class Trilu(OpDef[TriluAttrs]):
         return [np.triu(inputs[0], k) if attrs.upper else np.tril(inputs[0], k)]
 
 
+trilu = builder(Trilu)
+
+
 class ShapeOfAttrs(Attrs):
     """The dtype of the result."""
 
@@ -118,7 +122,7 @@ class ShapeOfAttrs(Attrs):
 
 
 class ShapeOf(OpDef[ShapeOfAttrs]):
-    """The shape as a rank-1 tensor."""
+    """The shape of ``data`` as a tensor."""
 
     name = "shape_of"
     inputs = ("data",)
@@ -142,8 +146,11 @@ class ShapeOf(OpDef[ShapeOfAttrs]):
         return [np.asarray(inputs[0].shape, np.int64).astype(numpy_dtype(attrs.dtype))]
 
 
+shape_of = builder(ShapeOf)
+
+
 class NdarraySize(OpDef[ShapeOfAttrs]):
-    """The number of elements as a scalar tensor."""
+    """The number of elements of ``data`` as a scalar tensor."""
 
     name = "ndarray_size"
     inputs = ("data",)
@@ -166,24 +173,12 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
         return [np.asarray(inputs[0].size, np.int64).astype(numpy_dtype(attrs.dtype))]
 
 
+ndarray_size = builder(NdarraySize)
+
+
 def matrix_set_diag(data: RelayExpr, diagonal: RelayExpr, k: Any = 0, align: str = "RIGHT_LEFT") -> Call:
     """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced by ``diagonal``."""
     bounds = ints(k)
     upper, lower = align.split("_")
     attrs = MatrixSetDiagAttrs(bounds[0], bounds[-1], upper == "RIGHT", lower == "RIGHT")
     return call("matrix_set_diag", [data, diagonal], attrs)
-
-
-def trilu(data: RelayExpr, k: Any, upper: bool = True) -> Call:
-    """The upper (or lower) triangle of each matrix from diagonal ``k``; zeros elsewhere."""
-    return call("trilu", [data, k], TriluAttrs(bool(upper)))
-
-
-def shape_of(data: RelayExpr, dtype: str = "int32") -> Call:
-    """The shape of ``data`` as a tensor."""
-    return call("shape_of", [data], ShapeOfAttrs(dtype))
-
-
-def ndarray_size(data: RelayExpr, dtype: str = "int32") -> Call:
-    """The number of elements of ``data`` as a scalar tensor."""
-    return call("ndarray_size", [data], ShapeOfAttrs(dtype))

@@ -14,7 +14,8 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, computed, dims, static_ints
+from tilewright.relay.op.attributes import call, dims
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.creation import InitOpAttrs
@@ -34,7 +35,7 @@ class TileAttrs(Attrs):
 
 
 class Repeat(OpDef[RepeatAttrs]):
-    """Repeat each element."""
+    """Each element ``repeats`` times along ``axis`` (None: of the flattened data)."""
 
     name = "repeat"
     inputs = ("data",)
@@ -69,8 +70,11 @@ class Repeat(OpDef[RepeatAttrs]):
         return [np.repeat(inputs[0], attrs.repeats, attrs.axis)]
 
 
+repeat = builder(Repeat, axis=...)
+
+
 class Tile(OpDef[TileAttrs]):
-    """Repeat the whole tensor."""
+    """The whole of ``data`` repeated, ``reps`` times along each dimension."""
 
     name = "tile"
     inputs = ("data",)
@@ -99,6 +103,9 @@ class Tile(OpDef[TileAttrs]):
         return [np.tile(inputs[0], attrs.reps)]
 
 
+tile = builder(Tile, computed="reps")
+
+
 def _check_broadcast(data: TensorType, shape: Sequence[Any]) -> None:
     result = relations.broadcast_shapes(data.shape, shape)
     relations.require(len(result) == len(shape), "the data has more dimensions than the shape")
@@ -108,7 +115,7 @@ def _check_broadcast(data: TensorType, shape: Sequence[Any]) -> None:
 
 
 class BroadcastTo(OpDef[InitOpAttrs]):
-    """Broadcast to a shape."""
+    """``data`` broadcast to ``shape``."""
 
     name = "broadcast_to"
     inputs = ("data",)
@@ -135,8 +142,11 @@ class BroadcastTo(OpDef[InitOpAttrs]):
         return [np.broadcast_to(inputs[0], tuple(attrs.shape)).copy()]
 
 
+broadcast_to = builder(BroadcastTo, order="data shape", computed="shape")
+
+
 class BroadcastToLike(OpDef[None]):
-    """Broadcast to the shape of another tensor."""
+    """``data`` broadcast to the shape of ``broadcast_type``."""
 
     name = "broadcast_to_like"
     inputs = ("data", "broadcast_type")
@@ -159,6 +169,9 @@ class BroadcastToLike(OpDef[None]):
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy.broadcast_to"""
         return [np.broadcast_to(inputs[0], inputs[1].shape).copy()]
+
+
+broadcast_to_like = builder(BroadcastToLike)
 
 
 def _collapse_array(data: Array, shape: Sequence[int]) -> Array:
@@ -216,28 +229,7 @@ class CollapseSumLike(OpDef[None]):
         return [_collapse_array(inputs[0], inputs[1].shape)]
 
 
-def repeat(data: RelayExpr, repeats: int, axis: int | None) -> Call:
-    """Each element ``repeats`` times along ``axis`` (None: of the flattened data)."""
-    return call("repeat", [data], RepeatAttrs(int(repeats), None if axis is None else int(axis)))
-
-
-def tile(data: RelayExpr, reps: Any) -> Call:
-    """The whole tensor ``reps`` times in each dimension."""
-    if computed(reps):
-        return call("dyn.tile", [data, reps], TileAttrs(()))
-    return call("tile", [data], TileAttrs(static_ints(reps, "reps")))
-
-
-def broadcast_to(data: RelayExpr, shape: Any) -> Call:
-    """``data`` broadcast to ``shape``."""
-    if computed(shape):
-        return call("dyn.broadcast_to", [data, shape], InitOpAttrs(()))
-    return call("broadcast_to", [data], InitOpAttrs(dims(shape)))
-
-
-def broadcast_to_like(data: RelayExpr, broadcast_type: RelayExpr) -> Call:
-    """``data`` broadcast to the shape of ``broadcast_type``."""
-    return call("broadcast_to_like", [data, broadcast_type])
+collapse_sum_like = builder(CollapseSumLike)
 
 
 def collapse_sum_to(data: RelayExpr, shape: Any) -> Call:
@@ -245,8 +237,3 @@ def collapse_sum_to(data: RelayExpr, shape: Any) -> Call:
     values = dims(shape)
     operand = shape if isinstance(shape, RelayExpr) else const([int(d) for d in values])
     return call("collapse_sum_to", [data, operand], InitOpAttrs(values))
-
-
-def collapse_sum_like(data: RelayExpr, collapse_type: RelayExpr) -> Call:
-    """``data`` summed to the shape of ``collapse_type``."""
-    return call("collapse_sum_like", [data, collapse_type])

@@ -11,13 +11,11 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.attributes import call, computed, static_ints
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import Dim, known
@@ -140,7 +138,7 @@ def _numbers(shape: Sequence[Dim]) -> list[int]:
 
 
 class Reshape(OpDef[ReshapeAttrs]):
-    """The same elements in another shape."""
+    """``data`` in the shape ``newshape``, whose values 0, -1, -2, -3, -4 are special (see ``resolve_shape``)."""
 
     name = "reshape"
     inputs = ("data",)
@@ -166,6 +164,9 @@ class Reshape(OpDef[ReshapeAttrs]):
     def evaluate(attrs: ReshapeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
         return [inputs[0].reshape(_numbers(resolve_shape(inputs[0].shape, attrs.newshape, attrs.allowzero)))]
+
+
+reshape = builder(Reshape, computed="newshape")
 
 
 def _resolve_reversed(shape: Sequence[Dim], newshape: Sequence[Any]) -> list[Dim]:
@@ -201,6 +202,10 @@ class ReverseReshape(OpDef[ReshapeAttrs]):
     def evaluate(attrs: ReshapeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
         return [inputs[0].reshape(_numbers(_resolve_reversed(inputs[0].shape, attrs.newshape)))]
+
+
+reverse_reshape = builder(ReverseReshape, "reverse_reshape", order="data newshape")
+contrib_reverse_reshape = builder(ReverseReshape, order="data newshape")
 
 
 def _shape_like(shape: Sequence[Dim], like: Sequence[Dim], attrs: ReshapeLikeAttrs) -> list[Dim]:
@@ -241,31 +246,7 @@ class ReshapeLike(OpDef[ReshapeLikeAttrs]):
         return [inputs[0].reshape(_numbers(_shape_like(inputs[0].shape, inputs[1].shape, attrs)))]
 
 
-def reshape(data: RelayExpr, newshape: Any, allowzero: bool = False) -> Call:
-    """``data`` in the shape ``newshape``, whose values 0, -1, -2, -3, -4 are special (see ``resolve_shape``)."""
-    if computed(newshape):
-        return call("dyn.reshape", [data, newshape], ReshapeAttrs((), bool(allowzero)))
-    return call("reshape", [data], ReshapeAttrs(static_ints(newshape, "the new shape"), bool(allowzero)))
-
-
-def reverse_reshape(data: RelayExpr, newshape: Any) -> Call:
-    """Reshape whose special values are matched from the last dimension."""
-    return call("contrib_reverse_reshape", [data], ReshapeAttrs(static_ints(newshape, "the new shape")))
-
-
-contrib_reverse_reshape = reverse_reshape
-
-
-def reshape_like(
-    data: RelayExpr,
-    shape_like: RelayExpr,
-    lhs_begin: int = 0,
-    lhs_end: int | None = None,
-    rhs_begin: int = 0,
-    rhs_end: int | None = None,
-) -> Call:
-    """``data`` reshaped to ``shape_like``'s shape; with ranges, only these dimensions are replaced."""
-    return call("reshape_like", [data, shape_like], ReshapeLikeAttrs(lhs_begin, lhs_end, rhs_begin, rhs_end))
+reshape_like = builder(ReshapeLike)
 
 
 def flatten_array(data: Array) -> Array:

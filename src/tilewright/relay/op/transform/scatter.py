@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.reduce.reduce import sum as sum_of
@@ -61,7 +60,7 @@ def _places(indices: Array, axis: int, extent: int) -> tuple[Array, ...]:
 
 
 class Scatter(OpDef[ScatterAttrs]):
-    """data with data[indices[i][j]][j] = updates[i][j] for axis 0, and so on."""
+    """``data`` with elements at ``indices`` along ``axis`` replaced by ``updates``."""
 
     name = "scatter"
     inputs = ("data", "indices", "updates")
@@ -88,8 +87,11 @@ class Scatter(OpDef[ScatterAttrs]):
         return [result]
 
 
+scatter = builder(Scatter, axis=...)
+
+
 class ScatterAdd(Scatter):
-    """As scatter, but the updates are added."""
+    """``data`` with ``updates`` added at ``indices`` along ``axis``."""
 
     name = "scatter_add"
 
@@ -104,6 +106,9 @@ class ScatterAdd(Scatter):
         result = data.copy()
         np.add.at(result, _places(indices, axis, data.shape[axis]), updates)
         return [result]
+
+
+scatter_add = builder(ScatterAdd, axis=...)
 
 
 _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -161,19 +166,7 @@ class ScatterND(OpDef[ScatterNDAttrs]):
         return [result]
 
 
-def scatter(data: RelayExpr, indices: Any, updates: Any, axis: int) -> Call:
-    """``data`` with elements at ``indices`` along ``axis`` replaced by ``updates``."""
-    return call("scatter", [data, indices, updates], ScatterAttrs(int(axis)))
-
-
-def scatter_add(data: RelayExpr, indices: Any, updates: Any, axis: int) -> Call:
-    """``data`` with ``updates`` added at ``indices`` along ``axis``."""
-    return call("scatter_add", [data, indices, updates], ScatterAttrs(int(axis)))
-
-
-def scatter_nd(data: RelayExpr, indices: Any, updates: Any, mode: str = "update") -> Call:
-    """``data`` with slices at the index tuples in the first dimension of ``indices`` replaced by ``updates``."""
-    return call("scatter_nd", [data, indices, updates], ScatterNDAttrs(mode))
+scatter_nd = builder(ScatterND)
 
 
 def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | None = None) -> Call:

@@ -15,7 +15,8 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, computed, ints, static_ints
+from tilewright.relay.op.attributes import SomeAxes, call, computed, ints, static_ints
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
@@ -176,7 +177,7 @@ class StridedSet(OpDef[None]):
 class SliceLikeAttrs(Attrs):
     """The dimensions to cut; empty: all."""
 
-    axes: tuple[int, ...] | None = None
+    axes: SomeAxes = None
 
 
 def _cut_axes(attrs: SliceLikeAttrs, rank: int, like_rank: int) -> list[int]:
@@ -184,7 +185,7 @@ def _cut_axes(attrs: SliceLikeAttrs, rank: int, like_rank: int) -> list[int]:
 
 
 class SliceLike(OpDef[SliceLikeAttrs]):
-    """Cut dimensions to the extents of another tensor."""
+    """``data`` cut to the extents of ``shape_like`` in ``axes`` (all by default)."""
 
     name = "slice_like"
     inputs = ("data", "shape_like")
@@ -225,6 +226,9 @@ class SliceLike(OpDef[SliceLikeAttrs]):
         return [np.ascontiguousarray(data[tuple(parts)])]
 
 
+slice_like = builder(SliceLike)
+
+
 def operand_vector(values: Any) -> RelayExpr:
     """Numbers as a constant; an expression stays."""
     return values if isinstance(values, RelayExpr) else const(np.array(ints(values), "int64"))
@@ -263,8 +267,3 @@ def strided_set(data: RelayExpr, v: RelayExpr, begin: Any, end: Any, strides: An
         strides = const([1] * rank)
     steps = strides if isinstance(strides, RelayExpr) else const(list(strides))
     return call("strided_set", [data, v, *bounds, steps])
-
-
-def slice_like(data: RelayExpr, shape_like: RelayExpr, axes: Any = None) -> Call:
-    """``data`` cut to the extents of ``shape_like`` in ``axes`` (all by default)."""
-    return call("slice_like", [data, shape_like], SliceLikeAttrs(None if not axes else ints(axes)))

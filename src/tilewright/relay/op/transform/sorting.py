@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, TupleWrapper
+from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.attributes import call, computed, static_ints
+from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -84,8 +85,11 @@ class Sort(OpDef[ArgsortAttrs]):
         return [np.take_along_axis(inputs[0], order, attrs.axis)]
 
 
+sort = builder(Sort, order="data axis is_ascend")
+
+
 class Argsort(OpDef[ArgsortAttrs]):
-    """The indices that sort along a dimension."""
+    """The indices that sort ``data`` along ``axis``."""
 
     name = "argsort"
     inputs = ("data",)
@@ -104,6 +108,9 @@ class Argsort(OpDef[ArgsortAttrs]):
     def evaluate(attrs: ArgsortAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.argsort"""
         return [sorted_indices(inputs[0], attrs.axis, attrs.is_ascend).astype(numpy_dtype(attrs.dtype))]
+
+
+argsort = builder(Argsort)
 
 
 class Topk(OpDef[TopkAttrs]):
@@ -155,7 +162,7 @@ class Topk(OpDef[TopkAttrs]):
         return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
 
 
-def _scan_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
+def _scan_type(types: Sequence[Type], attrs: ScanopAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -166,8 +173,8 @@ def _scan_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | 
     return TensorType(data.shape, dtype)
 
 
-def _declare_scan(name: str, doc: str, strategy: GenericFunc, total: Any, start: int) -> None:
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+def _scan(name: str, doc: str, strategy: GenericFunc, total: Callable[..., Array], start: int) -> Builder:
+    def evaluate(attrs: ScanopAttrs, inputs: Sequence[Array]) -> list[Array]:
         data = inputs[0]
         dtype = numpy_dtype(attrs.dtype) if attrs.dtype else (np.int32 if data.dtype == bool else data.dtype)
         axis = 0 if attrs.axis is None else attrs.axis % data.ndim
@@ -178,7 +185,7 @@ def _declare_scan(name: str, doc: str, strategy: GenericFunc, total: Any, start:
             result = np.concatenate([first, np.take(result, np.arange(data.shape[axis] - 1), axis)], axis)
         return [result]
 
-    declare(
+    made = declare(
         name,
         doc,
         inputs=("data",),
@@ -190,20 +197,17 @@ def _declare_scan(name: str, doc: str, strategy: GenericFunc, total: Any, start:
         strategy=strategy,
         evaluate=evaluate,
     )
+    return builder(made, module=__name__, dtype=None, exclusive=None)
 
 
-_declare_scan("cumsum", "Running sum.", strategies.cumsum_strategy, np.cumsum, 0)
-_declare_scan("cumprod", "Running product.", strategies.cumprod_strategy, np.cumprod, 1)
-
-
-def sort(data: RelayExpr, axis: int = -1, is_ascend: bool = True) -> Call:
-    """``data`` in order along ``axis``."""
-    return call("sort", [data], ArgsortAttrs(int(axis), bool(is_ascend)))
-
-
-def argsort(data: RelayExpr, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Call:
-    """The indices that sort ``data`` along ``axis``."""
-    return call("argsort", [data], ArgsortAttrs(int(axis), bool(is_ascend), dtype))
+cumsum = _scan(
+    "cumsum",
+    "Running sum along ``axis`` (None: of the flattened data); ``exclusive`` leaves the element itself out.",
+    strategies.cumsum_strategy,
+    np.cumsum,
+    0,
+)
+cumprod = _scan("cumprod", "Running product along ``axis``, as ``cumsum``.", strategies.cumprod_strategy, np.cumprod, 1)
 
 
 def topk(
@@ -219,13 +223,3 @@ def topk(
     else:
         out = call("topk", [data], TopkAttrs(static_ints(k, "k")[0], *rest))
     return TupleWrapper(out, 2) if ret_type == "both" else out
-
-
-def cumsum(data: RelayExpr, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Call:
-    """Running sum along ``axis`` (None: of the flattened data); ``exclusive`` leaves the element itself out."""
-    return call("cumsum", [data], ScanopAttrs(axis, dtype or "", bool(exclusive)))
-
-
-def cumprod(data: RelayExpr, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Call:
-    """Running product along ``axis``."""
-    return call("cumprod", [data], ScanopAttrs(axis, dtype or "", bool(exclusive)))

@@ -12,9 +12,10 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, TupleWrapper, const
+from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints
+from tilewright.relay.op.builder import builder, tuple_builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -71,7 +72,7 @@ class SparseToDense(OpDef[SparseToDenseAttrs]):
 
 
 class SparseReshape(OpDef[None]):
-    """Places of a sparse tensor's elements after a reshape, and the new shape."""
+    """Places of the elements of a sparse tensor of ``prev_shape`` after a reshape, and the new shape without -1."""
 
     name = "sparse_reshape"
     inputs = ("sparse_indices", "prev_shape", "new_shape")
@@ -110,6 +111,9 @@ class SparseReshape(OpDef[None]):
         return [places.astype(inputs[0].dtype), shape.astype(inputs[0].dtype)]
 
 
+sparse_reshape = tuple_builder(SparseReshape, results=2)
+
+
 class SearchSortedAttrs(Attrs):
     """Whether equal values go before or after, and the dtype of the result."""
 
@@ -118,7 +122,7 @@ class SearchSortedAttrs(Attrs):
 
 
 class SearchSorted(OpDef[SearchSortedAttrs]):
-    """Where values go into sorted rows."""
+    """Indices at which ``values`` (..., m) keep rows (..., n), or one row (n,), sorted; after equals if ``right``."""
 
     name = "searchsorted"
     inputs = ("sorted_sequence", "values")
@@ -157,6 +161,9 @@ class SearchSorted(OpDef[SearchSortedAttrs]):
         return [np.asarray(found, dtype).reshape(values.shape)]
 
 
+searchsorted = builder(SearchSorted)
+
+
 def sparse_to_dense(
     sparse_indices: RelayExpr, output_shape: Any, sparse_values: RelayExpr, default_value: Any = 0
 ) -> Call:
@@ -175,13 +182,3 @@ def sparse_to_dense(
         return call("dyn.sparse_to_dense", arguments, SparseToDenseAttrs(()))
     attrs = SparseToDenseAttrs(static_ints(output_shape, "output_shape"))
     return call("sparse_to_dense", [sparse_indices, sparse_values, default_value], attrs)
-
-
-def sparse_reshape(sparse_indices: RelayExpr, prev_shape: RelayExpr, new_shape: RelayExpr) -> TupleWrapper:
-    """Places of the elements of a sparse tensor of ``prev_shape`` after a reshape, and the new shape without -1."""
-    return TupleWrapper(call("sparse_reshape", [sparse_indices, prev_shape, new_shape]), 2)
-
-
-def searchsorted(sorted_sequence: RelayExpr, values: RelayExpr, right: bool = False, dtype: str = "int32") -> Call:
-    """Indices at which ``values`` (..., m) keep rows (..., n), or one row (n,), sorted; after equals if ``right``."""
-    return call("searchsorted", [sorted_sequence, values], SearchSortedAttrs(bool(right), dtype))

@@ -9,12 +9,10 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, floats
+from tilewright.relay.op.builder import builder, tuple_builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_mul
@@ -39,7 +37,7 @@ class MultiBoxTransformLocAttrs(Attrs):
 
 
 class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
-    """Anchor boxes of several sizes and ratios around every pixel."""
+    """Anchors (1, height * width * (sizes + ratios - 1), 4); see ``topi.vision.ssd.multibox_prior``."""
 
     name = "vision.multibox_prior"
     inputs = ("data",)
@@ -77,8 +75,11 @@ class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
         return [(np.clip(boxes, 0, 1) if attrs.clip else boxes).astype(inputs[0].dtype)]
 
 
+multibox_prior = builder(MultiBoxPrior)
+
+
 class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
-    """The boxes that a network's predictions make of anchors, where they are not background."""
+    """(boxes, count): rows (class, probability, left, top, right, bottom); see ``topi.vision.ssd``."""
 
     name = "vision.multibox_transform_loc"
     inputs = ("cls_prob", "loc_pred", "anchor")
@@ -129,27 +130,4 @@ class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
         return [boxes, counts]
 
 
-def multibox_prior(
-    data: RelayExpr,
-    sizes: Any = (1.0,),
-    ratios: Any = (1.0,),
-    steps: Any = (-1.0, -1.0),
-    offsets: Any = (0.5, 0.5),
-    clip: bool = False,
-) -> Call:
-    """Anchors (1, height * width * (sizes + ratios - 1), 4); see ``topi.vision.ssd.multibox_prior``."""
-    attrs = MultiBoxPriorAttrs(floats(sizes), floats(ratios), floats(steps), floats(offsets), bool(clip))
-    return call("vision.multibox_prior", [data], attrs)
-
-
-def multibox_transform_loc(
-    cls_prob: RelayExpr,
-    loc_pred: RelayExpr,
-    anchor: RelayExpr,
-    clip: bool = True,
-    threshold: float = 0.01,
-    variances: Any = (0.1, 0.1, 0.2, 0.2),
-) -> TupleWrapper:
-    """(boxes, count): rows (class, probability, left, top, right, bottom); see ``topi.vision.ssd``."""
-    attrs = MultiBoxTransformLocAttrs(bool(clip), float(threshold), floats(variances))
-    return TupleWrapper(call("vision.multibox_transform_loc", [cls_prob, loc_pred, anchor], attrs), 2)
+multibox_transform_loc = tuple_builder(MultiBoxTransformLoc, results=2)

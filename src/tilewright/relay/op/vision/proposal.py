@@ -9,12 +9,10 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, floats
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_mul
@@ -73,7 +71,7 @@ def _kept(boxes: Array, threshold: float) -> list[int]:
 
 
 class Proposal(OpDef[ProposalAttrs]):
-    """Anchors moved by predictions; of those that overlap, the best."""
+    """Rows (batch, left, top, right, bottom) of the best boxes; see ``topi.vision.proposal`` for the arguments."""
 
     name = "vision.proposal"
     sequential = True
@@ -128,22 +126,4 @@ class Proposal(OpDef[ProposalAttrs]):
         return [result.reshape(-1, 5)]
 
 
-def proposal(
-    cls_prob: RelayExpr,
-    bbox_pred: RelayExpr,
-    im_info: RelayExpr,
-    scales: Any,
-    ratios: Any,
-    feature_stride: int,
-    threshold: float,
-    rpn_pre_nms_top_n: int,
-    rpn_post_nms_top_n: int,
-    rpn_min_size: int,
-    iou_loss: bool,
-) -> Call:
-    """Rows (batch, left, top, right, bottom) of the best boxes; see ``topi.vision.proposal`` for the arguments."""
-    attrs = ProposalAttrs(
-        floats(scales), floats(ratios), int(feature_stride), float(threshold), int(rpn_pre_nms_top_n),
-        int(rpn_post_nms_top_n), int(rpn_min_size), bool(iou_loss),
-    )  # fmt: skip
-    return call("vision.proposal", [cls_prob, bbox_pred, im_info], attrs)
+proposal = builder(Proposal, required=True)

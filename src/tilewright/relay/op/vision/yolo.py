@@ -9,11 +9,9 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, whole_int
+from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_floordiv, dim_mul, known
@@ -26,7 +24,7 @@ class YoloReorgAttrs(Attrs):
 
 
 class YoloReorg(OpDef[YoloReorgAttrs]):
-    """Blocks of pixels become channels, numbered as Darknet's layer numbers them."""
+    """Rearrange ``data`` (batch, channels, height, width) to (batch, channels * stride**2, height / stride, ...)."""
 
     name = "vision.yolo_reorg"
     inputs = ("data",)
@@ -60,6 +58,4 @@ class YoloReorg(OpDef[YoloReorgAttrs]):
         return [np.transpose(large, (0, 3, 5, 1, 2, 4)).reshape(n, c * s * s, h // s, w // s)]
 
 
-def yolo_reorg(data: RelayExpr, stride: int) -> Call:
-    """Rearrange ``data`` (batch, channels, height, width) to (batch, channels * stride**2, height / stride, ...)."""
-    return call("vision.yolo_reorg", [data], YoloReorgAttrs(whole_int(stride)))
+yolo_reorg = builder(YoloReorg, stride=...)

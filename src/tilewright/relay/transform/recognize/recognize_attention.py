@@ -173,7 +173,7 @@ def _attention(m: Match) -> RelayExpr | None:
         matrices, *size = [shape[0], shape[2], shape[1]] if transposed else shape
         part = op.transpose(expr, axes=[0, 2, 1]) if transposed else expr
         parts.append(_reshaped(part, [matrices, *size], [*wide[:2], *size]))
-    mask = reduce(op.add, masks) if masks else None
+    mask = reduce(op.add, [m for m in masks if m is not None]) if masks else None
     result = attention(parts[0], parts[1], parts[2], mask, scores.scale)
     side_by_side = op.transpose(result, axes=[0, 2, 1, 3])
     return _reshaped(side_by_side, [*wide[:3], shapes[4][2]], shapes[4])
