@@ -24,10 +24,9 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.relay.expr import Call, Constant, TupleWrapper
 from tilewright.relay.op.attributes import (
@@ -62,11 +61,15 @@ class Builder(Protocol):
 
 
 class Parameter(NamedTuple):
-    """How an argument is read, its type for type checkers, and the attribute's value where the program computes it."""
+    """How an argument is read, its type for type checkers, and the attribute's value where the program computes it.
+
+    Values of the very type ``plain`` need no reading.
+    """
 
     read: Reader
-    type: str
+    annotation: str
     computed: Any = ()
+    plain: type | None = None
 
 
 def _ints(value: Any) -> tuple[int, ...]:
@@ -82,7 +85,7 @@ def _text(value: Any) -> str:
 
 
 def _empty(value: Any) -> bool:
-    return value is None or np.size(value) == 0
+    return value is None or (hasattr(value, "__len__") and len(value) == 0)
 
 
 def _always(value: Any) -> Reader:
@@ -98,11 +101,11 @@ def _or_none(read: Reader) -> Reader:
 
 
 READERS: Mapping[str, Parameter] = {
-    "int": Parameter(_int, "int", 0),
-    "float": Parameter(lambda value: float(number(value)), "float", 0.0),
-    "bool": Parameter(bool, "bool"),
-    "str": Parameter(_text, "str"),
-    "int | None": Parameter(_or_none(_int), "int | None"),
+    "int": Parameter(_int, "int", 0, int),
+    "float": Parameter(lambda value: float(number(value)), "float", 0.0, float),
+    "bool": Parameter(bool, "bool", False, bool),
+    "str": Parameter(_text, "str", "", str),
+    "int | None": Parameter(_or_none(_int), "int | None", None, int),
     "tuple[int, ...]": Parameter(_ints, "Ints"),
     "tuple[int, ...] | None": Parameter(_or_none(_ints), "Ints | None"),
     "SomeAxes": Parameter(lambda value: None if _empty(value) else ints(value), "Ints | None"),
@@ -149,7 +152,7 @@ def _function(
     code = _template(len(parameters)).replace(co_varnames=tuple(parameters), co_name=name, co_qualname=name)
     values = tuple(defaults[p] for p in parameters if p in defaults)
     made: Any = FunctionType(code, {"build": build, "__name__": module}, name, values)
-    made.__annotations__ = {p: parameters[p].type for p in parameters}
+    made.__annotations__ = {p: parameters[p].annotation for p in parameters}
     return made
 
 
@@ -180,18 +183,23 @@ def _derived(
     defaults = {k: v for k, v in {**defaults, **changed}.items() if v is not ...}
     if order:
         parameters = {name: parameters[name] for name in order.split()}
+    parameters |= {n: parameters[n]._replace(annotation=f"RelayExpr | {parameters[n].annotation}") for n in computed}
     place = {name: i for i, name in enumerate(parameters)}
     inputs = [(parameters[n].read, place[n]) for n in names[:operands]]
-    fields = [(parameters[n].read, place[n]) if n in place else (_always(defaults[n]), 0) for n in names[operands:]]
+    fields = [
+        (parameters[n].read, place[n], parameters[n].plain) if n in place else (_always(defaults[n]), 0, None)
+        for n in names[operands:]
+    ]
     callee, attrs_type = op.op, op.attrs_type
     dynamic = _dynamic(op, parameters, computed) if computed else None
 
     def build(*values: Any) -> Any:
-        if dynamic is not None and (found := dynamic(values)):
-            return found
+        if dynamic is not None and (made := dynamic(values)):
+            return made
         try:
-            args = [read(values[i]) for read, i in inputs]
-            attrs = attrs_type(*[read(values[i]) for read, i in fields]) if attrs_type is not None else None
+            args = [v if isinstance(v := values[i], RelayExpr) else read(v) for read, i in inputs]
+            found = [v if type(v := values[i]) is plain else read(v) for read, i, plain in fields]
+            attrs = attrs_type(*found) if attrs_type is not None else None
         except _ERRORS as error:
             raise _named(error, op.name, parameters, values) from None
         made = Call(callee, args, attrs)
@@ -280,6 +288,11 @@ def _export(function: Callable[..., Any], name: str, module: str) -> None:
     parent, _, last = module.rpartition(".")[0].rpartition(".")
     if last != "op":  # those of vm.py and memory.py are found there
         _EXPORTS[parent if last in ("reduce", "tensor", "transform") else f"{parent}.{last}"][name] = function
+
+
+def is_derived(function: Callable[..., Any]) -> bool:
+    """Whether the function is a builder that was derived."""
+    return isinstance(function, FunctionType) and function.__code__.co_filename == "<builder>"
 
 
 def exported(function: F) -> F:

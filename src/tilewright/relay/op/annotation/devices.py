@@ -15,6 +15,7 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.device import device as make_device
@@ -84,6 +85,7 @@ def device_type_of(device: Any) -> int:
     return int(found)
 
 
+@exported
 def on_device(data: RelayExpr, device: Any, is_fixed: bool = False) -> Call:
     """``data``, which is to live on ``device`` (a Device, its name, or its type number; the index does not count).
 
@@ -104,6 +106,7 @@ def device_copy(data: RelayExpr, src_dev: Any, dst_dev: Any) -> Call:
     return call("device_copy", [data], DeviceCopyAttrs(device_type_of(src_dev), device_type_of(dst_dev)))
 
 
+@exported
 def function_on_device(function: Function, param_devices: Sequence[Any], result_device: Any) -> Function:
     """``function`` with its parameters and its result on the given devices.
 

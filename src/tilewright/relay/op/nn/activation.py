@@ -13,7 +13,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.relay.op.nn.bias_add import shape_along
@@ -285,6 +285,7 @@ dropout_raw = builder(Dropout, "dropout_raw")
 Dropout.op.set_attr("TSimplifiesFirstField", True)
 
 
+@exported
 def dropout(data: RelayExpr, rate: float = 0.5) -> TupleGetItem:
     """``data`` with elements dropped in training; at inference ``data``."""
     return TupleWrapper(dropout_raw(data, rate), 2)[0]

@@ -14,6 +14,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -94,6 +95,7 @@ class Attention(OpDef[AttentionAttrs]):
     strategy = strategies.attention_strategy
 
 
+@exported
 def attention(
     query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None = None, scale: float = 1.0
 ) -> Call:

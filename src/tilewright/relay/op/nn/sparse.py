@@ -15,6 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, operand, pair
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_add, dim_mul
@@ -254,6 +255,7 @@ def _parts(matrix: Any) -> list[Any]:
     return [operand(part) for part in found]
 
 
+@exported
 def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
     """``dense_mat`` (m, k) times the transposed ``sparse_mat`` (n, k), as (m, n); with ``sparse_lhs`` as (n, m).
 
@@ -262,6 +264,7 @@ def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> C
     return call("nn.sparse_dense", [dense_mat, *_parts(sparse_mat)], SparseDenseAttrs(bool(sparse_lhs)))
 
 
+@exported
 def sparse_conv2d(dense_mat: Any, sparse_mat: Any, layout: str = "NHWC", kernel_size: Any = 1) -> Call:
     """A convolution of ``dense_mat`` with a sparse weight, of stride 1 and padded to its own height and width.
 
@@ -271,11 +274,13 @@ def sparse_conv2d(dense_mat: Any, sparse_mat: Any, layout: str = "NHWC", kernel_
     return call("nn.sparse_conv2d", [dense_mat, *_parts(sparse_mat)], attrs)
 
 
+@exported
 def sparse_transpose(x: Any) -> TupleWrapper:
     """(data, indices, indptr) of the transpose of a square matrix in CSR, given likewise."""
     return TupleWrapper(call("nn.sparse_transpose", _parts(x)), 3)
 
 
+@exported
 def sparse_add(dense_mat: Any, sparse_mat: Any) -> Call:
     """``dense_mat`` (m, n) plus ``sparse_mat``, (data, indices, indptr) in CSR."""
     return call("nn.sparse_add", [dense_mat, *_parts(sparse_mat)])

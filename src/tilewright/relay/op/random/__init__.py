@@ -1,5 +1,6 @@
 """``relay.random``: random numbers as functions of a key, which is used once and gives the next one."""
 
-from tilewright.relay.op.random.threefry import threefry_generate, threefry_key, threefry_split, uniform
+from tilewright.relay.op.builder import exports as _exports
+from tilewright.relay.op.random import threefry  # noqa: F401
 
-__all__ = ["threefry_generate", "threefry_key", "threefry_split", "uniform"]
+__all__ = _exports(globals())

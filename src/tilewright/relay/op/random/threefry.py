@@ -17,7 +17,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, static_ints
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
@@ -139,17 +139,20 @@ class ThreefrySplit(OpDef[None]):
 threefry_split = builder(ThreefrySplit)
 
 
+@exported
 def threefry_key(seed: int) -> Constant:
     """The key of a seed from 0 to 2**256 - 1."""
     words = np.frombuffer(int(seed).to_bytes(32, "little"), "<u8").astype(np.uint64)
     return Constant(nd.array(np.concatenate([words, np.array([0, 0, 0, 0, 1 << 63, 0], np.uint64)])))
 
 
+@exported
 def threefry_generate(key: RelayExpr, shape: Any) -> Call:
     """The next key, and uint64 random bits of ``shape``. Use ``key`` nowhere else: it gives the same bits again."""
     return call("random.threefry_generate", [key], ThreefryGenerateAttrs(static_ints(shape, "shape")))
 
 
+@exported
 def uniform(key: RelayExpr, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Tuple:
     """The next key, and numbers from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64) of its width."""
     digits = UNIFORM_DIGITS.get(dtype)

@@ -17,7 +17,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
 from tilewright.relay.op import layout_rules, relations, value_ranges
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.builder import Builder, builder
+from tilewright.relay.op.builder import Builder, builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise
 from tilewright.runtime.ndarray import numpy_dtype
@@ -169,6 +169,7 @@ class Arange(OpDef[ArangeAttrs]):
         return [(start + step * np.arange(count)).astype(numpy_dtype(attrs.dtype))]
 
 
+@exported
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
     """The values from ``start`` (0 when only one bound is given) up to below ``stop``."""
     if stop is None:

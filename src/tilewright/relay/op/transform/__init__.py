@@ -3,3 +3,19 @@
 reshape.py axes.py join.py layout.py slicing.py replicate.py   shapes and layouts
 indexing.py scatter.py sorting.py matrix.py                    elements by index, order, and position
 """
+
+from tilewright.relay.op.transform import (  # noqa: F401
+    axes,
+    einsum,
+    indexing,
+    join,
+    layout,
+    matrix,
+    replicate,
+    reshape,
+    scatter,
+    slicing,
+    sorting,
+    sparse,
+    unique,
+)

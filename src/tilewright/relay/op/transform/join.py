@@ -21,7 +21,7 @@ from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -270,6 +270,7 @@ class Meshgrid(OpDef[MeshgridAttrs]):
         ]
 
 
+@exported
 def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
     """``data`` cut into a number of equal parts, or before the given indices."""
     if isinstance(indices_or_sections, (list, tuple)):
@@ -280,6 +281,7 @@ def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrap
     return TupleWrapper(call("split", [data], SplitAttrs(sections, int(axis))), count)
 
 
+@exported
 def meshgrid(data: Any, indexing: str = "ij") -> TupleWrapper:
     """Coordinate grids of the tensors of ``data``."""
     fields = tuple_operand(data)

@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -176,6 +176,7 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
 ndarray_size = builder(NdarraySize)
 
 
+@exported
 def matrix_set_diag(data: RelayExpr, diagonal: RelayExpr, k: Any = 0, align: str = "RIGHT_LEFT") -> Call:
     """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced by ``diagonal``."""
     bounds = ints(k)

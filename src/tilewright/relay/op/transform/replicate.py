@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, dims
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.creation import InitOpAttrs
@@ -232,6 +232,7 @@ class CollapseSumLike(OpDef[None]):
 collapse_sum_like = builder(CollapseSumLike)
 
 
+@exported
 def collapse_sum_to(data: RelayExpr, shape: Any) -> Call:
     """``data`` summed to ``shape``, the reverse of broadcasting."""
     values = dims(shape)

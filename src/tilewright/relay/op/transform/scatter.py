@@ -12,7 +12,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.reduce.reduce import sum as sum_of
@@ -169,6 +169,7 @@ class ScatterND(OpDef[ScatterNDAttrs]):
 scatter_nd = builder(ScatterND)
 
 
+@exported
 def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | None = None) -> Call:
     """Sums of the rows of ``data`` (n, ...) that have one number in ``segment_ids`` (n,): (num_segments, ...).
 

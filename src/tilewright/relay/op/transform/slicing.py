@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import SomeAxes, call, computed, ints, static_ints
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
@@ -234,6 +234,7 @@ def operand_vector(values: Any) -> RelayExpr:
     return values if isinstance(values, RelayExpr) else const(np.array(ints(values), "int64"))
 
 
+@exported
 def strided_slice(
     data: RelayExpr, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
 ) -> Call:
@@ -259,6 +260,7 @@ def strided_slice(
     return call("strided_slice", [data], attrs)
 
 
+@exported
 def strided_set(data: RelayExpr, v: RelayExpr, begin: Any, end: Any, strides: Any = None) -> Call:
     """``data`` with ``data[begin:end:strides]`` replaced by ``v``."""
     bounds = [b if isinstance(b, RelayExpr) else const(list(b)) for b in (begin, end)]

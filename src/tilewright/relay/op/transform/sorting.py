@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.attributes import call, computed, static_ints
-from tilewright.relay.op.builder import Builder, builder
+from tilewright.relay.op.builder import Builder, builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -210,6 +210,7 @@ cumsum = _scan(
 cumprod = _scan("cumprod", "Running product along ``axis``, as ``cumsum``.", strategies.cumprod_strategy, np.cumprod, 1)
 
 
+@exported
 def topk(
     data: RelayExpr, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
 ) -> Any:

@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints
-from tilewright.relay.op.builder import builder, tuple_builder
+from tilewright.relay.op.builder import builder, exported, tuple_builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -164,6 +164,7 @@ class SearchSorted(OpDef[SearchSortedAttrs]):
 searchsorted = builder(SearchSorted)
 
 
+@exported
 def sparse_to_dense(
     sparse_indices: RelayExpr, output_shape: Any, sparse_values: RelayExpr, default_value: Any = 0
 ) -> Call:

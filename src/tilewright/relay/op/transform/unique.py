@@ -14,6 +14,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 
@@ -61,6 +62,7 @@ class Unique(OpDef[UniqueAttrs]):
         return results if attrs.return_counts else results[:4]
 
 
+@exported
 def unique(data: RelayExpr, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
     """(elements, indices, inverse_indices, num_unique), and counts: the different elements of ``data`` (n,).
 

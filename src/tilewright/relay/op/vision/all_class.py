@@ -15,6 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import TupleWrapper, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_mul
@@ -101,6 +102,7 @@ class AllClassNonMaximumSuppression(OpDef[AllClassNonMaximumSuppressionAttrs]):
         return [places, found, counts]
 
 
+@exported
 def all_class_non_max_suppression(
     boxes: RelayExpr,
     scores: RelayExpr,

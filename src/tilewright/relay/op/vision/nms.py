@@ -13,6 +13,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.strategy import generic as strategies
@@ -146,6 +147,7 @@ class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
         return [indices, number] if attrs.return_indices else [boxes]
 
 
+@exported
 def get_valid_counts(data: RelayExpr, score_threshold: Any, id_index: int = 0, score_index: int = 1) -> TupleWrapper:
     """(count, boxes, indices): the boxes of ``data`` whose score is above the threshold, moved to the front."""
     threshold = score_threshold if isinstance(score_threshold, RelayExpr) else const(score_threshold, "float32")
@@ -153,6 +155,7 @@ def get_valid_counts(data: RelayExpr, score_threshold: Any, id_index: int = 0, s
     return TupleWrapper(call("vision.get_valid_counts", [data, threshold], attrs), 3)
 
 
+@exported
 def non_max_suppression(
     data: RelayExpr,
     valid_count: RelayExpr,

@@ -16,6 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, pair
+from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
@@ -183,6 +184,7 @@ def _check_layout(layout: str) -> None:
         )
 
 
+@exported
 def roi_align(
     data: RelayExpr,
     rois: RelayExpr,
@@ -201,6 +203,7 @@ def roi_align(
     return call("vision.roi_align", [data, rois], attrs)
 
 
+@exported
 def roi_pool(data: RelayExpr, rois: RelayExpr, pooled_size: Any, spatial_scale: float, layout: str = "NCHW") -> Call:
     """The maxima of the bins of ``rois`` as (count, c, *pooled_size), (count, *pooled_size, c) in layout NHWC."""
     _check_layout(layout)
