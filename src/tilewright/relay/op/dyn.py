@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright import te, tir, topi
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
@@ -25,7 +26,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.nn.pad import PadAttrs
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.op.tensor.unary import cast
@@ -52,12 +53,12 @@ class DynDef(OpDef):
     values: ClassVar[tuple[int, ...]] = ()
 
     @staticmethod
-    def fields(attrs: Any, values: Sequence[Array]) -> dict[str, Any]:
+    def fields(attrs: Attrs, values: Sequence[Array]) -> dict[str, Any]:
         """The attributes that the values are."""
         raise TypeError("a declaration defines fields")
 
     @classmethod
-    def static_attrs(cls, attrs: Any, values: Sequence[Array]) -> Any:
+    def static_attrs(cls, attrs: Attrs, values: Sequence[Array]) -> Any:
         """The attributes of the operator that this one becomes."""
         return attrs.replace(**cls.fields(attrs, values))
 
@@ -67,7 +68,7 @@ class DynDef(OpDef):
         values = [call.args[i] for i in cls.values]
         if not all(isinstance(v, Constant) for v in values):
             return None
-        attrs = cls.static_attrs(call.attrs, [v.data.numpy() for v in values])  # type: ignore[attr-defined]
+        attrs = cls.static_attrs(call.attrs, [v.data.numpy() for v in values])  # type: ignore[attr-defined,arg-type]
         rest = [arg for i, arg in enumerate(call.args) if i not in cls.values]
         return Call(Op.get(cls.static), rest, attrs, span=call.span)
 
@@ -87,7 +88,7 @@ def _count(type_: Type, name: str, what: str) -> int:
     return count
 
 
-def _dims(attrs: Any, type_: Type, name: str, what: str) -> list[PrimExpr]:
+def _dims(attrs: ReshapeAttrs | InitOpAttrs, type_: Type, name: str, what: str) -> list[PrimExpr]:
     """The result's dimensions: those that the attributes tell, or as many unknown ones as there are values."""
     count = _count(type_, name, what)
     told = attrs.newshape if isinstance(attrs, ReshapeAttrs) else attrs.shape
@@ -99,11 +100,11 @@ def _unknown(rank: int) -> list[PrimExpr]:
 
 
 def declare_dyn(
-    name: str, static: str, inputs: tuple[str, ...], values: tuple[int, ...], attrs: Any, **members: Any
+    name: str, static: str, inputs: tuple[str, ...], values: tuple[int, ...], attrs: type[Attrs], **members: Any
 ) -> type[DynDef]:
     """Declare an operator by its parts."""
 
-    def evaluate(found: Any, arrays: Sequence[Array]) -> list[Array]:
+    def evaluate(found: Attrs, arrays: Sequence[Array]) -> list[Array]:
         fixed = made.static_attrs(found, [arrays[i] for i in values])
         rest = [a for i, a in enumerate(arrays) if i not in values]
         result: list[Array] = Op.get(static).get_attr("FEvaluate")(fixed, rest)
@@ -111,7 +112,7 @@ def declare_dyn(
 
     infer = members.pop("infer")
 
-    def infer_type(types: Sequence[Type], found: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], found: Attrs, solver: TypeSolver) -> Type | None:
         known = relations.tensors(types, inputs)
         return None if known is None else infer(known, found)
 
@@ -149,7 +150,7 @@ def _product(dims: Sequence[PrimExpr]) -> PrimExpr:
 # ---- shapes ----
 
 
-def _reshaped(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _reshaped(attrs: ReshapeAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     """0 copies a dimension, -1 is what is left."""
     wanted = values(1)
     copied = [tir.Select(ops.equal(v, 0), dims[0][i] if i < len(dims[0]) else v, v) for i, v in enumerate(wanted)]
@@ -171,7 +172,7 @@ def _at_least(a: PrimExpr, b: int) -> PrimExpr:
     return ops.maximum(a, ops.const(b, "int64"))
 
 
-def _same_elements(inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _same_elements(inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     return [topi.reshape(inputs[0], out_type.shape)]
 
 
@@ -184,7 +185,7 @@ declare_dyn(
 )  # fmt: skip
 
 
-def _squeezed(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _squeezed(attrs: SqueezeAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     """The dimensions that no axis names, in their order; of other extents than 1 none may go."""
     axes, data = values(1), dims[0]
     zero, one = ops.const(0, "int64"), ops.const(1, "int64")
@@ -219,11 +220,11 @@ def _of_shape(place: int) -> dict[str, Any]:
     }
 
 
-def _filled(value: Any, out_type: Any) -> list[te.Tensor]:
+def _filled(value: Any, out_type: TensorType) -> list[te.Tensor]:
     return [te.compute(out_type.shape, lambda *_: ops.cast(out_type.dtype, value), name="T_full")]
 
 
-def _broadcast(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _broadcast(attrs: InitOpAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     wanted, data = values(1), list(dims[0])
     fits: PrimExpr = ops.const(len(data) <= len(wanted), "bool")
     for dim, to in zip(reversed(data), reversed(wanted), strict=False):
@@ -251,7 +252,7 @@ declare_dyn(
 )  # fmt: skip
 
 
-def _tiled(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _tiled(attrs: TileAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     reps, data = values(1), list(dims[0])
     rank = max(len(reps), len(data))
     one = [ops.const(1, "int64")]
@@ -259,7 +260,7 @@ def _tiled(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
     return [d * r for d, r in zip(data, reps, strict=True)]
 
 
-def _tile(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _tile(attrs: TileAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     data = inputs[0]
 
     def at(*i: PrimExpr) -> PrimExpr:
@@ -287,17 +288,17 @@ class Iota(OpDef):
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """A vector."""
         return None if relations.tensor(types[0]) is None else TensorType([AnyDim()], "int64")
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
         """The places."""
         return [te.compute(out_type.shape, lambda i: _i64(i), name="T_iota")]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.arange"""
         return [np.arange(int(inputs[0].reshape(())), dtype="int64")]
 
@@ -331,7 +332,7 @@ class WithDims(OpDef):
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The dimensions of ``data``, those of the attributes where these are unknown."""
         data = relations.tensor(types[0])
         if data is None:
@@ -339,14 +340,14 @@ class WithDims(OpDef):
         return TensorType([_told(d, ops.as_expr(t)) for d, t in zip(data.shape, attrs.shape, strict=True)], data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
         """The same elements; a dimension that stays unknown is the data's, over which the kernel may know more."""
         data = inputs[0]
         dims = [own if isinstance(d, AnyDim) else d for own, d in zip(data.shape, out_type.shape, strict=True)]
         return [topi.reshape(data, dims)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The same array."""
         return [inputs[0]]
 
@@ -375,7 +376,7 @@ class AnyDims(OpDef):
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The dimensions of ``data`` that are not forgotten."""
         data = relations.tensor(types[0])
         if data is None:
@@ -384,12 +385,12 @@ class AnyDims(OpDef):
         return TensorType(dims, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
         """The same elements."""
         return [topi.identity(inputs[0])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The same array."""
         return [inputs[0]]
 
@@ -421,7 +422,7 @@ def _bounds(begin: Any, end: Any, stride: Any, dim: Any, by_size: bool) -> tuple
 
 
 def _slice_of(
-    attrs: Any, axis: int, rank: int, at: Values, dims: Sequence[PrimExpr]
+    attrs: StridedSliceAttrs, axis: int, rank: int, at: Values, dims: Sequence[PrimExpr]
 ) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
     """Begin, length and stride of one dimension."""
     axes = list(range(rank)) if attrs.axes is None else [a % rank for a in attrs.axes]
@@ -438,7 +439,7 @@ def _slice_of(
     return (*_bounds(first, end[place], stride, dims[axis], attrs.slice_mode == "size"), stride)
 
 
-def _sliced(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _sliced(attrs: StridedSliceAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     return [_slice_of(attrs, k, len(dims[0]), values, dims[0])[1] for k in range(len(dims[0]))]
 
 
@@ -449,7 +450,7 @@ def elements(tensor: te.Tensor) -> list[PrimExpr]:
     return found if tensor.dtype.startswith("float") else [_i64(element) for element in found]
 
 
-def _strided_slice(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _strided_slice(attrs: StridedSliceAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     data = inputs[0]
     dims = [_i64(d) for d in data.shape]
 
@@ -471,12 +472,12 @@ declare_dyn(
 )  # fmt: skip
 
 
-def _padded(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _padded(attrs: PadAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     widths = values(1)
     return [d + widths[2 * k] + widths[2 * k + 1] for k, d in enumerate(dims[0])]
 
 
-def _pad(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _pad(attrs: PadAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     if attrs.pad_mode != "constant":
         raise UnsupportedError(f"dyn.nn.pad fills with a constant; the mode {attrs.pad_mode!r} needs known widths")
     data, widths, value = inputs
@@ -502,19 +503,19 @@ declare_dyn(
 # ---- others ----
 
 
-def _one_hot_type(types: Sequence[TensorType], attrs: Any) -> Type:
+def _one_hot_type(types: Sequence[TensorType], attrs: OneHotAttrs) -> Type:
     shape = list(types[0].shape)
     shape.insert(attrs.axis if attrs.axis >= 0 else len(shape), AnyDim())
     return TensorType(shape, attrs.dtype)
 
 
-def _one_hot_shape(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+def _one_hot_shape(attrs: OneHotAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     shape = list(dims[0])
     shape.insert(attrs.axis if attrs.axis >= 0 else len(shape), values(3)[0])
     return shape
 
 
-def _one_hot(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _one_hot(attrs: OneHotAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     indices, on, off, _ = inputs
     axis = attrs.axis if attrs.axis >= 0 else indices.ndim
 
@@ -533,7 +534,7 @@ declare_dyn(
 )  # fmt: skip
 
 
-def _topk_type(types: Sequence[TensorType], attrs: Any) -> Type:
+def _topk_type(types: Sequence[TensorType], attrs: TopkAttrs) -> Type:
     shape = list(types[0].shape)
     shape[attrs.axis] = AnyDim()
     both = TensorType(shape, types[0].dtype), TensorType(shape, attrs.dtype)

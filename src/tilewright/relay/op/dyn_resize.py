@@ -39,7 +39,7 @@ def _with_sizes(layout: str, spatial: str, dims: Sequence[PrimExpr], sizes: Sequ
     return shape
 
 
-def _sizes_of(layout: str, spatial: str, out_type: Any) -> list[PrimExpr]:
+def _sizes_of(layout: str, spatial: str, out_type: TensorType) -> list[PrimExpr]:
     return [out_type.shape[axis] for axis in _axes(layout, spatial)]
 
 
@@ -59,19 +59,19 @@ def _factors(*names: str) -> Callable[[Any, Sequence[Array]], dict[str, Any]]:
     return lambda attrs, values: {n: float(np.asarray(v).reshape(())) for n, v in zip(names, values, strict=True)}
 
 
-def _upsampling(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _upsampling(attrs: UpSamplingAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     size = _sizes_of(attrs.layout, "HW", out_type)
     how = attrs.method, bool(attrs.align_corners)
     return [topi.nn.upsampling(inputs[0], 0, 0, attrs.layout, *how, output_shape=size)]
 
 
-def _upsampling3d(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _upsampling3d(attrs: UpSampling3DAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     size = _sizes_of(attrs.layout, "DHW", out_type)
     how = attrs.method, attrs.coordinate_transformation_mode
     return [topi.nn.upsampling3d(inputs[0], 0, 0, 0, attrs.layout, *how, output_shape=size)]
 
 
-def _resize2d(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+def _resize2d(attrs: Resize2DAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
     how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method
     cubic = attrs.cubic_alpha, attrs.cubic_exclude
     size = _sizes_of(attrs.layout, "HW", out_type)

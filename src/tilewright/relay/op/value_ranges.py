@@ -28,17 +28,17 @@ def positions(data: Type, axes: Sequence[int] | None = None) -> Range:
     return 0, max(math.prod(shape if axes is None else [shape[a] for a in axes]) - 1, 0)
 
 
-def largest(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+def largest(attrs: object, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
     """Element by element the largest operand."""
     return [(max(low for low, _ in ranges), max(high for _, high in ranges))]
 
 
-def smallest(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+def smallest(attrs: object, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
     """Element by element the smallest operand."""
     return [(min(low for low, _ in ranges), min(high for _, high in ranges))]
 
 
-def selected(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+def selected(attrs: object, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
     """Elements of the operands behind the first one, which chooses."""
     return [(min(low for low, _ in ranges[1:]), max(high for _, high in ranges[1:]))]
 

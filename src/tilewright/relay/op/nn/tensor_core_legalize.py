@@ -24,6 +24,7 @@ from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn.conv2d import conv2d
 from tilewright.relay.op.nn.dense import batch_matmul, dense
 from tilewright.relay.op.nn.pad import pad
@@ -108,7 +109,7 @@ def legalize_batch_matmul(attrs: Any, inputs: Sequence[RelayExpr], types: Sequen
 
 
 @topi.nn.conv2d_legalize.register("cuda")
-def legalize_conv2d(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
+def legalize_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """``nn.conv2d`` with batch and channels padded; None where it stays, as with groups or dilation."""
     data_layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
     if not _are_known(types) or int(attrs.groups) != 1 or {*ints(attrs.dilation)} != {1}:

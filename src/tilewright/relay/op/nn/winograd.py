@@ -183,7 +183,7 @@ def allowed_tile_sizes() -> tuple[int, ...]:
     return _TILE_SIZES[level]
 
 
-def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, tile_size: int) -> Call:
+def winograd_call(inputs: Sequence[RelayExpr], attrs: ConvAttrs, tile_size: int) -> Call:
     """The Winograd form of a packed convolution with ``attrs``, given its inputs before packing."""
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
     weight = contrib_conv2d_winograd_weight_transform(packed, tile_size)

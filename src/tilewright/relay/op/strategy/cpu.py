@@ -20,9 +20,11 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import PassContext
+from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, is_whole
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn import strassen, winograd
 from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
@@ -78,14 +80,14 @@ for _generic, _schedule in (
 
 
 @generic.schedule_pool.register("cpu")
-def schedule_pool_cpu(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_pool_cpu(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Pooling over windows."""
     with target:
         return cpu.schedule_pool(outs, attrs.layout)
 
 
 @generic.schedule_adaptive_pool.register("cpu")
-def schedule_adaptive_pool_cpu(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_adaptive_pool_cpu(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Pooling to a given size."""
     with target:
         return cpu.schedule_adaptive_pool(outs, attrs.layout)
@@ -106,7 +108,7 @@ _CONV2D: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 @generic.conv2d_strategy.register("cpu")
-def conv2d_strategy_cpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+def conv2d_strategy_cpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
     compute, schedule = _CONV2D[form]
@@ -114,7 +116,9 @@ def conv2d_strategy_cpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target
 
 
 @generic.conv2d_winograd_NCHWc_without_weight_transform_strategy.register("cpu")
-def conv2d_winograd_strategy_cpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+def conv2d_winograd_strategy_cpu(
+    attrs: winograd.Conv2DWinogradAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
+) -> OpStrategy:
     """Winograd convolution of packed channels; the name tells its tiles."""
     schedule = wrap_topi_schedule(cpu.schedule_conv2d_NCHWc_winograd)
     compute = wrap_compute_winograd(cpu.conv2d_NCHWc_winograd)
@@ -124,7 +128,7 @@ def conv2d_winograd_strategy_cpu(attrs: Any, inputs: Sequence[Any], out_type: An
 def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any) -> None:
     """One implementation on CPUs, called ``name``."""
 
-    def implementation(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    def implementation(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cpu")
 
     strategy.register("cpu", implementation)
@@ -140,7 +144,7 @@ def _register_all() -> None:
     transposed2d = transposed_in_any_layout(cpu.conv2d_transpose_nchw, 2)
     transposed3d = transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3)
 
-    def deformable(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def deformable(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         kernel = partial(cpu.deformable_conv2d_packed, layout=attrs.data_layout)
         return wrap_compute_deformable_conv2d(kernel)(attrs, inputs, out_type)
 
@@ -191,7 +195,7 @@ def _target() -> Target:
 
 @topi.nn.conv2d_alter_layout.register("cpu")
 def conv2d_alter_layout_cpu(
-    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
+    attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
     """Pack channels by the vector width, NCHW to NCHW{b}c, where a packed kernel exists: as a record says of the
     convolution (``conv2d_task``), else as the model does.
@@ -226,7 +230,7 @@ def _recorded(task: tuple[Any, ...]) -> str:
     return text_of(config)
 
 
-def pack_conv2d(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], constant: bool) -> Call | None:
+def pack_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], constant: bool) -> Call | None:
     """The packed form of an NCHW convolution, of choices that are in force (``autotvm.task.choices``).
 
     ``constant``: whether the weight is known when the library is loaded. None where channels are not packed.
@@ -284,7 +288,7 @@ def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
 
 @topi.nn.dense_alter_layout.register("cpu")
 def dense_alter_layout_cpu(
-    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
     """Strassen's method where it is faster, else a weight packed by the vector width, NC to NC{b}n: as a record says of
     the layer (``dense_task``), else as the model does.
@@ -374,7 +378,7 @@ def _transposed(expr: RelayExpr, axes: tuple[int, ...]) -> RelayExpr | None:
 
 @topi.nn.batch_matmul_alter_layout.register("cpu")
 def batch_matmul_alter_layout_cpu(
-    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
     """Transposed matrices are read as they are: packing, or a product with a vector, takes any order."""
     a, b = inputs

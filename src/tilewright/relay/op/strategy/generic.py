@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import topi
+from tilewright.ir.type import TensorType
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
     channels_last,
@@ -58,6 +60,7 @@ from tilewright.target.generic_func import (
     get_native_generic_func,
     override_native_generic_func,
 )
+from tilewright.target.target import Target
 from tilewright.topi.nn.strassen import dense_strassen
 from tilewright.topi.nn.winograd import conv2d_NCHWc_winograd
 
@@ -65,74 +68,74 @@ from tilewright.topi.nn.winograd import conv2d_NCHWc_winograd
 
 
 @generic_func
-def schedule_injective(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_injective(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of element-wise, broadcasting and data-moving kernels."""
     with target:
         return topi.generic.schedule_injective(outs)
 
 
 @generic_func
-def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of commutative reductions."""
     with target:
         return topi.generic.schedule_reduce(outs)
 
 
 @generic_func
-def schedule_extern(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_extern(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of hand-written loops and of computes of no known kind."""
     with target:
         return topi.generic.schedule_extern(outs)
 
 
 @generic_func
-def schedule_concatenate(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_concatenate(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of concatenate."""
     return schedule_injective(attrs, outs, target)
 
 
 @generic_func
-def schedule_transpose(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_transpose(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of transpose."""
     return schedule_injective(attrs, outs, target)
 
 
 @generic_func
-def schedule_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of pooling over windows."""
     with target:
         return topi.generic.schedule_pool(outs, attrs.layout)
 
 
 @generic_func
-def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of pooling to a given size."""
     with target:
         return topi.generic.schedule_adaptive_pool(outs, attrs.layout)
 
 
 @generic_func
-def schedule_lrn(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_lrn(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of local response normalisation."""
     with target:
         return topi.generic.schedule_lrn(outs)
 
 
 @generic_func
-def schedule_roi_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_roi_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of roi_pool."""
     return schedule_extern(attrs, outs, target)
 
 
 @generic_func
-def schedule_conv2d_winograd_weight_transform(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_conv2d_winograd_weight_transform(attrs: ConvAttrs, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of the transform of Winograd's weights."""
     with target:
         return topi.generic.schedule_conv2d_winograd_weight_transform(outs)
 
 
 @generic_func
-def schedule_bitpack(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+def schedule_bitpack(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule of packing bits into words."""
     with target:
         return topi.generic.schedule_bitpack(outs)
@@ -157,7 +160,7 @@ _CONV2D: dict[str, Callable[..., Any]] = {
 def _strategy(name: str, compute: Compute, doc: str) -> GenericFunc:
     """The generic function ``name`` whose default is one implementation in plain loops."""
 
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, _loops, f"{name.removesuffix('_strategy')}.generic")
 
     return _named(name, strategy, doc)
@@ -166,7 +169,7 @@ def _strategy(name: str, compute: Compute, doc: str) -> GenericFunc:
 def _in_loops(name: str, operator: str, compute: Compute, doc: str) -> GenericFunc:
     """The generic function ``name`` of an operator whose compute is hand-written loops, right for every target."""
 
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, schedule_extern, f"{operator}.{target.kind.name}")
 
     return _named(name, strategy, doc)
@@ -181,7 +184,7 @@ def _named(name: str, default: Any, doc: str) -> GenericFunc:
 
 
 @override_native_generic_func("conv2d_strategy")
-def conv2d_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+def conv2d_strategy(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
     return one_implementation(wrap_conv2d_form(form, _CONV2D[form]), _loops, f"{form}.generic")
@@ -229,7 +232,7 @@ conv3d_transpose_strategy = _strategy(
 )
 
 
-def _deformable(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def _deformable(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     kernel = topi.nn.deformable_conv2d_nhwc if attrs.data_layout == "NHWC" else topi.nn.deformable_conv2d_nchw
     return wrap_compute_deformable_conv2d(kernel)(attrs, inputs, out_type)
 
@@ -290,12 +293,12 @@ nms_strategy = _in_loops(
 )
 
 
-def _check_indices(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def _check_indices(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     extents = attrs.extents_of(inputs[-1].shape)
     return [topi.check_indices(inputs[0], extents, attrs.what, attrs.axis, attrs.from_end, attrs.least)]
 
 
-def _check_all_indices(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def _check_all_indices(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     return [_check_indices(check, [x], out_type)[0] for check, x in zip(attrs.each(), inputs, strict=True)]
 
 
@@ -305,7 +308,7 @@ check_all_indices_strategy = _in_loops(
 )
 
 
-def _check_shape(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def _check_shape(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     numbers, *dims = inputs
     return [topi.check_shape(numbers, dims[0] if dims else None, attrs.rule, attrs.what, attrs.why)]
 
@@ -313,7 +316,7 @@ def _check_shape(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
 check_shape_strategy = _in_loops("check_shape_strategy", "check_shape", _check_shape, "check_shape")
 
 
-def _roi_align(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def _roi_align(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     kernel = topi.vision.roi_align_nhwc if attrs.layout == "NHWC" else topi.vision.roi_align_nchw
     return wrap_compute_roi_align(kernel)(attrs, inputs, out_type)
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir.type import TensorType
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
 from tilewright.target.generic_func import GenericFunc
+from tilewright.target.target import Target
 from tilewright.topi import bounded_indices, gpu, identity
 
 schedule_kernels = wrap_topi_schedule(gpu.schedule_kernels)
@@ -27,10 +29,10 @@ for _schedule in (
 
 
 @generic.check_indices_strategy.register("gpu")
-def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """check_indices by clamping: a kernel has no way to report an error."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         extents = attrs.extents_of(inputs[-1].shape)
         return [bounded_indices(inputs[0], extents, attrs.axis, attrs.from_end, attrs.least)]
 
@@ -50,7 +52,7 @@ def _in_kernels(strategy: GenericFunc) -> None:
     default = strategy.fdefault
     assert default is not None
 
-    def implementations(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    def implementations(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         made = OpStrategy()
         for item in default(attrs, inputs, out_type, target).specializations:
             for found in item.implementations:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import topi
+from tilewright.ir.type import TensorType
 from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
@@ -28,6 +30,7 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_topi_schedule,
 )
 from tilewright.target.generic_func import GenericFunc
+from tilewright.target.target import Target
 from tilewright.topi.gpu import conv, dense, direct, int8, winograd
 from tilewright.topi.gpu.attention import attention, schedule_attention
 from tilewright.topi.gpu.kernels import schedule_kernels
@@ -61,7 +64,7 @@ _WINOGRAD = {
 
 
 @generic.conv2d_strategy.register("gpu")
-def conv2d_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+def conv2d_strategy_gpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
     compute, schedule = _CONV2D[form]
@@ -83,7 +86,7 @@ _SMALL_BATCH = 32  # rows from which on TVM's tasks of dense layers are called t
 
 
 @generic.dense_strategy.register("gpu")
-def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """nn.dense: one schedule, whose tasks have TVM's names, by dtype and rows."""
     rows = known(inputs[0].shape[0])
     integers = [t.dtype for t in inputs[:2]] == ["int8", "int8"] and output_dtype(attrs, inputs) == "int32"
@@ -100,7 +103,7 @@ def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target:
 def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any) -> None:
     """One implementation on GPUs, called ``name``."""
 
-    def implementation(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    def implementation(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cuda")
 
     strategy.register("gpu", implementation)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.ir.type import Type
+from tilewright.target.target import Target
 from tilewright.te.specialized_condition import SpecializedCondition
 
 Compute = Callable[[Any, Sequence[Any], Any], Any]
@@ -29,12 +31,12 @@ class OpImplementation:
     name: str = "default"
     plevel: int = 10
 
-    def compute(self, attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(self, attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """The output tensors."""
         outs = self.fcompute(attrs, inputs, out_type)
         return list(outs) if isinstance(outs, (list, tuple)) else [outs]
 
-    def schedule(self, attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    def schedule(self, attrs: Any, outs: Sequence[Any], target: Target) -> Any:
         """The schedule of a kernel whose heaviest operator this is."""
         return self.fschedule(attrs, outs, target)
 

@@ -12,10 +12,13 @@ from typing import Any
 from tilewright import te, topi
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.prim_expr import FloatImm, IntImm
+from tilewright.ir.type import TensorType
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import ints, padding
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.implementation import Compute, Schedule
+from tilewright.target.target import Target
 from tilewright.tir.layout import layout
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
@@ -24,7 +27,7 @@ SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 def wrap_topi_schedule(topi_schedule: Callable[..., Any]) -> Schedule:
     """A schedule ``(attrs, outs, target)`` of a topi schedule ``(outs)``."""
 
-    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    def schedule(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
         with target:
             return topi_schedule(outs)
 
@@ -34,7 +37,7 @@ def wrap_topi_schedule(topi_schedule: Callable[..., Any]) -> Schedule:
 def wrap_topi_compute(topi_compute: Callable[..., Any]) -> Compute:
     """A compute ``(attrs, inputs, out_type)`` of a topi function that takes only the input tensors."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(*inputs)]
 
     return compute
@@ -49,7 +52,7 @@ def output_dtype(attrs: Any, inputs: Sequence[Any]) -> str:
 def wrap_compute_deformable_conv2d(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi function with the parameters of ``deformable_conv2d_nchw``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         relations.require(
             (attrs.data_layout, attrs.kernel_layout) in (("NCHW", "OIHW"), ("NHWC", "HWIO")),
             f"there is no kernel for the layouts {attrs.data_layout} and {attrs.kernel_layout}; "
@@ -69,7 +72,7 @@ def wrap_compute_conv2d(
 ) -> Compute:
     """A compute of a topi convolution ``(data, kernel, strides, padding, dilation, [groups, layouts,] out_dtype)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         args: list[Any] = [
             inputs[0],
             inputs[1],
@@ -107,7 +110,7 @@ def wrap_compute_conv3d(topi_compute: Callable[..., Any], need_layout: bool = Fa
 def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi transposed convolution ``(data, kernel, strides, padding, out_dtype, output_padding)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         dtype, extra = output_dtype(attrs, inputs), ints(attrs.output_padding)
         return [topi_compute(inputs[0], inputs[1], ints(attrs.strides), ints(attrs.padding), dtype, extra)]
 
@@ -117,7 +120,7 @@ def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_dense(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi dense layer ``(data, weight, bias, out_dtype)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], inputs[1], None, output_dtype(attrs, inputs))]
 
     return compute
@@ -126,7 +129,7 @@ def wrap_compute_dense(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], need_out_dtype: bool = False) -> Compute:
     """A compute of a topi batched product ``(x, y, oshape, [out_dtype, transpose_a, transpose_b])``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         args: list[Any] = [inputs[0], inputs[1], out_type.shape]
         if need_out_dtype:
             args += [output_dtype(attrs, inputs), bool(attrs.transpose_a), bool(attrs.transpose_b)]
@@ -138,7 +141,7 @@ def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], need_out_dtype: 
 def wrap_compute_softmax(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi softmax ``(data, axis)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], int(attrs.axis))]
 
     return compute
@@ -147,7 +150,7 @@ def wrap_compute_softmax(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_matmul(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi product ``(a, b, bias, out_dtype, transpose_a, transpose_b)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         flags = bool(attrs.transpose_a), bool(attrs.transpose_b)
         return [topi_compute(inputs[0], inputs[1], None, attrs.out_dtype or inputs[0].dtype, *flags)]
 
@@ -157,7 +160,7 @@ def wrap_compute_matmul(topi_compute: Callable[..., Any]) -> Compute:
 def flat_rows(compute: Compute) -> Compute:
     """A product of matrices taken for data of other than two dimensions too: its last are the matrix's columns."""
 
-    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def run(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         data = inputs[0]
         if len(data.shape) == 2:
             return list(compute(attrs, inputs, out_type))
@@ -175,7 +178,7 @@ def flat_rows(compute: Compute) -> Compute:
 def wrap_compute_dense_pack(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi packed product, less the columns that are padding of the last block."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         (product,) = wrap_compute_dense(topi_compute)(attrs, inputs, out_type)
         if known(product.shape[1]) == known(out_type.shape[1]):
             return [product]
@@ -187,7 +190,7 @@ def wrap_compute_dense_pack(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi attention ``(query, key, value, mask, scale)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         query, key, value, *masks = inputs
         return [topi_compute(query, key, value, masks[0] if masks else None, float(attrs.scale))]
 
@@ -197,7 +200,7 @@ def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_layer_norm(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi layer norm ``(data, gamma, beta, axis, epsilon)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         gamma, beta = inputs[1] if attrs.scale else None, inputs[2] if attrs.center else None
         return [topi_compute(inputs[0], gamma, beta, attrs.axis, attrs.epsilon)]
 
@@ -207,7 +210,7 @@ def wrap_compute_layer_norm(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_winograd(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi Winograd convolution ``(data, weight, padding, tile_size, dilation, window, groups)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         more = ints(attrs.dilation), attrs.window, int(attrs.groups)
         return [topi_compute(*inputs, ints(attrs.padding), int(attrs.tile_size), *more)]
 
@@ -217,13 +220,13 @@ def wrap_compute_winograd(topi_compute: Callable[..., Any]) -> Compute:
 # Convolutions in any layout
 
 
-def is_depthwise(attrs: Any, data: Sequence[Any]) -> bool:
+def is_depthwise(attrs: ConvAttrs, data: Sequence[Any]) -> bool:
     """Whether every input channel is a group of its own."""
     channels = known(data[layout(attrs.data_layout).index_of("C")])
     return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
 
 
-def conv2d_task(attrs: Any, data: Any, kernel: Any) -> tuple[Any, ...] | None:
+def conv2d_task(attrs: ConvAttrs, data: Any, kernel: Any) -> tuple[Any, ...] | None:
     """AutoTVM's workload of an NCHW convolution of tensors of these types; None of other layouts or unknown extents."""
     shapes = data.shape, kernel.shape
     if (attrs.data_layout, attrs.kernel_layout) != ("NCHW", "OIHW") or any(known(d) is None for s in shapes for d in s):
@@ -246,7 +249,7 @@ def dense_task(attrs: Any, data: Any, weight: Any) -> tuple[Any, ...] | None:
     return ("dense_pack.x86", *tensors, None, output_dtype(attrs, [data]))
 
 
-def conv2d_form(attrs: Any, data: Sequence[Any], kernel: Sequence[Any]) -> str:
+def conv2d_form(attrs: ConvAttrs, data: Sequence[Any], kernel: Sequence[Any]) -> str:
     """topi's name of the 2-D convolution of these shapes, by layouts and groups.
 
     ``conv2d_any_layout`` is what has no name: converted to NCHW and back.
@@ -291,7 +294,7 @@ def in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
     """
     plain, plain_kernel = f"NC{SPATIAL[rank]}", f"OI{SPATIAL[rank]}"
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
         kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
         args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
@@ -308,7 +311,7 @@ def channels_last(topi_compute: Callable[..., Any], rank: int, otherwise: Comput
     """
     plain, plain_kernel = f"N{SPATIAL[rank]}C", f"{SPATIAL[rank]}IO"
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout
         if layouts != (plain, plain_kernel, plain):
             return list(otherwise(attrs, inputs, out_type))
@@ -325,7 +328,7 @@ def transposed_in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Com
     """
     plain, plain_kernel = f"NC{SPATIAL[rank]}", f"IO{SPATIAL[rank]}"
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
         kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
         dilation = ints(attrs.dilation)
@@ -358,14 +361,14 @@ def ungrouped(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
 # Numbers of few bits
 
 
-def compute_bitserial_conv2d(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def compute_bitserial_conv2d(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     """A convolution of numbers of few bits, in either layout."""
     kernel = topi.nn.bitserial_conv2d_nchw if attrs.data_layout == "NCHW" else topi.nn.bitserial_conv2d_nhwc
     bits = int(attrs.activation_bits), int(attrs.weight_bits), attrs.pack_dtype, attrs.out_dtype, bool(attrs.unipolar)
     return [kernel(inputs[0], inputs[1], ints(attrs.strides), padding(attrs.padding, 2), *bits)]
 
 
-def compute_bitserial_dense(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+def compute_bitserial_dense(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
     """A matrix product of numbers of few bits."""
     bits = int(attrs.data_bits), int(attrs.weight_bits), attrs.pack_dtype, attrs.out_dtype, bool(attrs.unipolar)
     return [topi.nn.bitserial_dense(inputs[0], inputs[1], *bits)]
@@ -377,7 +380,7 @@ def compute_bitserial_dense(attrs: Any, inputs: Sequence[Any], out_type: Any) ->
 def wrap_compute_sort(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi sort ``(data, axis, is_ascend)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], attrs.axis, attrs.is_ascend)]
 
     return compute
@@ -386,7 +389,7 @@ def wrap_compute_sort(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_argsort(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi argsort ``(data, valid_count, axis, is_ascend, dtype)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], None, attrs.axis, attrs.is_ascend, attrs.dtype)]
 
     return compute
@@ -395,7 +398,7 @@ def wrap_compute_argsort(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_topk(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi topk ``(data, k, axis, ret_type, is_ascend, dtype)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         out = topi_compute(inputs[0], attrs.k, attrs.axis, attrs.ret_type, attrs.is_ascend, attrs.dtype)
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
@@ -405,7 +408,7 @@ def wrap_compute_topk(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_scanop(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi running total ``(data, axis, dtype, exclusive)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], attrs.axis, out_type.dtype, bool(attrs.exclusive))]
 
     return compute
@@ -414,7 +417,7 @@ def wrap_compute_scanop(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_scatter(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi scatter ``(data, indices, updates, axis)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(*inputs, attrs.axis)]
 
     return compute
@@ -423,7 +426,7 @@ def wrap_compute_scatter(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_scatter_nd(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi scatter_nd ``(data, indices, updates, mode)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(*inputs, attrs.mode)]
 
     return compute
@@ -432,7 +435,7 @@ def wrap_compute_scatter_nd(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_roi_align(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi roi_align ``(data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned=)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         aligned = {"aligned": True} if attrs.aligned else {}
         values = attrs.pooled_size, attrs.spatial_scale, attrs.mode, attrs.sample_ratio
         return [topi_compute(*inputs, *values, **aligned)]
@@ -443,7 +446,7 @@ def wrap_compute_roi_align(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_get_valid_counts(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi get_valid_counts ``(data, score_threshold, id_index, score_index)``."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return list(topi_compute(inputs[0], known_number(inputs[1]), attrs.id_index, attrs.score_index))
 
     return compute
@@ -452,7 +455,7 @@ def wrap_compute_get_valid_counts(topi_compute: Callable[..., Any]) -> Compute:
 def wrap_compute_nms(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi non_max_suppression; see ``topi.vision.non_max_suppression`` for its arguments."""
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         out = topi_compute(
             *inputs[:3], known_number(inputs[3]), known_number(inputs[4]), bool(attrs.force_suppress), attrs.top_k,
             attrs.coord_start, attrs.score_index, attrs.id_index, bool(attrs.return_indices),
