@@ -2,9 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import tilewright as tvm
+from tilewright import relay
 from tilewright.ir.op import Op
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,6 +21,23 @@ def test_examples_run_in_order() -> None:
     try:
         for block in blocks:
             exec(compile(block, "docs/operators.md", "exec", dont_inherit=True), namespace)
+    finally:
+        Op.registry.pop("demo.threshold", None)
+
+
+def test_the_operator_of_the_architecture_guide_is_complete() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "architecture.md").read_text(), re.DOTALL)
+    namespace: dict[str, Any] = {"__name__": "tilewright.relay.op.demo.threshold"}
+    try:
+        exec(compile(block, "docs/architecture.md", "exec", dont_inherit=True), namespace)
+        x = relay.var("x", shape=(2, 3))
+        func = relay.Function([x], relay.exp(namespace["threshold"](x, minimum=0.25)))
+        assert "demo.threshold(%x, minimum=0.25f)" in str(func)
+        data = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], "float32")
+        expected = np.exp(np.where(data >= 0.25, data, 0))
+        for kind in ("debug", "graph"):
+            run = relay.create_executor(kind, tvm.IRModule.from_expr(func), tvm.cpu(), "llvm").evaluate()
+            np.testing.assert_allclose(run(data).numpy(), expected, rtol=1e-6)
     finally:
         Op.registry.pop("demo.threshold", None)
 

@@ -118,8 +118,9 @@ OPERAND, TUPLE_OPERAND = Parameter(operand, "Operand"), Parameter(tuple_operand,
 _ERRORS = (TypeError, ValueError, TilewrightError)
 
 
-def _reader(attrs_type: type[Attrs], annotation: str) -> Parameter:
-    """How a field of the type ``annotation`` is read."""
+def _reader(attrs_type: type[Attrs], annotation: Any) -> Parameter:
+    """How a field of the type ``annotation`` is read: its text where the module's annotations are texts."""
+    annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     if annotation in READERS:
         return READERS[annotation]
     rank: int = getattr(attrs_type, "rank", 2)
