@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tilewright import relay, runtime
 from tilewright.ir.module import IRModule
@@ -242,6 +244,26 @@ def test_shapes_over_names_are_worked_out_once() -> None:
                 expected = wanted if taken or not count else softmax(np.exp(wanted))
                 found = VirtualMachine(exe, runtime.cpu()).run(*inputs).numpy()
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups, strides, dilation", [(1, (1, 1), (1, 1)), (2, (2, 1), (1, 1)), (32, (1, 3), (1, 2))])
+def test_convolutions_of_named_extents_are_packed(
+    groups: int, strides: tuple[int, int], dilation: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(0)
+    x = relay.var("x", relay.TensorType((1, 32, DimVar("h"), DimVar("w")), "float32"))
+    weight = rng.standard_normal((32, 32 // groups, 3, 3), "float32")
+    attrs = {"padding": (1, 1), "strides": strides, "dilation": dilation, "groups": groups}
+    func = relay.Function([x], relay.nn.relu(relay.nn.conv2d(x, relay.const(weight), **attrs)))
+    with relay.build_config(opt_level=3):
+        exe = relay.vm.compile(IRModule.from_expr(func), "llvm")
+    assert any("conv2d_NCHWc" in kernel for kernel in exe.primitive_ops)
+    machine = VirtualMachine(exe, runtime.cpu())
+    for height, width in itertools.product((3, 4, 17), (3, 5, 7, 8, 9, 15, 16, 17, 23, 40)):
+        value = rng.standard_normal((1, 32, height, width), "float32")
+        tensors = torch.from_numpy(value), torch.from_numpy(weight)
+        expected = torch.relu(torch.nn.functional.conv2d(*tensors, None, strides, 1, dilation, groups))
+        np.testing.assert_allclose(machine.run(value).numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_weights_are_prepared_when_the_program_is_compiled() -> None:

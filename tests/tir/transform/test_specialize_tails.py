@@ -103,3 +103,27 @@ def test_sums_of_any_number_of_rows(tile: int) -> None:
         given, found = tvm.nd.array(data), tvm.nd.array(np.full((rows, 2), np.nan, "float32"))
         built(given, found)
         np.testing.assert_allclose(found.numpy(), out)
+
+
+def test_inner_tails_are_specialized_for_what_the_outer_one_leaves() -> None:
+    ib = ir_builder.create()
+    buffers = {tir.Var(name, "handle"): tir.decl_buffer((20,), "float32", name) for name in ("A", "B")}
+    a, b = map(ib.buffer_ptr, buffers.values())
+    w = tir.SizeVar("w")
+    with (
+        ib.for_range(0, w // 4 + 1, "o") as o,
+        ib.for_range(0, 3, "k") as k,
+        ib.for_range(0, 5, "c"),
+        ib.for_range(0, 4, "j", kind="unroll") as j,
+        ib.if_scope(ib.likely(o * 4 + j < w)),
+        ib.if_scope(ib.likely(o * 4 + j + k < w)),
+    ):
+        b[o * 4 + j] += a[o * 4 + j + k]
+    body = ib.get()
+    text = str(specialize_tails(body))
+    assert text.count("==") < 4 + 3 * 4  # not for each pair of numbers of rows
+    for width in (1, 2, 3, 4, 5, 7, 8):
+        data, before, after = np.arange(20, dtype="float32"), np.zeros(20, "float32"), np.zeros(20, "float32")
+        run(tir.PrimFunc([*buffers, w], body, buffer_map=buffers), data, before, width)
+        run(tir.PrimFunc([*buffers, w], specialize_tails(body), buffer_map=buffers), data, after, width)
+        np.testing.assert_array_equal(after, before)

@@ -33,7 +33,7 @@ from tilewright.ir.prim_expr import LE, LT, Call, FloorDiv, IntImm, PrimExpr, Va
 from tilewright.ir.transform import Pass
 from tilewright.tir.analysis import conjuncts
 from tilewright.tir.stmt import For, ForKind, IfThenElse, Stmt
-from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
+from tilewright.tir.transform.common import ScopedMutator, body_pass
 from tilewright.tir.transform.loop_partition import Assume
 from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, stmt_vars, with_fresh_vars
 
@@ -129,32 +129,41 @@ class _Specialize(ScopedMutator):
         return expr
 
     def visit_for(self, s: For) -> Stmt:
-        new = super().visit_for(s)
-        assert isinstance(new, For)
+        """Choose by the rows of the outermost loop's tail first: what inner loops test depends on them."""
+        tail = self._tail(s)
+        if tail is None:
+            return super().visit_for(s)
+        self.bind(s.loop_var, s.min, s.extent)
+        return s.replace(body=self._choice(s.body, tail))
+
+    def _tail(self, s: For) -> _Tail | None:
         if s.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
-            return new
+            return None
         found = _Tails(s.loop_var, self.analyzer.simplifier)
-        found.visit_stmt(new.body)
+        found.visit_stmt(s.body)
         tails = [t for t in found.found.values() if t.repeated and 1 < t.rows <= _MOST_ROWS]
-        if len(tails) != 1:
-            return new
-        bind_range(self.analyzer, s.loop_var, s.min, s.extent)
-        return new.replace(body=self._choice(new.body, tails[0]))
+        return tails[0] if len(tails) == 1 else None
 
     def _choice(self, body: Stmt, tail: _Tail) -> Stmt:
-        """Choose between bodies for 1, 2, ... rows; the one for the most rows is the last ``else``."""
-        most = next((n for n in range(1, tail.rows + 1) if self.analyzer.can_prove(tail.count <= n)), None)
-        certain = Assume(tail.conditions)
-        bodies = [
-            with_fresh_vars(_Shorten(tail.loops, n).visit_stmt(certain.visit_stmt(body)))
-            for n in range(1, (most or tail.rows - 1) + 1)
-        ]
-        last = body if most is None else bodies.pop()
-        if most is not None and not self.analyzer.can_prove(tail.count >= 1):
-            last = IfThenElse(tail.count >= most, last)
-        for n in range(len(bodies), 0, -1):
-            last = IfThenElse(ops.equal(tail.count, n), bodies[n - 1], last)
+        """Choose between bodies for as many rows as there may be; the one for the most rows is the last ``else``."""
+        proves, count = self.analyzer.can_prove, tail.count
+        least = next((n for n in range(tail.rows, 0, -1) if proves(count >= n)), 0)
+        most = next((n for n in range(max(least, 1), tail.rows + 1) if proves(count <= n)), None)
+        whole = most or tail.rows  # the rows of the last body
+        if most is not None or least > 0:
+            last = self._body(body, tail, whole, count >= whole)
+            if least == 0 and most is not None:
+                last = IfThenElse(count >= most, last)
+        else:
+            last = self.visit_stmt(body)
+        for n in range(whole - 1, max(least, 1) - 1, -1):
+            last = IfThenElse(ops.equal(count, n), self._body(body, tail, n, ops.equal(count, n)), last)
         return last
+
+    def _body(self, body: Stmt, tail: _Tail, rows: int, known: PrimExpr) -> Stmt:
+        """Return the body for a number of rows, without tests of them."""
+        shortened = _Shorten(tail.loops, rows).visit_stmt(Assume(tail.conditions).visit_stmt(body))
+        return self.visit_under(known, with_fresh_vars(shortened))
 
 
 def specialize_tails(stmt: Stmt) -> Stmt:

@@ -51,6 +51,8 @@ from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.nn.conv2d import ADDED_LANES
 from tilewright.topi.utils import get_const_tuple
 
+UNKNOWN_EXTENT = 8  # tiles of rows whose extent is known when the kernel runs: each number of columns is code
+
 
 @autotvm.register_topi_compute("conv2d_NCHWc.x86", version="2")
 def conv2d_NCHWc(
@@ -78,7 +80,7 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     out_chunks, group_chunks, _, _, each, out_block, *pair = get_const_tuple(kernel.shape)
     chunks_per_group = out_chunks // (in_chunks // group_chunks)
     if not all(isinstance(d, int) for d in (oh, ow)):
-        oh, ow = 1, 1
+        oh, ow = (d if isinstance(d, int) else UNKNOWN_EXTENT for d in (oh, ow))
     cfg.define_split("tile_chunks", max(out_chunks, 1), num_outputs=2, max_factor=8)
     cfg.define_split("tile_ow", max(ow, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("channels_outer", [True, False])

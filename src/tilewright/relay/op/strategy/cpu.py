@@ -238,7 +238,7 @@ def pack_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[
     data, weight = (t.shape for t in tinfos[:2])
     if attrs.data_layout != "NCHW" or attrs.kernel_layout != "OIHW":
         return None
-    if any(known(d) is None for d in (*data[1:], *weight)):
+    if any(known(d) is None for d in (data[1], *weight)):
         return None
     channels_in, channels_out, *size = (int(known(d) or 0) for d in (data[1], weight[0], *weight[2:]))
     dtype, depthwise = tinfos[0].dtype, is_depthwise(attrs, data)
@@ -247,8 +247,10 @@ def pack_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[
     if best is None and (depthwise or choose(ALGORITHM, [PLAIN, DIRECT], PLAIN) == PLAIN):
         return None
     packed = attrs.replace(channels=channels_out, kernel_size=tuple(size))
-    if best is not None and not depthwise and constant and attrs.out_dtype in ("", dtype):
-        tile = _winograd_tile(packed, [known(d) for d in data], tinfos[1].dtype)
+    of_image = [known(d) for d in data]  # Winograd's tiles are chosen for the image's extents
+    plain = best is not None and not depthwise and constant and attrs.out_dtype in ("", dtype)
+    if best is not None and plain and None not in of_image[2:]:
+        tile = _winograd_tile(packed, of_image, tinfos[1].dtype)
         if tile is not None:
             return winograd.winograd_call(inputs, _in_layouts(packed, best, best.kernel_layout), tile)
     chosen = cpu.choose_layouts(*arguments, math.prod(size))
