@@ -15,6 +15,7 @@ from types import ModuleType
 MOVED = {
     "tilewright.autotvm.feature": "tilewright.tuning.tuner.feature",
     "tilewright.autotvm.graph_tuner": "tilewright.tuning.graph_tuner",
+    "tilewright.autotvm.measure.rpc_runner": "tilewright.tuning.measure.measure_methods",
     "tilewright.autotvm.measure": "tilewright.tuning.measure",
     "tilewright.autotvm.task.relay_integration": "tilewright.tuning.extraction",
     "tilewright.autotvm.tuner": "tilewright.tuning.tuner",

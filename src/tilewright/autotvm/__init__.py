@@ -31,22 +31,20 @@ from tilewright.autotvm.task.space import (
 from tilewright.autotvm.task.task import Task, args_to_workload, create, get_config, serialize_args, template
 from tilewright.autotvm.task.topi_integration import register_topi_compute, register_topi_schedule
 
-_MODULES = {"callback": "tuner.callback"} | {
-    name: name
-    for name in (
-        "database",
-        "env",
-        "feature",
-        "graph_tuner",
-        "history",
-        "lines",
-        "measure",
-        "record",
-        "tophub",
-        "tuner",
-        "utils",
-    )
-}
+_SAME = (
+    "database",
+    "env",
+    "feature",
+    "graph_tuner",
+    "history",
+    "lines",
+    "measure",
+    "record",
+    "tophub",
+    "tuner",
+    "utils",
+)
+_MODULES = {"callback": "tuner.callback"} | dict(zip(_SAME, _SAME, strict=True))
 _HISTORY = ("ApplyGraphBest", "ApplyHistoryBest", "apply_graph_best", "apply_history_best")
 _MEASURE = ("LocalBuilder", "LocalRunner", "RPCRunner", "create_measure_batch", "measure_option")
 _NAMES = {**dict.fromkeys(_HISTORY, "history"), **dict.fromkeys(_MEASURE, "measure")}

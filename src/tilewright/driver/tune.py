@@ -26,7 +26,7 @@ from tilewright.relay.frontend import import_model
 from tilewright.target.target import Target
 from tilewright.tuning.compare import Comparison, compare_tuned
 from tilewright.tuning.extraction import UntunedNetwork
-from tilewright.tuning.measure.measure_methods import LocalBuilder, LocalRunner, measure_option
+from tilewright.tuning.measure.measure_methods import LocalBuilder, LocalRunner, RPCRunner, measure_option
 from tilewright.tuning.network import (
     NetworkTuner,
     is_on_this_machine,
@@ -117,30 +117,23 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
 
 
 def _option(options: TuneOptions, log: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "timeout": options.timeout, "number": options.number, "repeat": options.repeat,
+        "enable_cpu_cache_flush": options.flush,
+    }  # fmt: skip
     if options.dask is not None:
         if options.board is not None:
             raise typer.BadParameter("--dask and boards exclude one another")
         from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
 
-        runner: Any = ClusterRunner(
-            options.dask, timeout=options.timeout, number=options.number, repeat=options.repeat,
-            enable_cpu_cache_flush=options.flush, run=run_name(log),
-        )  # fmt: skip
+        runner: Any = ClusterRunner(options.dask, run=run_name(log), **settings)
         return measure_option(ClusterBuilder(timeout=options.timeout), runner)
     if options.board is None:
-        runner = LocalRunner(
-            timeout=options.timeout, number=options.number, repeat=options.repeat, enable_cpu_cache_flush=options.flush
-        )
+        runner = LocalRunner(**settings)
+    elif options.board.tracker is None:
+        raise typer.BadParameter("tuning asks for boards one by one: give --tracker HOST:PORT and --rpc-key")
     else:
-        if options.board.tracker is None:
-            raise typer.BadParameter("tuning asks for boards one by one: give --tracker HOST:PORT and --rpc-key")
-        from tilewright.tuning.measure.rpc_runner import RPCRunner
-
-        host, port = options.board.tracker
-        runner = RPCRunner(
-            options.board.key, host, port, timeout=options.timeout, number=options.number, repeat=options.repeat,
-            enable_cpu_cache_flush=options.flush,
-        )  # fmt: skip
+        runner = RPCRunner(options.board.key, *options.board.tracker, **settings)
     return measure_option(LocalBuilder(timeout=options.timeout), runner)
 
 

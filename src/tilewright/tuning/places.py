@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.runtime.device import cpu
 from tilewright.tuning.measure.measure import Runner
-from tilewright.tuning.measure.rpc_runner import RPCRunner
+from tilewright.tuning.measure.measure_methods import RPCRunner
 from tilewright.tuning.processes.networks import NetworkRun, networks_in_turns
 
 Place = Callable[[Sequence[Any]], list[NetworkRun]]  # of what relay.build gave

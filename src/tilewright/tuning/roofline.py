@@ -77,7 +77,7 @@ def _product(target: Target, path: Path) -> tuple[RunRequest, float]:
 
 def _copy(target: Target, path: Path) -> tuple[RunRequest, float]:
     data = te.placeholder((_COPIED,))
-    out = te.compute((_COPIED,), lambda i: data[i] + 1.0)
+    out = topi.identity(data)
     _write(topi.cpu.schedule_injective([out]), [data, out], target, path)
     return _request(path, [(_COPIED,), (_COPIED,)]), 8.0 * _COPIED
 

@@ -22,8 +22,7 @@ from tilewright.tuning.graph_tuner._base import INVALID_LAYOUT_TIME, OPT_OUT_OP
 from tilewright.tuning.graph_tuner.problem import LayoutProblem
 from tilewright.tuning.graph_tuner.utils import bind_inputs, expr2graph, get_in_nodes, is_boundary_node
 from tilewright.tuning.graph_tuner.utils.utils import Node, has_multiple_inputs
-from tilewright.tuning.measure import LocalBuilder, LocalRunner, create_measure_batch, measure_option
-from tilewright.tuning.measure.rpc_runner import RPCRunner
+from tilewright.tuning.measure import LocalBuilder, LocalRunner, RPCRunner, create_measure_batch, measure_option
 
 Record = tuple[MeasureInput, MeasureResult]
 Workload = tuple[Any, ...]

@@ -9,10 +9,10 @@ from tilewright.tuning.measure.measure_methods import (
     BuildResult,
     LocalBuilder,
     LocalRunner,
+    RPCRunner,
     create_measure_batch,
     measure_option,
 )  # fmt: skip
-from tilewright.tuning.measure.rpc_runner import RPCRunner
 
 __all__ = [
     "BuildResult", "Builder", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
