@@ -1,13 +1,13 @@
 """Integer analysis: bounds, modular sets, affine forms, the simplifier, sets of values.
 
-analyzer.py    Analyzer: facts about variables, and questions        context.py  the facts, and memo tables
+analyzer.py    Analyzer: facts about variables, and queries          context.py  the facts, and memo tables
 simplifier.py  normal forms of index arithmetic, then rules          rules/      the rule tables
 affine.py      sums of coefficient * atom                            pattern.py  compiles the tables
 division.py    floordiv and floormod of sums by a literal            bounds.py   constant bounds
-modular.py     what a value leaves modulo a number                   int_set.py  intervals with symbolic ends
+modular.py     remainders modulo a number                            int_set.py  intervals with symbolic ends
 linear.py      linear equations, clip bounds, solving for a variable
 iter_map.py    indices as sums, splits and fusions of loop variables
-reduction.py   reductions without parts that nobody reads
+reduction.py   reductions without unread parts
 subspace.py    indices divided between a block and the loops around it
 int_solver.py  systems of linear equations      inequalities.py  of linear inequalities
 """

@@ -5,8 +5,8 @@ broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py un
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
-gpu/       schedules for graphics processors           x86/ arm_cpu/ cuda/   TVM's names of what cpu/ and gpu/ have
-mali/ bifrost/ rocm/ intel_graphics/ hls/   and of them again, and of generic/
+gpu/       schedules for graphics processors           x86/ arm_cpu/ cuda/   TVM's names of cpu/ and gpu/
+mali/ bifrost/ rocm/ intel_graphics/ hls/   TVM's names of gpu/ and generic/
 utils.py   constant shapes, walks over operations           tag.py   kinds of computes
 network.py   facts about the network for schedules
 """

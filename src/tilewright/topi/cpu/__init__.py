@@ -15,7 +15,7 @@ accesses.py strides.py  the reads of computes, their order and their cost
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
 conv2d.py             channel-packed convolution, the fast path   layouts.py  their block sizes
-conv2d_patches.py     windows copied next to one another, where that pays
+conv2d_patches.py     windows copied side by side, if that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
                                                                deformable_conv2d.py
 winograd.py           channel-packed convolution with fewer multiplications

@@ -10,7 +10,7 @@ stores.py                where their results go
 contraction_schedule.py  their one schedule                                  templates.py   as AutoTVM's templates
 convolution.py conv.py dense.py int8.py winograd.py   the operators that use it
 tensor_tiles.py tensor_intrin.py tensor_schedule.py tensorcore.py   the same on tensor cores
-direct.py                one result per thread                              attention.py   scores in shared memory
+direct.py                one result per thread                               attention.py   scores in shared memory
 """
 
 from tilewright.topi.gpu.attention import (
