@@ -245,6 +245,8 @@ def to_value(value: Any) -> Any:
         return ConstructorValue(value.tag, [to_value(v) for v in value.fields], value.constructor)
     if isinstance(value, RefValue):
         return RefValue(to_value(value.value))
+    if isinstance(value, np.generic):  # np.float64 is a float too, and keeps its dtype
+        return np.asarray(value)
     if isinstance(value, (bool, int, float)):
         narrow: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
         return np.asarray(value, dtype=narrow[type(value)])

@@ -124,3 +124,10 @@ def test_other_kinds_are_refused() -> None:
         relay.create_executor("aot")
     with pytest.raises(UnsupportedError, match=r"no executor 'grpah' to evaluate with \(did you mean 'graph'\?\)"):
         relay.create_executor("grpah")
+
+
+@pytest.mark.parametrize("value", [np.float64(0.5), np.float32(0.5), np.int64(3), np.bool_(True)])
+def test_scalars_of_numpy_keep_their_dtype(value: np.generic) -> None:
+    x = relay.var("x", shape=(), dtype=value.dtype.name)
+    found = relay.create_executor("debug", tvm.IRModule.from_expr(relay.Function([x], x))).evaluate()(value)
+    assert found.numpy() == value and found.dtype == value.dtype.name
