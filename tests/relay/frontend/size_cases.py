@@ -116,8 +116,8 @@ def tile(rng: np.random.Generator) -> SizeCase:
 
 
 def expand(rng: np.random.Generator) -> SizeCase:
-    """A shape to broadcast with."""
-    dims = tuple(int(v) for v in rng.choice([1, 3], int(rng.integers(1, 4))))
+    """A shape to broadcast with, which decides how often the last axis is repeated."""
+    dims = (*(int(v) for v in rng.choice([1, 3], int(rng.integers(3)))), 1)
     rank = int(rng.integers(1, 5))
 
     def good(draw: np.random.Generator) -> Array:
