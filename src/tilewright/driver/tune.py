@@ -84,17 +84,16 @@ def make_tuner(name: str) -> Callable[[Task], Tuner]:
 
 def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
     """Tune a model's tasks and keep the records that make it faster."""
-    target = Target(options.target)
     output = options.output or Path(f"{options.model.stem}.records.jsonl")
     check_writable(output)
-    making = make_tuner(options.tuner)
-    mod, params = import_model(options.model, parse_input_shapes(options.input_shape))
-    with PassContext(config=parse_pass_config(options.pass_config)):
+    shapes, config = parse_input_shapes(options.input_shape), parse_pass_config(options.pass_config)
+    table, making = _LiveTable(options, quiet or as_json), make_tuner(options.tuner)
+    log, target = trials_file(output), Target(options.target)
+    mod, params = import_model(options.model, shapes)
+    option = _option(options, log)
+    with PassContext(config=config):
         network = UntunedNetwork(mod, params, target)
-        log = trials_file(output)
-        option = _option(options, log)
         machine = measure_machine(target) if is_on_this_machine(option) else None
-        table = _LiveTable(options, quiet or as_json)
         tuner = NetworkTuner(network.tasks, making, option, machine, log, table.show)
         try:
             with table:

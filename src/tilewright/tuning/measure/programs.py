@@ -9,6 +9,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Builds:
         self.close()
         self._tasks = list(tasks)
         begin = compile_in_this_process if self.n_parallel > 1 else None
-        self._pool = Pool(lambda: fork_worker(self._work, begin), self.n_parallel, self.timeout)
+        self._pool = Pool(partial(fork_worker, self._work, begin), self.n_parallel, self.timeout)
 
     def run(self, candidates: Sequence[tuple[Any, Any, str | None]]) -> list[Outcome]:
         """Return the result of ``make`` for each (task, choice, path), or the failure."""
