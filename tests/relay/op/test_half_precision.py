@@ -88,7 +88,7 @@ SUMS: dict[str, Item] = {
 # What picks, moves or counts is exact in any type.
 EXACT = {
     "all", "any", "argmax", "argmin", "max", "min", "one_hot", "sort", "argsort", "topk", "scatter",
-    "invert_permutation", "check_indices", "check_all_indices",
+    "invert_permutation", "check_indices", "check_all_indices", "check_shape",
     "nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.adaptive_max_pool3d", "nn.global_max_pool2d",
     "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.dropout", "shape_of", "device_copy", "on_device",
     "vision.get_valid_counts", "vision.non_max_suppression", "vision.roi_pool",
