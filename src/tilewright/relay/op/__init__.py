@@ -48,7 +48,6 @@ from tilewright.relay.op.transform import shape_checks as shape_checks
 from tilewright.relay.op.strategy import cpu as _cpu  # noqa: F401  # isort: skip
 from tilewright.relay.op.strategy import gpu as _gpu  # noqa: F401  # isort: skip
 from tilewright.relay.op.strategy import gpu_contraction as _gpu_contraction  # noqa: F401  # isort: skip
-from tilewright.relay.op import support_levels as _support_levels  # noqa: F401  # isort: skip
 
 __all__ = [
     *_exports(globals()),

@@ -160,6 +160,9 @@ class OpDef(Generic[A]):
     channelwise: ClassVar[bool] = False  # every channel of the result is computed of that channel of the data alone
     factors: ClassVar[int] = 0  # so many of the first arguments are multiplied, and the products summed
     fast: ClassVar[str | None] = None  # the operator that approximates it
+    support_level: ClassVar[int] = (
+        10  # how central it is, from 1 (what a multilayer perceptron takes) on; not inherited
+    )
     op: ClassVar[Op]
 
     @staticmethod
@@ -179,6 +182,7 @@ class OpDef(Generic[A]):
         op.set_attr("OpDef", cls)
         op.set_attr("FInferType", cls.infer_type)
         op.set_attr("TOpPattern", cls.pattern)
+        op.set_support_level(cls.__dict__.get("support_level", 10))
         for trait, key in TRAITS.items():
             if (value := getattr(cls, trait)) != getattr(OpDef, trait):
                 op.set_attr(key, value)

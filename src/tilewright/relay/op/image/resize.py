@@ -181,6 +181,7 @@ def _resize(attrs_class: type[ResizeAttrs], doc: str, computed: str = "") -> Bui
         doc,
         inputs=("data",),
         attrs_type=attrs_class,
+        support_level=5,
         pattern=OpPattern.INJECTIVE,
         infer_type=lambda types, attrs, solver: _resized_type(types, attrs, solver, rank),
         compute=compute,

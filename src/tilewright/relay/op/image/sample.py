@@ -142,6 +142,7 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
     """
 
     name = "image.crop_and_resize"
+    support_level = 5
     inputs = ("data", "boxes", "box_indices")
     pattern = OpPattern.INJECTIVE
     in_float32 = True
@@ -228,6 +229,7 @@ class Dilation2D(OpDef[Dilation2DAttrs]):
     """Morphological dilation: the greatest of ``data`` + ``weight`` over each window, channel by channel."""
 
     name = "image.dilation2d"
+    support_level = 5
     inputs = ("data", "weight")
     pattern = OpPattern.OPAQUE
 

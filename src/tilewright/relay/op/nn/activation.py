@@ -28,6 +28,7 @@ relu = unary(
     fixed_points=(0, 1),
     finite=True,
     homogeneous=Homogeneous.POSITIVE,
+    support_level=1,
 )
 
 
@@ -41,6 +42,7 @@ class LeakyRelu(Elementwise[LeakyReluAttrs]):
     """``data`` where positive, else ``alpha * data``."""
 
     name = "nn.leaky_relu"
+    support_level = 3
     finite = True
     homogeneous = Homogeneous.POSITIVE
 
@@ -149,6 +151,7 @@ class PRelu(OpDef[PReluAttrs]):
     """``data`` where positive, else ``data`` times the slope of its channel."""
 
     name = "nn.prelu"
+    support_level = 3
     inputs = ("data", "alpha")
     pattern = OpPattern.BROADCAST
 
@@ -202,6 +205,7 @@ class Softmax(OpDef[SoftmaxAttrs]):
     """exp(data) / sum(exp(data)) along ``axis``."""
 
     name = "nn.softmax"
+    support_level = 1
     inputs = ("data",)
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
@@ -235,6 +239,7 @@ class LogSoftmax(Softmax):
     """log(softmax(data))"""
 
     name = "nn.log_softmax"
+    support_level = 1
     strategy = strategies.log_softmax_strategy
     fast = None
 
@@ -259,6 +264,7 @@ class Dropout(OpDef[DropoutAttrs]):
     """(data, mask); at inference the data itself."""
 
     name = "nn.dropout"
+    support_level = 1
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
 

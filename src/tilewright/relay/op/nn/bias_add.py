@@ -43,6 +43,7 @@ class BiasAdd(OpDef[BiasAddAttrs]):
     """``data`` plus the vector ``bias`` along ``axis``."""
 
     name = "nn.bias_add"
+    support_level = 1
     inputs = ("data", "bias")
     pattern = OpPattern.BROADCAST
 

@@ -147,6 +147,7 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
     """A convolution of numbers of few bits, by counting the bits that words share."""
 
     name = "nn.bitserial_conv2d"
+    support_level = 2
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     strategy = strategies.bitserial_conv2d_strategy

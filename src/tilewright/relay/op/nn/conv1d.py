@@ -30,6 +30,7 @@ class Conv1D(Conv[Conv1DAttrs]):
     """1-D convolution of ``data`` with ``weight``."""
 
     name = "nn.conv1d"
+    support_level = 2
     rank = 1
 
     strategy = strategies.conv1d_strategy

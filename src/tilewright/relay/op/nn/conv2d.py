@@ -55,6 +55,7 @@ class Conv2D(Conv[Conv2DAttrs]):
     """
 
     name = "nn.conv2d"
+    support_level = 2
     rank = 2
 
     strategy = strategies.conv2d_strategy

@@ -31,6 +31,7 @@ class Conv3D(Conv[Conv3DAttrs]):
     """3-D convolution of ``data`` with ``weight``."""
 
     name = "nn.conv3d"
+    support_level = 2
     rank = 3
 
     strategy = strategies.conv3d_strategy

@@ -183,6 +183,7 @@ def _transposed(
         doc,
         inputs=("data", "weight"),
         attrs_type=attrs_class,
+        support_level=2,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
         in_float32=True,
         infer_type=lambda types, attrs, solver: _infer(types, attrs, solver, rank),

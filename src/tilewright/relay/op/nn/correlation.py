@@ -36,6 +36,7 @@ class Correlation(OpDef[CorrelationAttrs]):
     """The mean product of patches of one image and displaced ones of another."""
 
     name = "nn.correlation"
+    support_level = 2
     inputs = ("data1", "data2")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True

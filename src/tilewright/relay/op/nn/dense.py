@@ -105,6 +105,7 @@ class Dense(OpDef[DenseAttrs]):
     """``data`` (..., k) times ``weight`` (units, k) transposed."""
 
     name = "nn.dense"
+    support_level = 1
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 

@@ -156,6 +156,7 @@ class BatchNorm(OpDef[BatchNormAttrs]):
     """(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta, and the two moments."""
 
     name = "nn.batch_norm"
+    support_level = 1
     inputs = ("data", "gamma", "beta", "moving_mean", "moving_var")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
@@ -329,6 +330,7 @@ class L2Normalize(OpDef[L2NormalizeAttrs]):
     """``data`` divided by its Euclidean norm over ``axis`` (at least sqrt(eps))."""
 
     name = "nn.l2_normalize"
+    support_level = 2
     inputs = ("data",)
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
@@ -356,6 +358,7 @@ class LRN(OpDef[LRNAttrs]):
     """data / (bias + alpha / size * sum of squares of the neighbours along ``axis``) ** beta"""
 
     name = "nn.lrn"
+    support_level = 2
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
     in_float32 = True

@@ -76,6 +76,7 @@ class Pad(OpDef[PadAttrs]):
     """``data`` with a border of ``pad_width`` ((before, after) for each dimension); negative widths crop."""
 
     name = "nn.pad"
+    support_level = 2
     inputs = ("data", "pad_value")
     pattern = OpPattern.INJECTIVE
 

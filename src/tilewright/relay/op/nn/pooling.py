@@ -246,6 +246,7 @@ def _pool(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
         doc,
         inputs=("data",),
         attrs_type=POOL_ATTRS[kind, rank],
+        support_level=2,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
         in_float32=kind == "avg",
         infer_type=lambda types, attrs, solver: _pool_type(types, attrs, solver, rank),
@@ -309,7 +310,9 @@ def _evaluate_adaptive(attrs: AnySizeAttrs, inputs: Sequence[Array], rank: int, 
     return [result]
 
 
-def _adaptive(name: str, doc: str, kind: str, attrs_class: type[AnySizeAttrs], topi_name: str) -> type[OpDef[Any]]:
+def _adaptive(
+    name: str, doc: str, kind: str, attrs_class: type[AnySizeAttrs], topi_name: str, support_level: int = 10
+) -> type[OpDef[Any]]:
     rank = attrs_class.rank
 
     def compute(attrs: AnySizeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -323,6 +326,7 @@ def _adaptive(name: str, doc: str, kind: str, attrs_class: type[AnySizeAttrs], t
         doc,
         inputs=("data",),
         attrs_type=attrs_class,
+        support_level=support_level,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
         in_float32=kind == "avg",
         infer_type=lambda types, attrs, solver: _adaptive_type(types, attrs, solver, rank),
@@ -345,10 +349,20 @@ AvgPool3D = _pool(
 )
 
 GlobalMaxPool2D = _adaptive(
-    "nn.global_max_pool2d", "Maximum over all of height and width.", "max", GlobalPool2DAttrs, "global_pool"
+    "nn.global_max_pool2d",
+    "Maximum over all of height and width.",
+    "max",
+    GlobalPool2DAttrs,
+    "global_pool",
+    support_level=2,
 )
 GlobalAvgPool2D = _adaptive(
-    "nn.global_avg_pool2d", "Mean over all of height and width.", "avg", GlobalPool2DAttrs, "global_pool"
+    "nn.global_avg_pool2d",
+    "Mean over all of height and width.",
+    "avg",
+    GlobalPool2DAttrs,
+    "global_pool",
+    support_level=2,
 )
 AdaptiveMaxPool1D = _adaptive(
     "nn.adaptive_max_pool1d",

@@ -87,6 +87,7 @@ class UpSampling(Enlarge[UpSamplingAttrs]):
     """Height and width enlarged by factors; ``method`` is nearest_neighbor, bilinear or bicubic."""
 
     name = "nn.upsampling"
+    support_level = 2
     rank = 2
 
     infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "HW"))
@@ -105,6 +106,7 @@ class UpSampling3D(Enlarge[UpSampling3DAttrs]):
     """Depth, height and width enlarged by factors; ``method`` is nearest_neighbor or trilinear."""
 
     name = "nn.upsampling3d"
+    support_level = 2
     rank = 3
 
     infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "DHW"))
@@ -123,6 +125,7 @@ class BatchFlatten(OpDef[None]):
     """All dimensions after the batch as one."""
 
     name = "nn.batch_flatten"
+    support_level = 2
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
     reshapes = True

@@ -45,6 +45,7 @@ def _position(name: str, doc: str, compute: Callable[..., Any], pick: Callable[.
         doc,
         inputs=("data",),
         attrs_type=ArgReduceAttrs,
+        support_level=4,
         pattern=OpPattern.COMM_REDUCE,
         infer_type=_arg_type,
         compute=run,

@@ -129,14 +129,17 @@ sum = builder(
         np.sum,
         in_float32=True,
         fixed_points=(0,),
+        support_level=4,
     )
 )
-prod = builder(_reduction("prod", "Product over ``axis``.", topi.prod, np.prod, in_float32=True))
-max = builder(_reduction("max", "Maximum over ``axis``.", topi.max, _extreme(np.max, is_max=True)))
-min = builder(_reduction("min", "Minimum over ``axis``.", topi.min, _extreme(np.min, is_max=False)))
-all = builder(_reduction("all", "Whether all elements over ``axis`` are true.", topi.all, np.all))
-any = builder(_reduction("any", "Whether some element over ``axis`` is true.", topi.any, np.any))
-Mean = _reduction("mean", "Mean over ``axis``.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1))
+prod = builder(_reduction("prod", "Product over ``axis``.", topi.prod, np.prod, in_float32=True, support_level=4))
+max = builder(_reduction("max", "Maximum over ``axis``.", topi.max, _extreme(np.max, is_max=True), support_level=4))
+min = builder(_reduction("min", "Minimum over ``axis``.", topi.min, _extreme(np.min, is_max=False), support_level=4))
+all = builder(_reduction("all", "Whether all elements over ``axis`` are true.", topi.all, np.all, support_level=4))
+any = builder(_reduction("any", "Whether some element over ``axis`` is true.", topi.any, np.any, support_level=4))
+Mean = _reduction(
+    "mean", "Mean over ``axis``.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1), support_level=4
+)
 mean = builder(Mean)
 
 
@@ -144,6 +147,7 @@ class Variance(OpDef[VarianceAttrs]):
     """Mean squared distance from ``mean``, which has the reduced shape with the axes kept."""
 
     name = "variance"
+    support_level = 4
     inputs = ("data", "mean")
     pattern = OpPattern.COMM_REDUCE
     in_float32 = True

@@ -57,6 +57,7 @@ def _fill(name: str, value: int) -> tuple[Builder, Builder]:
         attrs_type=InitOpAttrs,
         pattern=OpPattern.ELEMWISE,
         fill=value,
+        support_level=3,
         infer_type=_initial_type,
         compute=compute,
         evaluate=evaluate,
@@ -66,6 +67,7 @@ def _fill(name: str, value: int) -> tuple[Builder, Builder]:
         f"{doc} in the form of ``data``.",
         Elementwise,
         fill=value,
+        support_level=3,
         compute=compute_like,
         evaluate=evaluate_like,
     )
@@ -80,6 +82,7 @@ class Full(OpDef[InitOpAttrs]):
     """A tensor of one value, which is a scalar tensor."""
 
     name = "full"
+    support_level = 3
     inputs = ("fill_value",)
     pattern = OpPattern.ELEMWISE
 
@@ -111,6 +114,7 @@ class FullLike(OpDef[None]):
     """A tensor of one value in the form of another."""
 
     name = "full_like"
+    support_level = 3
     inputs = ("data", "fill_value")
     pattern = OpPattern.ELEMWISE
 
@@ -143,6 +147,7 @@ class Arange(OpDef[ArangeAttrs]):
     """start, start + step, ... below stop."""
 
     name = "arange"
+    support_level = 3
     inputs = ("start", "stop", "step")
     pattern = OpPattern.INJECTIVE
 
@@ -183,6 +188,7 @@ class Where(OpDef[None]):
     """x where the condition is true (not 0), else y; all three broadcast."""
 
     name = "where"
+    support_level = 4
     inputs = ("condition", "x", "y")
     pattern = OpPattern.BROADCAST
     finite = True

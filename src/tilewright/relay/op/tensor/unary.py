@@ -45,18 +45,18 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return lambda x: function(x) if x.dtype.kind not in "iub" else x
 
 
-exp = unary("exp", "e ** data", topi.exp, np.exp, fast="fast_exp")
+exp = unary("exp", "e ** data", topi.exp, np.exp, fast="fast_exp", support_level=1)
 expm1 = unary("expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1)
-log = unary("log", "Natural logarithm of ``data``.", topi.log, np.log)
+log = unary("log", "Natural logarithm of ``data``.", topi.log, np.log, support_level=1)
 log1p = unary(
     "log1p", "Natural logarithm of 1 + ``data``, also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p
 )
 log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2)
 log10 = unary("log10", "Logarithm to base 10.", topi.log10, np.log10)
-sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt, fixed_points=(0, 1))
-rsqrt = unary("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True)
-tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh, fast="fast_tanh", finite=True)
-sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array, finite=True)
+sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt, fixed_points=(0, 1), support_level=1)
+rsqrt = unary("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True, support_level=1)
+tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh, fast="fast_tanh", finite=True, support_level=1)
+sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array, finite=True, support_level=1)
 erf = unary("erf", "Error function.", topi.erf, erf_array, fast="fast_erf")
 sin = unary("sin", "Sine.", topi.sin, np.sin)
 cos = unary("cos", "Cosine.", topi.cos, np.cos)
@@ -69,17 +69,23 @@ cosh = unary("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh)
 asinh = unary("asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh)
 acosh = unary("acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh)
 atanh = unary("atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh)
-abs = unary("abs", "Absolute value.", topi.abs, np.abs, fixed_points=(0, 1))
-sign = unary("sign", "-1, 0 or 1.", topi.sign, np.sign)
-negative = unary("negative", "-data", topi.negative, np.negative, fixed_points=(0,))
-ceil = unary("ceil", "Round up; integers stay.", topi.ceil, _float_only(np.ceil))
-floor = unary("floor", "Round down; integers stay.", topi.floor, _float_only(np.floor))
-round = unary("round", "Round to the nearest integer, halves away from zero.", topi.round, _float_only(_round_away))
+abs = unary("abs", "Absolute value.", topi.abs, np.abs, fixed_points=(0, 1), support_level=3)
+sign = unary("sign", "-1, 0 or 1.", topi.sign, np.sign, support_level=3)
+negative = unary("negative", "-data", topi.negative, np.negative, fixed_points=(0,), support_level=3)
+ceil = unary("ceil", "Round up; integers stay.", topi.ceil, _float_only(np.ceil), support_level=3)
+floor = unary("floor", "Round down; integers stay.", topi.floor, _float_only(np.floor), support_level=3)
+round = unary(
+    "round",
+    "Round to the nearest integer, halves away from zero.",
+    topi.round,
+    _float_only(_round_away),
+    support_level=3,
+)
 nearbyint = unary("nearbyint", "Round to the nearest integer, halves to even.", topi.nearbyint, _float_only(np.rint))
-trunc = unary("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc))
-logical_not = unary("logical_not", "Whether ``data`` is false.", topi.logical_not, np.logical_not)
+trunc = unary("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc), support_level=3)
+logical_not = unary("logical_not", "Whether ``data`` is false.", topi.logical_not, np.logical_not, support_level=4)
 bitwise_not = unary("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not)
-copy = unary("copy", "A copy of ``data``.", topi.identity, np.copy, moves=True)
+copy = unary("copy", "A copy of ``data``.", topi.identity, np.copy, moves=True, support_level=3)
 fast_exp = unary("fast_exp", "Approximation of exp.", topi.fast_exp, np.exp)
 fast_tanh = unary("fast_tanh", "Approximation of tanh.", topi.fast_tanh, np.tanh)
 fast_erf = unary("fast_erf", "Approximation of erf.", topi.fast_erf, erf_array)
@@ -128,6 +134,7 @@ class Clip(Elementwise[ClipAttrs]):
     """Limit every element to [a_min, a_max]."""
 
     name = "clip"
+    support_level = 3
     inputs = ("a",)
     finite = True
 
@@ -171,6 +178,7 @@ class Cast(Elementwise[CastAttrs]):
     """Convert elements to another dtype; floats to integers towards zero."""
 
     name = "cast"
+    support_level = 3
     fixed_points = (0, 1)
 
     value_range = staticmethod(value_ranges.converted)
@@ -196,6 +204,7 @@ class Reinterpret(Elementwise[CastAttrs]):
     """The same bits as another dtype of the same width."""
 
     name = "reinterpret"
+    support_level = 3
 
     infer_type = staticmethod(_cast_type)
 

@@ -31,6 +31,7 @@ class Transpose(OpDef[TransposeAttrs]):
     """``data`` with dimensions in the order ``axes``, reversed by default."""
 
     name = "transpose"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
 
@@ -78,6 +79,7 @@ class ExpandDims(OpDef[ExpandDimsAttrs]):
     """``num_newaxis`` dimensions of extent 1 inserted before ``axis``."""
 
     name = "expand_dims"
+    support_level = 1
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
     reshapes = True
@@ -123,6 +125,7 @@ class Squeeze(OpDef[SqueezeAttrs]):
     """Drop dimensions of extent 1."""
 
     name = "squeeze"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
     reshapes = True
@@ -166,6 +169,7 @@ class Reverse(OpDef[ReverseAttrs]):
     """Reverse the order along a dimension."""
 
     name = "reverse"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
     moves = True

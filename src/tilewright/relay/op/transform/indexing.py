@@ -43,6 +43,7 @@ class Take(OpDef[TakeAttrs]):
     """Elements of ``data`` at ``indices`` along ``axis`` (None: of the flattened data)."""
 
     name = "take"
+    support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
     moves = True
@@ -106,6 +107,7 @@ class Gather(OpDef[GatherAttrs]):
     """``data`` with the index along ``axis`` taken from ``indices``."""
 
     name = "gather"
+    support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
     moves = True
@@ -160,6 +162,7 @@ class GatherND(OpDef[GatherNDAttrs]):
     """Slices of data at index tuples, which are in the first dimension of the indices."""
 
     name = "gather_nd"
+    support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
     moves = True

@@ -41,6 +41,7 @@ class Concatenate(OpDef[ConcatenateAttrs]):
     """The tensors of ``data`` (a list or tuple) joined along ``axis``."""
 
     name = "concatenate"
+    support_level = 1
     inputs = ("data",)
     takes_tuple = True
     pattern = OpPattern.INJECTIVE
@@ -102,6 +103,7 @@ class Stack(OpDef[StackAttrs]):
     """The tensors of ``data`` joined along a new dimension ``axis``."""
 
     name = "stack"
+    support_level = 3
     inputs = ("data",)
     takes_tuple = True
     pattern = OpPattern.INJECTIVE
@@ -193,6 +195,7 @@ class Split(OpDef[SplitAttrs]):
     """Cut a tensor into a tuple of parts along a dimension."""
 
     name = "split"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
     moves = True

@@ -38,6 +38,7 @@ class Repeat(OpDef[RepeatAttrs]):
     """Each element ``repeats`` times along ``axis`` (None: of the flattened data)."""
 
     name = "repeat"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
     moves = True
@@ -77,6 +78,7 @@ class Tile(OpDef[TileAttrs]):
     """The whole of ``data`` repeated, ``reps`` times along each dimension."""
 
     name = "tile"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
     moves = True
@@ -118,6 +120,7 @@ class BroadcastTo(OpDef[InitOpAttrs]):
     """``data`` broadcast to ``shape``."""
 
     name = "broadcast_to"
+    support_level = 4
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
     moves = True

@@ -141,6 +141,7 @@ class Reshape(OpDef[ReshapeAttrs]):
     """``data`` in the shape ``newshape``, whose values 0, -1, -2, -3, -4 are special (see ``resolve_shape``)."""
 
     name = "reshape"
+    support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
 

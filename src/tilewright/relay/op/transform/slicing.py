@@ -108,6 +108,7 @@ class StridedSlice(OpDef[StridedSliceAttrs]):
     """begin:end:strides, as numpy slices."""
 
     name = "strided_slice"
+    support_level = 4
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
     moves = True

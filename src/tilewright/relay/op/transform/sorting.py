@@ -71,6 +71,7 @@ class Sort(OpDef[ArgsortAttrs]):
     """The elements in order along a dimension."""
 
     name = "sort"
+    support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
     moves = True
@@ -92,6 +93,7 @@ class Argsort(OpDef[ArgsortAttrs]):
     """The indices that sort ``data`` along ``axis``."""
 
     name = "argsort"
+    support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
 
@@ -117,6 +119,7 @@ class Topk(OpDef[TopkAttrs]):
     """The k largest (or smallest) elements along a dimension, and their indices."""
 
     name = "topk"
+    support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
 

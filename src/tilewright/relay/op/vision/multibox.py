@@ -40,6 +40,7 @@ class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
     """Anchors (1, height * width * (sizes + ratios - 1), 4); see ``topi.vision.ssd.multibox_prior``."""
 
     name = "vision.multibox_prior"
+    support_level = 5
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
     in_float32 = True
@@ -82,6 +83,7 @@ class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
     """(boxes, count): rows (class, probability, left, top, right, bottom); see ``topi.vision.ssd``."""
 
     name = "vision.multibox_transform_loc"
+    support_level = 5
     inputs = ("cls_prob", "loc_pred", "anchor")
     pattern = OpPattern.OPAQUE
     in_float32 = True

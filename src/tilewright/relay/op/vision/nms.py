@@ -103,6 +103,7 @@ class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
     """Of overlapping boxes the one of highest score."""
 
     name = "vision.non_max_suppression"
+    support_level = 5
     sequential = True
     inputs = ("data", "valid_count", "indices", "max_output_size", "iou_threshold")
     pattern = OpPattern.OPAQUE

@@ -27,6 +27,7 @@ class YoloReorg(OpDef[YoloReorgAttrs]):
     """Rearrange ``data`` (batch, channels, height, width) to (batch, channels * stride**2, height / stride, ...)."""
 
     name = "vision.yolo_reorg"
+    support_level = 5
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
 
