@@ -217,10 +217,8 @@ class LocalRunner(TimedRunner):
     Parameters
     ----------
     timeout : seconds for one program
-    number, repeat : ``repeat`` times the mean of ``number`` runs is taken, after one run that does not count
-    min_repeat_ms : a repeat is prolonged until it takes as many milliseconds
-    cooldown_interval : seconds between two programs
-    enable_cpu_cache_flush : whether caches hold nothing of the inputs before each repeat, which then is one run
+    number, repeat, min_repeat_ms, cooldown_interval : as of ``Timed``
+    enable_cpu_cache_flush : as of ``Timed``; each repeat is one run then
     """
 
     def __init__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import traceback
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -110,11 +109,6 @@ def deserialize_args(args: Sequence[Any]) -> list[Any]:
     ]
 
 
-def make_traceback_info() -> str:
-    """Return the current error with its place; long texts are cut in the middle."""
-    return shortened(traceback.format_exc())
-
-
 def shortened(text: str) -> str:
     """Return the text of an error, a long one cut in the middle."""
     half = _MAX_TRACEBACK_LENGTH // 2
@@ -133,6 +127,5 @@ __all__ = [
     "deserialize_args",
     "get_const_tuple",
     "get_func_name",
-    "make_traceback_info",
     "serialize_args",
 ]

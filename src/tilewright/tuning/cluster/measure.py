@@ -94,10 +94,6 @@ class ClusterRunner(Runner):
             raise TilewrightError("a runner on a cluster connects when it has a task: call set_task")
         return self._connection
 
-    def get_build_kwargs(self) -> dict[str, Any]:
-        """Return no arguments: the target describes the code."""
-        return {}
-
     def set_task(self, task: Task) -> Any:
         """Prepare for a task. All have to be for one processor."""
         assert task.target is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -80,9 +79,3 @@ def config_from_json(task: Task, data: Mapping[str, Any] | None) -> ConfigSpace:
         if known.to_json_dict()["entity"] == data["entity"]:
             return known
     return ConfigEntity.from_json_dict(dict(data))
-
-
-def remove_libraries(folder: str) -> None:
-    """Libraries of earlier batches are not needed any more."""
-    for name in os.listdir(folder):
-        os.unlink(os.path.join(folder, name))

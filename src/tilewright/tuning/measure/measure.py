@@ -68,7 +68,7 @@ class Runner:
 
     def get_build_kwargs(self) -> dict[str, Any]:
         """Return the build arguments that the device requires."""
-        raise NotImplementedError
+        return {}
 
     def measure_batch(self, task: Task, option: Mapping[str, Any]) -> Any:
         """Return the batch that measures configurations of ``task``, or None for the common one."""

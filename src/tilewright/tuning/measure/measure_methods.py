@@ -122,7 +122,8 @@ class LocalBuilder(Builder):
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
         """Build all; libraries of earlier batches are removed."""
-        building.remove_libraries(self.tmp_dir)
+        for name in os.listdir(self.tmp_dir):
+            os.unlink(os.path.join(self.tmp_dir, name))
         return self.keep([(inp.task, inp.config) for inp in measure_inputs])
 
     def keep(self, candidates: Sequence[tuple[Task, Any]]) -> list[Any]:
@@ -172,10 +173,6 @@ class LibraryRunner(Runner, Timed):
 
     compares = True
     runs: Any
-
-    def get_build_kwargs(self) -> dict[str, Any]:
-        """Return no arguments: the target describes the code."""
-        return {}
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
         """Time built libraries; others keep their result."""
