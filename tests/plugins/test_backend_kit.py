@@ -120,6 +120,6 @@ def test_the_command_line_says_what_failed(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setitem(sys.modules, "kit_of_the_cpu", sys.modules[__name__])
     assert main(["kit_of_the_cpu:BACKEND", "--only", "scopes.ends"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("FAILED  scopes.ends[global]  A full memory is an error")
+    assert lines[0].startswith("FAILED  scopes.ends[global]  A full memory raises an error")
     assert lines[1:] == ["        it gave more than global has", "0 of 1 checks passed"]
     assert main(["kit_of_the_cpu", "--only", "devices.is_found"]) == 0

@@ -70,7 +70,9 @@ def _samples(sample_ratio: int, side: PrimExpr) -> PrimExpr:
     return ops.as_expr(sample_ratio) if sample_ratio > 0 else pixel_of(tir.ceil(side))
 
 
-def _reached(ib: Any, samples: PrimExpr, start: PrimExpr, side: PrimExpr, extent: int) -> tuple[PrimExpr, PrimExpr]:
+def _reached(
+    ib: Any, samples: PrimExpr, start: PrimExpr, side: PrimExpr, extent: int | PrimExpr
+) -> tuple[PrimExpr, PrimExpr]:
     """The first sample of a bin that may lie in the image, and the one behind the last; outside all values are 0.
 
     A region may be any size: one of 2^30 pixels has as many samples, of which few are in the image.
@@ -80,7 +82,7 @@ def _reached(ib: Any, samples: PrimExpr, start: PrimExpr, side: PrimExpr, extent
     step = ops.cast("float32", side) / ops.cast("float32", samples)
     spare = tir.shift_right(samples, ops.const(19, "int32")) + 2  # what places are rounded by
     before, behind = (
-        pixel_of(tir.floor((ops.const(edge, "float32") - ops.cast("float32", start)) / step)) for edge in (-1, extent)
+        pixel_of(tir.floor((ops.cast("float32", edge) - ops.cast("float32", start)) / step)) for edge in (-1, extent)
     )
     first = ib.let("first", ops.maximum(ops.minimum(before - spare, samples), 0))
     return first, ib.let("behind", ops.maximum(ops.minimum(behind + spare, samples), first))
