@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +30,18 @@ def runtime_objects(compiler: str, *options: str) -> list[str]:
         if not folder.is_dir():
             _compile(command, folder)
     return sorted(map(str, folder.glob("*/*.o")))
+
+
+def run_sanitized(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program that was compiled with sanitizers; again where LeakSanitizer itself crashed.
+
+    GCC's stops all threads to look for leaks, and dies in one of some sixty runs if one is just starting or ending.
+    """
+    for _ in range(3):
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+        if "LeakSanitizer has encountered a fatal error" not in done.stderr:
+            break
+    return done
 
 
 def _digest(command: list[str]) -> str:

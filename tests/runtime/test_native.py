@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.native_objects import NATIVE, WARNINGS, runtime_objects
+from tests.native_objects import NATIVE, WARNINGS, run_sanitized, runtime_objects
 from tests.runtime.gpu_sources import compile_cuda_double
 from tests.runtime.kernels import compile_kernels
 from tests.tiers import full
@@ -31,7 +30,7 @@ def build(target: Path, *options: str) -> Path:
 
 
 def check(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+    done = run_sanitized(command, environment)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.endswith("ok\n")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.native_objects import NATIVE as RUNTIME
-from tests.native_objects import WARNINGS, runtime_objects
+from tests.native_objects import WARNINGS, run_sanitized, runtime_objects
 from tests.tiers import full
 
 NATIVE = Path(__file__).parents[1] / "native"
@@ -30,9 +29,7 @@ def test_c_programs_are_clean_under(sanitizer: str, program: str, tmp_path: Path
     runtime = runtime_objects("gcc", *checks) if program == "device" else []
     libraries = ["-o", str(tmp_path / program), "-lm", "-lpthread", "-ldl"]
     subprocess.run([*command, *include, *map(str, PROGRAMS[program]), *runtime, *libraries], check=True)
-    done = subprocess.run(
-        [str(tmp_path / program)], env=os.environ | OPTIONS, capture_output=True, text=True, check=False
-    )
+    done = run_sanitized([str(tmp_path / program)], OPTIONS)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout == "ok\n"
 
