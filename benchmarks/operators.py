@@ -198,10 +198,10 @@ def measure(case: Case) -> tuple[float, float, float]:
     for _ in range(ROUNDS):
         for index, engine in enumerate(engines):
             engine.run()
-            count, start = 0, time.perf_counter()
-            while (spent := time.perf_counter() - start) < SECONDS:
+            count, spent, start = 0, 0.0, time.perf_counter()
+            while spent < SECONDS:
                 engine.run()
-                count += 1
+                count, spent = count + 1, time.perf_counter() - start
             best[index] = min(best[index], spent / count)
     found, wanted = (engine.outputs() for engine in engines)
     return best[0], best[1], max(_difference(found[result], wanted[result]) for result in wanted)
