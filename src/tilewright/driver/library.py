@@ -11,12 +11,11 @@ from typing import Any
 
 from tilewright.driver.board import Board, Here, place_of
 from tilewright.driver.options import check_is_file
-from tilewright.runtime.container import ADT
 from tilewright.runtime.device import Device
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.interface import Interface, TensorInfo
-from tilewright.runtime.model import device_types, graph_metadata, holds_program
+from tilewright.runtime.model import device_types, graph_document, holds_program, tensors_in
 from tilewright.runtime.module import Module
 from tilewright.runtime.profiler_vm import profiled
 from tilewright.runtime.vm import Executable, VirtualMachine
@@ -125,8 +124,7 @@ class Machine:
 
     def run(self) -> None:
         """Run once."""
-        found = self.machine.run(*(self.values[name] for name in self.names))
-        self.results = [found[i] for i in range(len(found))] if isinstance(found, ADT) else [found]
+        self.results = tensors_in(self.machine.run(*(self.values[name] for name in self.names)))
 
     def get_output(self, index: int) -> Any:
         """An output of the last run."""
@@ -169,9 +167,10 @@ def load_library(path: Path, board: Board | None = None) -> Library:
         raise TVMError(f"{path}: the library has no network named 'default', as `tilewright compile` makes") from None
     if make is None:
         return _machine_library(path, place, module)
-    devices = [place.on(kind) for kind in device_types(module)] or [place.device]
+    document = graph_document(module)
+    devices = [place.on(kind) for kind in device_types(document)] or [place.device]
     executor = GraphModule(make(*devices), strict=True)
     shapes, dtypes = executor.get_input_info()
     inputs = {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}
-    sources = graph_metadata(module).get("sources", {})
+    sources = (document.get("metadata") or {}).get("sources", {})
     return Library(path, place, devices[0], executor, inputs, tuple(executor.get_output_names()), sources=sources)

@@ -22,7 +22,7 @@ from .container import ADT
 from .device import Device, cpu
 from .error import TVMError
 from .executor.debug import GraphModuleDebug
-from .executor.graph import GraphModule
+from .executor.graph import GraphModule, real_array
 from .interface import Interface, Limits, TensorInfo, fits
 from .module import Module, load_module, set_num_threads
 from .ndarray import NDArray, from_dlpack, numpy_dtype, numpy_view, share_memory
@@ -229,7 +229,7 @@ def _open(module: Module, device: Device | None, max_steps: int | None) -> _Libr
         make = module["default"]
     except AttributeError:
         raise TVMError("the library has no network named 'default', as `tilewright compile` makes") from None
-    devices = [device] if device is not None else [Device(kind, 0) for kind in device_types(module)]
+    devices = [device] if device is not None else [Device(kind, 0) for kind in device_types(graph_document(module))]
     return _Graph(module, make, devices or [cpu()])
 
 
@@ -238,15 +238,15 @@ def holds_program(module: Module) -> bool:
     return module.implements_function("vm_load_executable")
 
 
-def graph_metadata(module: Module) -> dict[str, Any]:
-    """Return what a graph tells of itself, such as ``sources``: of each node, the model's nodes that it computes."""
-    return json.loads(module["get_graph_json"]()).get("metadata") or {}
+def graph_document(module: Module) -> dict[str, Any]:
+    """Return a graph's JSON; its ``metadata`` has ``sources``: of each node, the model's nodes that it computes."""
+    document: dict[str, Any] = json.loads(module["get_graph_json"]())
+    return document
 
 
-def device_types(module: Module) -> list[int]:
+def device_types(document: Mapping[str, Any]) -> list[int]:
     """Return the device types of a graph's tensors, its first tensor's first; empty if there is only one."""
-    attrs = json.loads(module["get_graph_json"]())["attrs"]
-    return list(dict.fromkeys(filter(None, attrs.get("device_index", (None, ()))[1])))
+    return list(dict.fromkeys(filter(None, document["attrs"].get("device_index", (None, ()))[1])))
 
 
 class _Graph(_Library):
@@ -297,7 +297,7 @@ class _Program(_Library):
     def executor(self) -> _Run:
         """Return a machine; all share the program and its constants."""
         machine = self._limited(VirtualMachine(self._executable, self._device))
-        return lambda values: [_owned(result) for result in _flat(machine.run(*values.values()))]
+        return lambda values: [_owned(result) for result in tensors_in(machine.run(*values.values()))]
 
     def profile(self, values: Mapping[str, Any]) -> Report:
         """Run with times."""
@@ -314,10 +314,10 @@ class _Program(_Library):
 # ---- values ----
 
 
-def _flat(value: Any) -> list[NDArray]:
+def tensors_in(value: Any) -> list[NDArray]:
     """Return the tensors of a machine's result, those of tuples one by one."""
     if isinstance(value, ADT):
-        return [leaf for i in range(len(value)) for leaf in _flat(value[i])]
+        return [leaf for i in range(len(value)) for leaf in tensors_in(value[i])]
     return [value]
 
 
@@ -344,21 +344,11 @@ def _value(name: str, info: TensorInfo, value: Any) -> Any:
         if made.dtype != info.dtype:
             raise TVMError(f"the input {name!r} takes {info}; a value has the data type {made.dtype}")
     else:
-        made = _numpy(name, info, value)
+        try:
+            made = real_array(name, value, numpy_dtype(info.dtype))
+        except TypeError as error:
+            raise TVMError(str(error)) from None
         shape = made.shape
     if not fits(shape, info):
         raise TVMError(f"the input {name!r} takes {info}; a value has the shape {shape}")
     return made
-
-
-def _numpy(name: str, info: TensorInfo, value: Any) -> Array:
-    try:
-        made = np.asarray(value)
-    except ValueError as error:
-        raise TVMError(f"the value of the input {name!r} is no array of numbers: {error}") from None
-    wanted = numpy_dtype(info.dtype)
-    if made.dtype == wanted:
-        return made
-    if made.dtype.kind not in "biufV" or made.dtype.names:
-        raise TVMError(f"the input {name!r} takes {info}; a value of dtype {made.dtype} is no array of real numbers")
-    return made.astype(wanted)

@@ -60,6 +60,21 @@ def _shared(value: Any) -> Any:
     return numpyasarray(value) if isinstance(value, np.ndarray) else value
 
 
+def real_array(key: str | int, value: Any, wanted: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return an input's value as an array of dtype ``wanted``; TypeError where it is no array of real numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"the value of input {key!r} is no array of numbers: {error}") from None
+    if array.dtype == wanted:
+        return array
+    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.names):
+        raise TypeError(
+            f"input {key!r} takes {wanted}; {_kind(value)} and dtype {array.dtype} is no array of real numbers"
+        )
+    return array.astype(wanted)
+
+
 def _items(
     who: str, key: str | int | Mapping[str, Any] | None, value: Any, params: Mapping[str, Any]
 ) -> list[tuple[str | int, Any]]:
@@ -147,17 +162,7 @@ class GraphModule:
         wanted = self._input_dtypes.get(key)
         if wanted is None:
             wanted = self._input_dtypes[key] = numpy_dtype(self._access.input_dtype(key))
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise TypeError(f"the value of input {key!r} is no array of numbers: {error}") from None
-        if array.dtype == wanted:
-            return array
-        if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.names):
-            raise TypeError(
-                f"input {key!r} takes {wanted}; {_kind(value)} and dtype {array.dtype} is no array of real numbers"
-            )
-        return array.astype(wanted)
+        return real_array(key, value, wanted)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Return the shapes and the dtypes of the inputs by name, without parameters."""
