@@ -57,7 +57,7 @@ class Builder(Protocol):
     op: Op
 
     def __call__(self, *args: Any, **kwargs: Any) -> Call:
-        """A call of the operator."""
+        """Return a call of the operator."""
 
 
 class Parameter(NamedTuple):

@@ -167,7 +167,7 @@ class OpDef(Generic[A]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: A, solver: TypeSolver) -> Type | None:
-        """Type of the result given the argument types, or None while too little is known."""
+        """Return the type of the result, or None while too little is known of the argument types."""
         raise TypeError("an operator declaration defines infer_type")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -289,17 +289,15 @@ class Iota(OpDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
-        """A vector."""
+        """A vector of unknown extent."""
         return None if relations.tensor(types[0]) is None else TensorType([AnyDim()], "int64")
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
-        """The places."""
         return [te.compute(out_type.shape, lambda i: _i64(i), name="T_iota")]
 
     @staticmethod
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.arange"""
         return [np.arange(int(inputs[0].reshape(())), dtype="int64")]
 
 
@@ -333,7 +331,7 @@ class WithDims(OpDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
-        """The dimensions of ``data``, those of the attributes where these are unknown."""
+        """The dimensions of ``data``; where these are unknown, those of the attributes."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -341,14 +339,13 @@ class WithDims(OpDef):
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
-        """The same elements; a dimension that stays unknown is the data's, over which the kernel may know more."""
+        """Copy the data. A dimension that stays unknown is the data's, about which the kernel may know more."""
         data = inputs[0]
         dims = [own if isinstance(d, AnyDim) else d for own, d in zip(data.shape, out_type.shape, strict=True)]
         return [topi.reshape(data, dims)]
 
     @staticmethod
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The same array."""
         return [inputs[0]]
 
 
@@ -377,7 +374,7 @@ class AnyDims(OpDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
-        """The dimensions of ``data`` that are not forgotten."""
+        """The dimensions of ``data``, ``Any`` where the attributes say so."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -386,12 +383,10 @@ class AnyDims(OpDef):
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
-        """The same elements."""
         return [topi.identity(inputs[0])]
 
     @staticmethod
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The same array."""
         return [inputs[0]]
 
 

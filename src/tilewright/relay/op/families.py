@@ -26,7 +26,6 @@ class Elementwise(OpDef[A]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: A, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         return relations.tensor(types[0])
 
     infer_correct_layout = staticmethod(layout_rules.elementwise)
@@ -47,7 +46,7 @@ class Unary(Protocol):
     op: Op
 
     def __call__(self, data: Operand) -> Call:
-        """A call of the operator."""
+        """Return a call of the operator."""
 
 
 class Binary(Protocol):
@@ -56,7 +55,7 @@ class Binary(Protocol):
     op: Op
 
     def __call__(self, lhs: Operand, rhs: Operand) -> Call:
-        """A call of the operator; numbers become constants."""
+        """Return a call of the operator; numbers become constants."""
 
 
 def unary(

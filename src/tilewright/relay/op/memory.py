@@ -75,7 +75,6 @@ class AllocStorage(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: AllocStorageAttrs, solver: TypeSolver) -> Type | None:
-        """``Storage``."""
         for what, type_ in zip(("the size", "the alignment"), types, strict=True):
             expect_number("memory.alloc_storage", what, type_)
         return STORAGE
@@ -95,7 +94,7 @@ class AllocTensor(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: AllocTensorAttrs, solver: TypeSolver) -> Type | None:
-        """The tensor: of the shape that the attributes tell, else of unknown dimensions."""
+        """A tensor of the shape in the attributes, of unknown dimensions where there is none."""
         storage, offset, shape = types
         expect("memory.alloc_tensor", "the storage", storage, STORAGE)
         expect_number("memory.alloc_tensor", "the offset", offset)
@@ -123,7 +122,6 @@ class Kill(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The empty tuple."""
         return UNIT
 
 

@@ -65,14 +65,13 @@ class ShapeOf(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
-        """A vector of as many extents as the tensor has dimensions."""
+        """A vector of (rank,) extents."""
         if not isinstance(types[0], TensorType):
             raise TypeInferenceError(f"vm.shape_of: expected a tensor, found {types[0]}")
         return TensorType((len(types[0].shape),), attrs.dtype)
 
     @staticmethod
     def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The extents."""
         return [np.array(inputs[0].shape, attrs.dtype)]
 
     @staticmethod
@@ -88,7 +87,6 @@ class _Invocation(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The empty tuple."""
         for what, found in zip(("inputs", "outputs"), types[1:], strict=True):
             if not isinstance(found, (TupleType, IncompleteType)):
                 raise TypeInferenceError(f"the {what} of a kernel should be a tuple of tensors, found {found}")
@@ -125,14 +123,12 @@ class ReshapeTensor(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReshapeTensorAttrs, solver: TypeSolver) -> Type | None:
-        """The tensor with the new shape."""
         if not isinstance(types[0], TensorType):
             raise TypeInferenceError(f"vm.reshape_tensor: expected a tensor, found {types[0]}")
         return TensorType(attrs.newshape, types[0].dtype)
 
     @staticmethod
     def evaluate(attrs: ReshapeTensorAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The elements in their order."""
         return [inputs[0].reshape(inputs[1])]
 
     @staticmethod
@@ -151,12 +147,10 @@ class Append(MemoryDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: AppendAttrs, solver: TypeSolver) -> Type | None:
-        """As of ``concatenate``."""
         return Concatenate.infer_type([TupleType(types)], ConcatenateAttrs(attrs.axis), solver)
 
     @staticmethod
     def evaluate(attrs: AppendAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Both joined."""
         return [np.concatenate(inputs, attrs.axis)]
 
 

@@ -35,7 +35,6 @@ class Debug(OpDef[DebugAttrs]):
 
     @staticmethod
     def evaluate(attrs: DebugAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Calls the function."""
         if attrs.debug_func:
             need_global_func(attrs.debug_func)(array(inputs[0]))
         return [inputs[0]]

@@ -45,12 +45,10 @@ class _Placement(OpDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The argument's type."""
         return types[0]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """The argument."""
         return [inputs[0].copy()]
 
 

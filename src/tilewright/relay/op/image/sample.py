@@ -53,12 +53,10 @@ class AffineGrid(OpDef[AffineGridAttrs]):
 
     @staticmethod
     def compute(attrs: AffineGridAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.image.affine_grid(inputs[0], attrs.target_shape)]
 
     @staticmethod
     def evaluate(attrs: AffineGridAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The matrices times all points."""
         y, x = np.meshgrid(*(np.linspace(-1, 1, extent) for extent in attrs.target_shape), indexing="ij")
         points = np.stack([x, y, np.ones_like(x)])
         return [np.einsum("nij,jhw->nihw", inputs[0], points).astype(inputs[0].dtype)]
@@ -86,7 +84,6 @@ class GridSample(OpDef[GridSampleAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GridSampleAttrs, solver: TypeSolver) -> Type | None:
-        """The images' batch and channels, the grid's height and width."""
         found = relations.tensors(types, GridSample.inputs)
         if found is None:
             return None
@@ -107,13 +104,11 @@ class GridSample(OpDef[GridSampleAttrs]):
 
     @staticmethod
     def compute(attrs: GridSampleAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         how = (attrs.method, attrs.layout, attrs.padding_mode, attrs.align_corners)
         return [topi.image.grid_sample(inputs[0], inputs[1], *how)]
 
     @staticmethod
     def evaluate(attrs: GridSampleAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Image by image."""
         data, grid = inputs
         made = np.zeros((*data.shape[:2], *grid.shape[2:]))
         for n, points in enumerate(grid):
@@ -149,7 +144,6 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CropAndResizeAttrs, solver: TypeSolver) -> Type | None:
-        """As many as there are boxes."""
         found = relations.tensors(types, CropAndResize.inputs)
         if found is None:
             return None
@@ -169,13 +163,12 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
 
     @staticmethod
     def check_indices(attrs: CropAndResizeAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Each box has an image."""
+        """The image index of each box must lie within the batch."""
         data, boxes, indices = args
         return [data, boxes, checked_from_front("image.crop_and_resize: box index", indices, data)]
 
     @staticmethod
     def compute(attrs: CropAndResizeAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        """topi's kernel."""
         return [
             topi.image.crop_and_resize(
                 inputs[0],
@@ -191,7 +184,6 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
 
     @staticmethod
     def evaluate(attrs: CropAndResizeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Box by box."""
         data, boxes, indices = inputs
         images = transform_array(data, attrs.layout, "NCHW")
         height, width = images.shape[2:]
@@ -256,13 +248,11 @@ class Dilation2D(OpDef[Dilation2DAttrs]):
 
     @staticmethod
     def compute(attrs: Dilation2DAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        """topi's kernel."""
         kernel = topi.image.dilation2d_nchw if attrs.data_layout == "NCHW" else topi.image.dilation2d_nhwc
         return [kernel(inputs[0], inputs[1], attrs.strides, attrs.padding, attrs.dilations, out_type.dtype)]
 
     @staticmethod
     def evaluate(attrs: Dilation2DAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Tap by tap."""
         dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else inputs[0].dtype
         data = transform_array(inputs[0], attrs.data_layout, "NCHW").astype(dtype)
         weight = transform_array(inputs[1], attrs.kernel_layout, "IHW").astype(dtype)

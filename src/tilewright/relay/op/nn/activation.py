@@ -48,12 +48,10 @@ class LeakyRelu(Elementwise[LeakyReluAttrs]):
 
     @staticmethod
     def compute(attrs: LeakyReluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.leaky_relu(inputs[0], attrs.alpha)]
 
     @staticmethod
     def evaluate(attrs: LeakyReluAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.where"""
         x = inputs[0]
         return [np.where(x > 0, x, x * np.asarray(attrs.alpha, x.dtype))]
 
@@ -75,12 +73,11 @@ class Gelu(Elementwise[GeluAttrs]):
 
     @staticmethod
     def compute(attrs: GeluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.gelu(inputs[0], attrs.approximate)]
 
     @staticmethod
     def evaluate(attrs: GeluAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy; -infinity gives the limit, 0, as the kernel does, but NaN in the form with tanh."""
+        """As the kernel: of -infinity the limit, 0, but NaN in the form with tanh."""
         x = inputs[0].astype("float64")
         if attrs.approximate == "tanh":
             inner = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
@@ -107,12 +104,10 @@ class Swish(Elementwise[SwishAttrs]):
 
     @staticmethod
     def compute(attrs: SwishAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.swish(inputs[0], attrs.beta)]
 
     @staticmethod
     def evaluate(attrs: SwishAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         x = inputs[0].astype("float64")
         with np.errstate(over="ignore"):
             return [(x / (1 + np.exp(-attrs.beta * x))).astype(inputs[0].dtype)]
@@ -129,12 +124,10 @@ class Softplus(Elementwise[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.softplus(inputs[0])]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         return [np.logaddexp(0, inputs[0].astype("float64")).astype(inputs[0].dtype)]
 
 
@@ -157,7 +150,7 @@ class PRelu(OpDef[PReluAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: PReluAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data; fills in the slopes."""
+        """The type of the data; infer a missing type of the slopes."""
         data, alpha = relations.tensor(types[0], "data"), relations.tensor(types[1], "alpha")
         if data is None:
             return None
@@ -171,12 +164,10 @@ class PRelu(OpDef[PReluAttrs]):
 
     @staticmethod
     def compute(attrs: PReluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.prelu(inputs[0], inputs[1], attrs.axis % len(inputs[0].shape))]
 
     @staticmethod
     def evaluate(attrs: PReluAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.where"""
         x = inputs[0]
         return [np.where(x > 0, x, x * shape_along(inputs[1], x.ndim, attrs.axis))]
 
@@ -215,7 +206,7 @@ class Softmax(OpDef[SoftmaxAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SoftmaxAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data, which has the axis."""
+        """Check that the data has the axis."""
         data = relations.tensor(types[0])
         if data is not None:
             relations.normalize_axis(attrs.axis, len(data.shape))
@@ -223,7 +214,6 @@ class Softmax(OpDef[SoftmaxAttrs]):
 
     @staticmethod
     def evaluate(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         return [softmax_array(inputs[0], attrs.axis)]
 
 
@@ -245,7 +235,6 @@ class LogSoftmax(Softmax):
 
     @staticmethod
     def evaluate(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         return [_log_softmax_array(inputs[0], attrs.axis)]
 
 
@@ -270,18 +259,16 @@ class Dropout(OpDef[DropoutAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DropoutAttrs, solver: TypeSolver) -> Type | None:
-        """Data and mask have the same type."""
         data = relations.tensor(types[0])
         return None if data is None else TupleType((data, data))
 
     @staticmethod
     def simplify_inference(attrs: DropoutAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """Nothing is dropped."""
+        """Return the data: inference drops nothing."""
         return args[0]
 
     @staticmethod
     def evaluate(attrs: DropoutAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The data, and a mask of ones."""
         return [inputs[0].copy(), np.ones_like(inputs[0])]
 
 

@@ -61,7 +61,7 @@ class Attention(OpDef[AttentionAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: AttentionAttrs, solver: TypeSolver) -> Type | None:
-        """Checks that the operands fit together."""
+        """Check that heads, depth and keys of the operands agree."""
         if len(types) not in (3, 4):
             raise TypeInferenceError(f"takes query, key, value and perhaps a mask, not {len(types)} operands")
         found = relations.tensors(types, ("query", "key", "value", "mask")[: len(types)])
@@ -83,7 +83,6 @@ class Attention(OpDef[AttentionAttrs]):
 
     @staticmethod
     def evaluate(attrs: AttentionAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         query, key, value, *masks = inputs
         scores = np.matmul(query, np.swapaxes(key, 2, 3)) * np.asarray(attrs.scale, query.dtype)
         for mask in masks:

@@ -51,7 +51,7 @@ class BiasAdd(OpDef[BiasAddAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BiasAddAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data; fills in the bias."""
+        """The type of the data; infer a missing type of the bias."""
         data, bias = relations.tensor(types[0], "data"), relations.tensor(types[1], "bias")
         if data is None:
             return None
@@ -73,19 +73,17 @@ class BiasAdd(OpDef[BiasAddAttrs]):
 
     @staticmethod
     def compute(attrs: BiasAddAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """An addition of the expanded bias."""
         data, bias = inputs
         behind = len(data.shape) - 1 - attrs.axis % len(data.shape)
         return [topi.add(data, topi.expand_dims(bias, 1, behind) if behind else bias)]
 
     @staticmethod
     def evaluate(attrs: BiasAddAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """An addition of the expanded bias."""
         return [inputs[0] + shape_along(inputs[1], inputs[0].ndim, attrs.axis)]
 
     @staticmethod
     def canonicalize(attrs: BiasAddAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """``add`` of the expanded bias."""
+        """Add the bias, expanded to the rank of the data."""
         rank = len(typed.args[0].checked_type.shape)  # type: ignore[attr-defined]
         return call("add", [args[0], expand_bias_to_match_axis(args[1], rank, attrs.axis)])
 

@@ -109,7 +109,7 @@ class BitPack(OpDef[BitPackAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BitPackAttrs, solver: TypeSolver) -> Type | None:
-        """A dimension more, one shorter."""
+        """A new dimension for the bits; the packed one shrinks by the width of a word."""
         data = relations.tensor(types[0], "data")
         if data is None:
             return None
@@ -129,13 +129,11 @@ class BitPack(OpDef[BitPackAttrs]):
 
     @staticmethod
     def compute(attrs: BitPackAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         values = attrs.bits, attrs.pack_axis, attrs.bit_axis, attrs.pack_type, attrs.name
         return [topi.nn.bitpack(inputs[0], *values)]
 
     @staticmethod
     def evaluate(attrs: BitPackAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Plane by plane."""
         axis = attrs.pack_axis % inputs[0].ndim
         return [pack_bits(inputs[0], attrs.bits, axis, attrs.bit_axis, attrs.pack_type)]
 
@@ -154,7 +152,7 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BinaryConv2DAttrs, solver: TypeSolver) -> Type | None:
-        """That of a convolution of ``channels`` outputs; fills in the weight."""
+        """The type of a convolution of ``channels`` outputs; infer a missing type of the weight."""
         data = relations.tensor(types[0], "data")
         if data is None:
             return None
@@ -188,7 +186,6 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
 
     @staticmethod
     def evaluate(attrs: BinaryConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A convolution of whole numbers."""
         data, weight = inputs
         first = attrs.data_layout == "NCHW"
         if weight.ndim == 5:
@@ -217,7 +214,7 @@ class BitSerialDense(OpDef[BinaryDenseAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BinaryDenseAttrs, solver: TypeSolver) -> Type | None:
-        """(batch, units); fills in the weight."""
+        """(batch, units); infer a missing type of the weight."""
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None:
             return None
@@ -230,7 +227,6 @@ class BitSerialDense(OpDef[BinaryDenseAttrs]):
 
     @staticmethod
     def evaluate(attrs: BinaryDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A product of whole numbers."""
         data, weight = inputs
         weight = _numbers(weight, 1, 1) if weight.ndim == 3 else weight
         x = data.astype(np.int64) & ((1 << attrs.data_bits) - 1)

@@ -121,7 +121,6 @@ class ContribConv2DPatches(OpDef[PatchesAttrs]):
 
     @staticmethod
     def evaluate(attrs: PatchesAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """By views of all windows."""
         size, strides, pads, dilation = _windows(attrs)
         windows = windows_of(inputs[0], size, strides, pads, dilation)  # (n, C, oh, ow, c, kh, kw)
         n, chunks, height, width, block, *_ = windows.shape
@@ -131,7 +130,7 @@ class ContribConv2DPatches(OpDef[PatchesAttrs]):
 
     @staticmethod
     def compute(attrs: PatchesAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """What the convolution's schedule copies first."""
+        """Lay out the windows, as the schedule of the convolution does first."""
         return [topi.nn.conv2d_patches(inputs[0], *_windows(attrs), int(attrs.rows))]
 
 

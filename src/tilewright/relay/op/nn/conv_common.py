@@ -256,12 +256,11 @@ class Conv(OpDef[C]):
 
     @classmethod
     def infer_type(cls, types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver) -> Type | None:
-        """Checks data against weight; fills in the weight."""
+        """Check data against weight; infer a missing type of the weight."""
         return infer_conv(types, attrs, solver, cls.rank)
 
     @classmethod
     def evaluate(cls, attrs: ConvAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """By views of all windows."""
         return evaluate_conv(attrs, inputs, cls.rank)
 
     @classmethod

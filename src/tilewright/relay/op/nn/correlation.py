@@ -70,14 +70,12 @@ class Correlation(OpDef[CorrelationAttrs]):
 
     @staticmethod
     def compute(attrs: CorrelationAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         one, other = inputs
         sizes = attrs.kernel_size, attrs.max_displacement, attrs.stride1, attrs.stride2
         return [topi.nn.correlation_nchw(one, other, *sizes, padding_of(attrs.padding), attrs.is_multiply)]
 
     @staticmethod
     def evaluate(attrs: CorrelationAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Displacement by displacement, windows of products."""
         top, left, bottom, right = padding_of(attrs.padding)
         one, other = (np.pad(a.astype("float64"), ((0, 0), (0, 0), (top, bottom), (left, right))) for a in inputs)
         size, reach = attrs.kernel_size, attrs.max_displacement

@@ -61,7 +61,7 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DeformableConv2DAttrs, solver: TypeSolver) -> Type | None:
-        """That of a convolution; fills in the weight and the offsets."""
+        """The type of a convolution; infer missing types of weight and offsets."""
         result = infer_conv([types[0], types[2]], attrs, solver, 2)
         data = relations.tensor(types[0], "data")
         kernel: Sequence[PrimExpr | int] | None = attrs.kernel_size
@@ -88,7 +88,6 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
 
     @staticmethod
     def evaluate(attrs: DeformableConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Tap by tap."""
         dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
         data, offset = (transform_array(a, attrs.data_layout, "NCHW").astype(dtype) for a in inputs[:2])
         weight = transform_array(inputs[2], attrs.kernel_layout, "OIHW").astype(dtype)
@@ -118,7 +117,7 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
         old_in_layouts: Sequence[Layout],
         old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
-        """The layouts of the attributes; offsets lie as the data."""
+        """Keep the layouts of the attributes; the offsets have that of the data."""
         data, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
         out = parse_layout(attrs.out_layout or attrs.data_layout)
         return InferCorrectLayoutOutput([data, data, kernel], [out], attrs)

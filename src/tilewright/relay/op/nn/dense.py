@@ -115,7 +115,7 @@ class Dense(OpDef[DenseAttrs]):
 
     @staticmethod
     def scale_axes(attrs: DenseAttrs, types: Sequence[Type]) -> ScaleAxes | None:
-        """Columns of a matrix, and units."""
+        """Columns of the data and units of the weight."""
         data = types[0]
         return ScaleAxes((1,), (1,), (1,), (0,)) if isinstance(data, TensorType) and len(data.shape) == 2 else None
 
@@ -123,12 +123,11 @@ class Dense(OpDef[DenseAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DenseAttrs, solver: TypeSolver) -> Type | None:
-        """Checks the inner dimension; fills in the weight."""
+        """Check the inner dimension; infer a missing type of the weight."""
         return _infer_matmul(types, attrs, solver, False, True)
 
     @staticmethod
     def evaluate(attrs: DenseAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.matmul"""
         return [_product(inputs[0], inputs[1].T, attrs)]
 
     strategy = strategies.dense_strategy
@@ -142,7 +141,7 @@ class Dense(OpDef[DenseAttrs]):
         old_in_layouts: Sequence[Layout],
         old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
-        """Matrices in row-major order."""
+        """Require row-major matrices."""
         return InferCorrectLayoutOutput([layout("NC"), layout("NC")], [layout("NC")], attrs)
 
 
@@ -160,12 +159,11 @@ class Matmul(OpDef[MatmulAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MatmulAttrs, solver: TypeSolver) -> Type | None:
-        """Checks the inner dimension; fills in the second operand."""
+        """Check the inner dimension; infer a missing type of the second operand."""
         return _infer_matmul(types, attrs, solver, attrs.transpose_a, attrs.transpose_b)
 
     @staticmethod
     def evaluate(attrs: MatmulAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.matmul"""
         a = inputs[0].swapaxes(-1, -2) if attrs.transpose_a else inputs[0]
         return [_product(a, inputs[1].T if attrs.transpose_b else inputs[1], attrs)]
 
@@ -189,7 +187,7 @@ class DensePack(OpDef[DensePackAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DensePackAttrs, solver: TypeSolver) -> Type | None:
-        """Checks the inner dimension; fills in the weight."""
+        """Check the inner dimension; infer a missing type of the weight."""
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None:
             return None
@@ -216,7 +214,6 @@ class DensePack(OpDef[DensePackAttrs]):
 
     @staticmethod
     def evaluate(attrs: DensePackAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.matmul of the unpacked weight."""
         weight = transform_array(inputs[1], attrs.weight_layout, "NC")
         return [_product(inputs[0], weight[: attrs.units].T, attrs)]
 
@@ -227,7 +224,7 @@ class DensePack(OpDef[DensePackAttrs]):
         old_in_layouts: Sequence[Layout],
         old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
-        """The weight in its packed layout."""
+        """Require the weight in its packed layout."""
         return InferCorrectLayoutOutput([layout("NC"), layout(attrs.weight_layout)], [layout("NC")], attrs)
 
     strategy = strategies.dense_pack_strategy
@@ -267,7 +264,6 @@ class BatchMatmul(OpDef[BatchMatmulAttrs]):
 
     @staticmethod
     def evaluate(attrs: BatchMatmulAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.matmul"""
         a = np.swapaxes(inputs[0], 1, 2) if attrs.transpose_a else inputs[0]
         return [_product(a, np.swapaxes(inputs[1], 1, 2) if attrs.transpose_b else inputs[1], attrs)]
 

@@ -31,7 +31,6 @@ class FIFOBuffer(OpDef[FIFOBufferAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: FIFOBufferAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the buffer."""
         found = relations.tensors(types, FIFOBuffer.inputs)
         if found is None:
             return None
@@ -50,12 +49,10 @@ class FIFOBuffer(OpDef[FIFOBufferAttrs]):
 
     @staticmethod
     def compute(attrs: FIFOBufferAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.fifo_buffer(inputs[0], inputs[1], attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: FIFOBufferAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The end of both in a row."""
         data, buffer = inputs
         row = np.concatenate([buffer, data], attrs.axis)
         length = buffer.shape[attrs.axis]

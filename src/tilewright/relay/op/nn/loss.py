@@ -91,7 +91,7 @@ class NLLLoss(OpDef[NLLLossAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: NLLLossAttrs, solver: TypeSolver) -> Type | None:
-        """A scalar, or one loss a target."""
+        """A scalar, or with the reduction "none" one loss for each target."""
         found = relations.tensors(types, NLLLoss.inputs)
         if found is None:
             return None
@@ -109,7 +109,7 @@ class NLLLoss(OpDef[NLLLossAttrs]):
 
     @staticmethod
     def check_indices(attrs: NLLLossAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Targets that count are classes."""
+        """Targets must be classes, or the class to ignore."""
         predictions, targets, weights = args
         type_ = targets.checked_type
         assert isinstance(type_, TensorType)
@@ -120,12 +120,10 @@ class NLLLoss(OpDef[NLLLossAttrs]):
 
     @staticmethod
     def compute(attrs: NLLLossAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.nll_loss(inputs[0], inputs[1], inputs[2], attrs.reduction, attrs.ignore_index)]
 
     @staticmethod
     def evaluate(attrs: NLLLossAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Picks each target's prediction."""
         predictions, targets, weights = inputs
         counts = targets != attrs.ignore_index
         at = np.where(counts, targets, 0).astype(int)

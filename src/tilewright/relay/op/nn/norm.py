@@ -165,7 +165,7 @@ class BatchNorm(OpDef[BatchNormAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BatchNormAttrs, solver: TypeSolver) -> Type | None:
-        """(data, moving_mean, moving_var); fills in the vectors."""
+        """(data, moving_mean, moving_var); infer missing types of the vectors."""
         data = relations.tensor(types[0], "data")
         if data is None:
             return None
@@ -176,7 +176,7 @@ class BatchNorm(OpDef[BatchNormAttrs]):
 
     @staticmethod
     def evaluate(attrs: BatchNormAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """With the moving moments."""
+        """Normalize by the moving mean and variance."""
         data, gamma, beta, moving_mean, moving_var = inputs
         scale = 1 / np.sqrt(moving_var + np.asarray(attrs.epsilon, data.dtype))
         x = (data - shape_along(moving_mean, data.ndim, attrs.axis)) * shape_along(scale, data.ndim, attrs.axis)
@@ -184,7 +184,7 @@ class BatchNorm(OpDef[BatchNormAttrs]):
 
     @staticmethod
     def simplify_inference(attrs: BatchNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """One multiply and one add of vectors that constants give."""
+        """Multiply and add once; both vectors fold where the moments are constants."""
         data, gamma, beta, moving_mean, moving_var = args
         rank = _rank(typed)
         scale = divide(_scalar(1.0, typed), sqrt(add(moving_var, _scalar(attrs.epsilon, typed))))
@@ -216,12 +216,10 @@ class LayerNorm(OpDef[LayerNormAttrs]):
 
     @staticmethod
     def evaluate(attrs: LayerNormAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         return [_affine(_standardize(inputs[0], (attrs.axis,), attrs.epsilon), inputs[1], inputs[2], attrs)]
 
     @staticmethod
     def simplify_inference(attrs: LayerNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """Basic operators."""
         out = _normalize(args[0], (attrs.axis,), attrs.epsilon, typed)
         return _scale_and_shift(out, args[1], args[2], attrs, _rank(typed))
 
@@ -247,13 +245,11 @@ class InstanceNorm(OpDef[InstanceNormAttrs]):
 
     @staticmethod
     def evaluate(attrs: InstanceNormAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         axes = InstanceNorm._axes(attrs, inputs[0].ndim)
         return [_affine(_standardize(inputs[0], axes, attrs.epsilon), inputs[1], inputs[2], attrs)]
 
     @staticmethod
     def simplify_inference(attrs: InstanceNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """Basic operators."""
         rank = _rank(typed)
         out = _normalize(args[0], InstanceNorm._axes(attrs, rank), attrs.epsilon, typed)
         return _scale_and_shift(out, args[1], args[2], attrs, rank)
@@ -288,7 +284,6 @@ class GroupNorm(OpDef[GroupNormAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GroupNormAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         data = _channel_norm_type(types, attrs, solver)
         if data is not None:
             channels = known(data.shape[attrs.axis % len(data.shape)])
@@ -298,7 +293,6 @@ class GroupNorm(OpDef[GroupNormAttrs]):
 
     @staticmethod
     def evaluate(attrs: GroupNormAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         data = inputs[0]
         shape, axes = _grouped(data.shape, attrs)
         x = _standardize(data.reshape(shape), axes, attrs.epsilon).reshape(data.shape)
@@ -339,14 +333,12 @@ class L2Normalize(OpDef[L2NormalizeAttrs]):
 
     @staticmethod
     def evaluate(attrs: L2NormalizeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
         x = inputs[0]
         total = np.sum(np.square(x), axis=attrs.axis, keepdims=True)
         return [np.asarray(x / np.sqrt(np.maximum(total, np.asarray(attrs.eps, x.dtype))), x.dtype)]
 
     @staticmethod
     def simplify_inference(attrs: L2NormalizeAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """Basic operators."""
         total = sum(multiply(args[0], args[0]), attrs.axis, True)
         return divide(args[0], sqrt(maximum(total, _scalar(attrs.eps, typed))))
 
@@ -368,12 +360,10 @@ class LRN(OpDef[LRNAttrs]):
 
     @staticmethod
     def compute(attrs: LRNAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.lrn(inputs[0], attrs.size, attrs.axis, attrs.alpha, attrs.beta, attrs.bias)]
 
     @staticmethod
     def evaluate(attrs: LRNAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Sums of shifted squares."""
         x = np.moveaxis(inputs[0], attrs.axis, 0)
         half = attrs.size // 2
         padded = np.pad(np.square(x), [(half, half), *[(0, 0)] * (x.ndim - 1)])

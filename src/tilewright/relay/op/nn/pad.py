@@ -85,7 +85,6 @@ class Pad(OpDef[PadAttrs]):
 
     @staticmethod
     def compute(attrs: PadAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernels."""
         data = inputs[0]
         before, after = _widths(attrs)
         if attrs.pad_mode == "constant":
@@ -98,7 +97,6 @@ class Pad(OpDef[PadAttrs]):
 
     @staticmethod
     def evaluate(attrs: PadAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.pad"""
         if attrs.pad_mode == "constant":
             return [_padded(inputs[0], attrs, "constant", constant_values=inputs[1].reshape(()).item())]
         return [_padded(inputs[0], attrs, attrs.pad_mode)]
@@ -119,12 +117,10 @@ class MirrorPad(OpDef[MirrorPadAttrs]):
 
     @staticmethod
     def compute(attrs: MirrorPadAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.mirror_pad(inputs[0], *_widths(attrs), attrs.mode)]
 
     @staticmethod
     def evaluate(attrs: MirrorPadAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.pad"""
         return [_padded(inputs[0], attrs, attrs.mode.lower())]
 
 
@@ -159,12 +155,10 @@ class Dilate(OpDef[DilateAttrs]):
 
     @staticmethod
     def compute(attrs: DilateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.dilate(inputs[0], attrs.strides, attrs.dilation_value)]
 
     @staticmethod
     def evaluate(attrs: DilateAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Assigned to every stride-th element."""
         data = inputs[0]
         shape = [_dilated(s, n) for n, s in zip(data.shape, attrs.strides, strict=True)]
         result = np.full(shape, attrs.dilation_value, data.dtype)

@@ -73,7 +73,6 @@ class Enlarge(OpDef[U]):
 
     @classmethod
     def evaluate(cls, attrs: U, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy, dimension by dimension."""
         x, axes = inputs[0], spatial_axes(attrs.layout, cls.rank)
         size = [scaled_extent(x.shape[a], s) for a, s in zip(axes, _scales(attrs, cls.rank), strict=True)]
         if isinstance(attrs, UpSamplingAttrs):
@@ -94,7 +93,6 @@ class UpSampling(Enlarge[UpSamplingAttrs]):
 
     @staticmethod
     def compute(attrs: UpSamplingAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         args = attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method, bool(attrs.align_corners)
         return [topi.nn.upsampling(inputs[0], *args)]
 
@@ -113,7 +111,6 @@ class UpSampling3D(Enlarge[UpSampling3DAttrs]):
 
     @staticmethod
     def compute(attrs: UpSampling3DAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         args = attrs.scale_d, attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method
         return [topi.nn.upsampling3d(inputs[0], *args, attrs.coordinate_transformation_mode)]
 
@@ -132,7 +129,7 @@ class BatchFlatten(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """(batch, the rest)"""
+        """(batch, product of the other extents)"""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -141,12 +138,10 @@ class BatchFlatten(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.flatten(inputs[0])]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """A reshape."""
         return [inputs[0].reshape(inputs[0].shape[0], int(np.prod(inputs[0].shape[1:])))]
 
 
@@ -185,7 +180,7 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
-        """Fewer channels, more pixels."""
+        """Channels over block_size**2, extents times block_size."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -200,12 +195,10 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
 
     @staticmethod
     def compute(attrs: SubPixelAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.depth_to_space(inputs[0], attrs.block_size, attrs.layout, attrs.mode)]
 
     @staticmethod
     def evaluate(attrs: SubPixelAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Reshape, transpose, reshape."""
         x, b = _to_nchw(inputs[0], attrs.layout), attrs.block_size
         n, c, h, w = x.shape
         if attrs.mode == "DCR":
@@ -228,7 +221,7 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
-        """More channels, fewer pixels."""
+        """Channels times block_size**2, extents over block_size."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -243,12 +236,10 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
 
     @staticmethod
     def compute(attrs: SubPixelAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.nn.space_to_depth(inputs[0], attrs.block_size, attrs.layout)]
 
     @staticmethod
     def evaluate(attrs: SubPixelAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Reshape, transpose, reshape."""
         x, b = _to_nchw(inputs[0], attrs.layout), attrs.block_size
         n, c, h, w = x.shape
         moved = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
@@ -282,7 +273,7 @@ class SpaceToBatchND(OpDef[SpaceToBatchNDAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SpaceToBatchNDAttrs, solver: TypeSolver) -> Type | None:
-        """More batch, smaller dimensions."""
+        """The batch times the product of the blocks; padded extents over their block."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -299,13 +290,11 @@ class SpaceToBatchND(OpDef[SpaceToBatchNDAttrs]):
 
     @staticmethod
     def compute(attrs: SpaceToBatchNDAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         before, after = [b for b, _ in attrs.paddings], [a for _, a in attrs.paddings]
         return [topi.nn.space_to_batch_nd(inputs[0], list(attrs.block_shape), before, after, attrs.pad_value)]
 
     @staticmethod
     def evaluate(attrs: SpaceToBatchNDAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Pad, reshape, transpose, reshape."""
         blocks, count = list(attrs.block_shape), len(attrs.block_shape)
         widths = [(0, 0), *attrs.paddings, *[(0, 0)] * (inputs[0].ndim - 1 - count)]
         x = np.pad(inputs[0], widths, constant_values=attrs.pad_value)
@@ -334,7 +323,7 @@ class BatchToSpaceND(OpDef[BatchToSpaceNDAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BatchToSpaceNDAttrs, solver: TypeSolver) -> Type | None:
-        """Less batch, larger dimensions."""
+        """The batch over the product of the blocks; extents times their block, less what is cropped."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -346,13 +335,11 @@ class BatchToSpaceND(OpDef[BatchToSpaceNDAttrs]):
 
     @staticmethod
     def compute(attrs: BatchToSpaceNDAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         begin, end = [b for b, _ in attrs.crops], [e for _, e in attrs.crops]
         return [topi.nn.batch_to_space_nd(inputs[0], list(attrs.block_shape), begin, end)]
 
     @staticmethod
     def evaluate(attrs: BatchToSpaceNDAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Reshape, transpose, reshape, crop."""
         blocks, count = list(attrs.block_shape), len(attrs.block_shape)
         x = inputs[0]
         batch = x.shape[0] // int(np.prod(blocks))

@@ -94,18 +94,17 @@ class SparseDense(OpDef[SparseDenseAttrs]):
 
     @staticmethod
     def compute(attrs: SparseDenseAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_dense(dense, data, indices, indptr, attrs.sparse_lhs)]
 
     @staticmethod
     def check_indices(attrs: SparseDenseAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Columns are those of the dense matrix."""
+        """Column indices must lie within the dense matrix."""
         return [args[0], *_checked("nn.sparse_dense", args[1:], _extent(args[0], 1))]
 
     @staticmethod
     def evaluate(attrs: SparseDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A product of matrices in full."""
+        """Multiply by the matrix in dense form."""
         dense, data, indices, indptr = inputs
         sparse = _as_dense(data, indices, indptr, dense.shape[1])
         return [sparse @ dense.T if attrs.sparse_lhs else dense @ sparse.T]
@@ -128,7 +127,7 @@ class SparseConv2D(OpDef[SparseConv2DAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SparseConv2DAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data with the weight's rows as channels."""
+        """The type of the data with as many channels as the weight has rows."""
         found = relations.tensors(types, SparseConv2D.inputs)
         if found is None:
             return None
@@ -145,19 +144,18 @@ class SparseConv2D(OpDef[SparseConv2DAttrs]):
 
     @staticmethod
     def compute(attrs: SparseConv2DAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_conv2d(dense, data, indices, indptr, attrs.layout, attrs.kernel_size)]
 
     @staticmethod
     def check_indices(attrs: SparseConv2DAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Columns are the elements of a window."""
+        """Column indices must lie within a window."""
         window = attrs.kernel_size[0] ** 2 * _extent(args[0], attrs.layout.index("C"))
         return [args[0], *_checked("nn.sparse_conv2d", args[1:], window)]
 
     @staticmethod
     def evaluate(attrs: SparseConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A product of windows and the weight in full."""
+        """Multiply the windows by the weight in dense form."""
         dense, data, indices, indptr = inputs
         last, k = attrs.layout == "NHWC", attrs.kernel_size[0]
         axes = (1, 2) if last else (2, 3)
@@ -179,7 +177,7 @@ class SparseTranspose(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The types of the parts, with indices of int32."""
+        """The types of the parts; indices become int32."""
         found = relations.tensors(types, _PARTS)
         if found is None:
             return None
@@ -189,18 +187,17 @@ class SparseTranspose(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         data, indices, indptr = inputs
         return list(topi.nn.sparse_transpose(data, indices, indptr))
 
     @staticmethod
     def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """The matrix is square."""
+        """Row and column indices must lie within the square matrix."""
         return _checked("nn.sparse_transpose", args, _extent(args[2], 0) - 1)
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """Elements sorted by column; those of a column keep the order of their rows."""
+        """Sort the elements by column; within a column they keep the order of their rows."""
         data, indices, indptr = inputs
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         order = np.argsort(indices, kind="stable")
@@ -218,7 +215,6 @@ class SparseAdd(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The type of the dense matrix."""
         found = relations.tensors(types, SparseAdd.inputs)
         if found is None:
             return None
@@ -231,18 +227,17 @@ class SparseAdd(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_add(dense, data, indices, indptr)]
 
     @staticmethod
     def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Columns are those of the dense matrix."""
+        """Column indices must lie within the dense matrix."""
         return [args[0], *_checked("nn.sparse_add", args[1:], _extent(args[0], 1))]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """A sum of matrices in full."""
+        """Add the matrix in dense form."""
         dense, data, indices, indptr = inputs
         return [dense + _as_dense(data, indices, indptr, dense.shape[1])]
 

@@ -73,12 +73,12 @@ class ContribDenseStrassenWeightTransform(OpDef[StrassenAttrs]):
 
     @staticmethod
     def compute(attrs: StrassenAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """When the weight is no constant."""
+        """Transform the weight at run time, for a weight that is no constant."""
         return [strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
 
     @staticmethod
     def evaluate(attrs: StrassenAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In double precision, rounded once."""
+        """Compute in float64 and round once."""
         return [strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
 
 
@@ -118,12 +118,12 @@ class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
         old_in_layouts: Sequence[Layout],
         old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
-        """Rows and columns in order; the weight's layout has no letters."""
+        """Require row-major matrices; the transformed weight has no layout."""
         return InferCorrectLayoutOutput([layout("NC"), UNDEFINED], [layout("NC")], attrs)
 
     @staticmethod
     def evaluate(attrs: DenseStrassenAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The product in double precision, by way of the weight before its transform."""
+        """Undo the transform of the weight, then multiply in float64."""
         return [strassen.multiply(*inputs)]
 
 

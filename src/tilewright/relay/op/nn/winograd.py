@@ -103,7 +103,7 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
 
     @staticmethod
     def evaluate(attrs: WinogradWeightTransformAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In double precision, rounded once."""
+        """Compute in float64 and round once."""
         return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
@@ -127,7 +127,7 @@ class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
         old_in_layouts: Sequence[Layout],
         old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
-        """Data and result in the layouts of the attributes; the weights' has no letters."""
+        """Keep the layouts of the attributes; the transformed weight has none."""
         result = layout(attrs.out_layout or attrs.data_layout)
         return InferCorrectLayoutOutput([layout(attrs.data_layout), UNDEFINED], [result], attrs)
 
@@ -159,7 +159,6 @@ class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
 
     @staticmethod
     def evaluate(attrs: Conv2DWinogradAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
         more = dilation, attrs.window, int(attrs.groups)
         return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]

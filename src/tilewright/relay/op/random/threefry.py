@@ -67,17 +67,15 @@ class ThreefryGenerate(OpDef[ThreefryGenerateAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ThreefryGenerateAttrs, solver: TypeSolver) -> Type | None:
-        """A key and words."""
+        """A key and uint64 words."""
         return TupleType([_KEY, TensorType(attrs.out_shape, "uint64")]) if _check_key(types, solver) else None
 
     @staticmethod
     def compute(attrs: ThreefryGenerateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return list(topi.random.threefry_generate(inputs[0], attrs.out_shape))
 
     @staticmethod
     def evaluate(attrs: ThreefryGenerateAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Counter by counter."""
         count = math.prod(attrs.out_shape)
         blocks = -(-count // 4)
         after = _with_room(inputs[0].copy(), 4 * blocks)
@@ -113,17 +111,15 @@ class ThreefrySplit(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """Two keys."""
         return TupleType([_KEY, _KEY]) if _check_key(types, solver) else None
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return list(topi.random.threefry_split(inputs[0]))
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """The bit that the path of the right one has and that of the left one has not."""
+        """Append a bit to the path: 0 for the left key, 1 for the right one."""
         state = inputs[0]
         if not state[8:].any():
             fresh = np.zeros(4, np.uint64), np.array([1 << 62, 0], np.uint64)

@@ -156,7 +156,7 @@ class Variance(OpDef[VarianceAttrs]):
 
     @staticmethod
     def compute(attrs: VarianceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """Sum of squares of the differences, divided by their number."""
+        """Sum the squared differences and divide by their number."""
         data, mean = inputs
         found = reduce_axes(attrs, len(data.shape))
         count = relations.dim_mul(*[data.shape[a] for a in found])
@@ -166,7 +166,6 @@ class Variance(OpDef[VarianceAttrs]):
 
     @staticmethod
     def evaluate(attrs: VarianceAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The same in numpy."""
         data, mean = inputs
         found = reduce_axes(attrs, data.ndim)
         count = int(np.prod([data.shape[a] for a in found])) - int(attrs.unbiased)

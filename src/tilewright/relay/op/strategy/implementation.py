@@ -32,12 +32,12 @@ class OpImplementation:
     plevel: int = 10
 
     def compute(self, attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """The output tensors."""
+        """Return the output tensors."""
         outs = self.fcompute(attrs, inputs, out_type)
         return list(outs) if isinstance(outs, (list, tuple)) else [outs]
 
     def schedule(self, attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-        """The schedule of a kernel whose heaviest operator this is."""
+        """Return the schedule of a kernel whose anchor is this operator."""
         return self.fschedule(attrs, outs, target)
 
 

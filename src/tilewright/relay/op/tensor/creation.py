@@ -97,12 +97,10 @@ class Full(OpDef[InitOpAttrs]):
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        """topi's kernel."""
         return [topi.full(out_type.shape, out_type.dtype, inputs[0]())]
 
     @staticmethod
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.full"""
         dtype = numpy_dtype(attrs.dtype) if attrs.dtype else inputs[0].dtype
         return [np.full(attrs.shape, inputs[0].reshape(()), dtype)]
 
@@ -122,12 +120,10 @@ class FullLike(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.full_like(inputs[0], inputs[1]())]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.full_like"""
         return [np.full_like(inputs[0], inputs[1].reshape(()))]
 
 
@@ -153,7 +149,7 @@ class Arange(OpDef[ArangeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ArangeAttrs, solver: TypeSolver) -> Type | None:
-        """As long as the range is."""
+        """A vector as long as the range; of unknown extent where the program computes the range."""
         if attrs.start is None or attrs.stop is None or attrs.step is None:
             return TensorType([AnyDim()], attrs.dtype)
         relations.require(attrs.step != 0, "the step is 0")
@@ -161,14 +157,13 @@ class Arange(OpDef[ArangeAttrs]):
 
     @staticmethod
     def compute(attrs: ArangeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel, of a range that is known while compiling."""
+        """Return the range, whose bounds must be constants."""
         if attrs.start is None or attrs.stop is None or attrs.step is None:
             raise UnsupportedError("arange of a range that the model computes has no kernel; make the range constant")
         return [topi.arange(attrs.start, attrs.stop, attrs.step, attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: ArangeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.arange"""
         start, stop, step = (v.reshape(()).item() for v in inputs)
         count = max(0, math.ceil((stop - start) / step))
         return [(start + step * np.arange(count)).astype(numpy_dtype(attrs.dtype))]
@@ -210,12 +205,10 @@ class Where(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.where(*inputs)]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.where"""
         return [np.where(inputs[0] != 0, inputs[1], inputs[2])]
 
 

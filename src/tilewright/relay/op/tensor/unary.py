@@ -108,12 +108,11 @@ class FixedPointMultiply(Elementwise[FixedPointMultiplyAttrs]):
 
     @staticmethod
     def compute(attrs: FixedPointMultiplyAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.fixed_point_multiply(inputs[0], attrs.multiplier, attrs.shift)]
 
     @staticmethod
     def evaluate(attrs: FixedPointMultiplyAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In 64-bit integers."""
+        """Multiply in 64-bit integers."""
         left, right = (attrs.shift, 0) if attrs.shift > 0 else (0, -attrs.shift)
         product = (inputs[0].astype(np.int64) << left) * attrs.multiplier
         total = right + 31
@@ -142,12 +141,11 @@ class Clip(Elementwise[ClipAttrs]):
 
     @staticmethod
     def compute(attrs: ClipAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.clip(inputs[0], attrs.a_min, attrs.a_max)]
 
     @staticmethod
     def evaluate(attrs: ClipAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's clip, in the dtype of the data."""
+        """Clip in the dtype of the data."""
         data = inputs[0]
         low, high = attrs.a_min, attrs.a_max
         if data.dtype.kind in "iu":
@@ -187,12 +185,10 @@ class Cast(Elementwise[CastAttrs]):
 
     @staticmethod
     def compute(attrs: CastAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.cast(inputs[0], attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: CastAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's conversion."""
         with np.errstate(all="ignore"):
             return [inputs[0].astype(_numpy_dtype(attrs.dtype))]
 
@@ -210,12 +206,10 @@ class Reinterpret(Elementwise[CastAttrs]):
 
     @staticmethod
     def compute(attrs: CastAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.reinterpret(inputs[0], attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: CastAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A view of the memory."""
         return [np.ascontiguousarray(inputs[0]).view(_numpy_dtype(attrs.dtype)).reshape(inputs[0].shape)]
 
 
@@ -237,12 +231,10 @@ class CastLike(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.cast(inputs[0], inputs[1].dtype)]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's conversion."""
         return [inputs[0].astype(inputs[1].dtype)]
 
 

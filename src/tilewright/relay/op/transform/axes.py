@@ -56,12 +56,11 @@ class Transpose(OpDef[TransposeAttrs]):
 
     @staticmethod
     def compute(attrs: TransposeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.transpose(inputs[0], attrs.axes)]
 
     @staticmethod
     def evaluate(attrs: TransposeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.transpose: a view, so that a weight is not copied before it is packed."""
+        """Return a view, so that a weight is not copied before it is packed."""
         return [np.transpose(inputs[0], attrs.axes)]
 
 
@@ -96,12 +95,10 @@ class ExpandDims(OpDef[ExpandDimsAttrs]):
 
     @staticmethod
     def compute(attrs: ExpandDimsAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.expand_dims(inputs[0], attrs.axis, attrs.num_newaxis)]
 
     @staticmethod
     def evaluate(attrs: ExpandDimsAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A reshape."""
         shape, at = inputs[0].shape, attrs.axis % (inputs[0].ndim + 1)
         return [inputs[0].reshape((*shape[:at], *[1] * attrs.num_newaxis, *shape[at:]))]
 
@@ -134,7 +131,7 @@ class Squeeze(OpDef[SqueezeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SqueezeAttrs, solver: TypeSolver) -> Type | None:
-        """The shape without them."""
+        """The shape without the squeezed dimensions."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -147,12 +144,10 @@ class Squeeze(OpDef[SqueezeAttrs]):
 
     @staticmethod
     def compute(attrs: SqueezeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.squeeze(inputs[0], attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: SqueezeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.squeeze"""
         return [np.squeeze(inputs[0], _squeezed_axes(inputs[0].shape, attrs.axis))]
 
 
@@ -176,7 +171,6 @@ class Reverse(OpDef[ReverseAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReverseAttrs, solver: TypeSolver) -> Type | None:
-        """The type stays."""
         data = relations.tensor(types[0])
         if data is not None:
             relations.normalize_axis(attrs.axis, len(data.shape))
@@ -184,12 +178,10 @@ class Reverse(OpDef[ReverseAttrs]):
 
     @staticmethod
     def compute(attrs: ReverseAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.flip(inputs[0], attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: ReverseAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.flip"""
         return [np.ascontiguousarray(np.flip(inputs[0], attrs.axis))]
 
 
@@ -213,7 +205,6 @@ class ReverseSequence(OpDef[ReverseSequenceAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReverseSequenceAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         found = relations.tensors(types, ReverseSequence.inputs)
         if found is None:
             return None
@@ -226,12 +217,10 @@ class ReverseSequence(OpDef[ReverseSequenceAttrs]):
 
     @staticmethod
     def compute(attrs: ReverseSequenceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.reverse_sequence(inputs[0], inputs[1], attrs.seq_axis, attrs.batch_axis)]
 
     @staticmethod
     def evaluate(attrs: ReverseSequenceAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Item by item."""
         data, lengths = inputs
         moved = np.moveaxis(data, (attrs.batch_axis, attrs.seq_axis), (0, 1)).copy()
         for row, length in zip(moved, lengths, strict=True):

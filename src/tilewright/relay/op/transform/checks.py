@@ -54,7 +54,6 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CheckIndicesAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the indices."""
         found = [relations.tensor(t) for t in types]
         if any(t is None for t in found):
             return None
@@ -72,7 +71,7 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
 
     @staticmethod
     def evaluate(attrs: CheckIndicesAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Comparisons; raises TilewrightError for an index that is out of range."""
+        """Return the indices; raise TilewrightError where one is out of range."""
         indices = inputs[0]
         result = np.array(indices)
         extents = attrs.extents_of(inputs[1].shape if len(inputs) > 1 else ())
@@ -90,7 +89,7 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
 
     @staticmethod
     def value_range(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-        """Those that the check lets through; on a GPU it clamps to them."""
+        """The indices that pass the check; a GPU clamps to them."""
         return [(min(attrs.least, 0), max(attrs.extents) - 1) if attrs.extents else EVERYTHING]
 
 
@@ -126,13 +125,11 @@ class CheckAllIndices(OpDef[CheckAllAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CheckAllAttrs, solver: TypeSolver) -> Type | None:
-        """The types of the indices."""
         found = [CheckIndices.infer_type([t], c, solver) for t, c in zip(types, attrs.each(), strict=True)]
         return None if any(t is None for t in found) else TupleType([t for t in found if t is not None])
 
     @staticmethod
     def evaluate(attrs: CheckAllAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """One after another."""
         return [CheckIndices.evaluate(c, [x])[0] for c, x in zip(attrs.each(), inputs, strict=True)]
 
 

@@ -54,12 +54,10 @@ class Einsum(OpDef[EinsumAttrs]):
 
     @staticmethod
     def compute(attrs: EinsumAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.einsum(attrs.equation, *inputs)]
 
     @staticmethod
     def evaluate(attrs: EinsumAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.einsum"""
         return [np.asarray(np.einsum(attrs.equation, *inputs)).astype(inputs[0].dtype)]
 
 

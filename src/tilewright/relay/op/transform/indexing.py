@@ -66,12 +66,10 @@ class Take(OpDef[TakeAttrs]):
 
     @staticmethod
     def compute(attrs: TakeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.take(inputs[0], inputs[1], attrs.axis, attrs.batch_dims, attrs.mode)]
 
     @staticmethod
     def evaluate(attrs: TakeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.take, for each batch item."""
         data, indices = inputs
         if attrs.axis is None and not data.size:
             return [np.zeros(indices.shape, data.dtype)]
@@ -114,7 +112,6 @@ class Gather(OpDef[GatherAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GatherAttrs, solver: TypeSolver) -> Type | None:
-        """The indices' shape."""
         found = relations.tensors(types, Gather.inputs)
         if found is None:
             return None
@@ -129,18 +126,16 @@ class Gather(OpDef[GatherAttrs]):
 
     @staticmethod
     def compute(attrs: GatherAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.gather(inputs[0], attrs.axis, inputs[1])]
 
     @staticmethod
     def check_indices(attrs: GatherAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Positions along the dimension."""
+        """Indices must lie within ``axis``."""
         data, indices = args
         return [data, checked("gather", indices, data, [attrs.axis])]
 
     @staticmethod
     def evaluate(attrs: GatherAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Index arrays."""
         data, indices = inputs
         axis = attrs.axis % data.ndim
         places: list[Array] = list(np.indices(indices.shape))
@@ -193,12 +188,11 @@ class GatherND(OpDef[GatherNDAttrs]):
 
     @staticmethod
     def compute(attrs: GatherNDAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.gather_nd(inputs[0], inputs[1], attrs.batch_dims)]
 
     @staticmethod
     def check_indices(attrs: GatherNDAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Coordinates behind the shared dimensions."""
+        """Coordinates index the dimensions after the batch dimensions."""
         data, indices = args
         count = attrs.index_rank or known(indices.checked_type.shape[0]) or 0  # type: ignore[attr-defined]
         axes = range(attrs.batch_dims, attrs.batch_dims + count)
@@ -206,7 +200,6 @@ class GatherND(OpDef[GatherNDAttrs]):
 
     @staticmethod
     def evaluate(attrs: GatherNDAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Index arrays."""
         data, indices = inputs
         batch = attrs.batch_dims
         grid = np.indices(indices.shape[1 : 1 + batch])
@@ -244,12 +237,11 @@ class AdvIndex(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.adv_index(inputs[0], list(inputs[1:]))]
 
     @staticmethod
     def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Each tensor indexes a dimension."""
+        """Each tensor indexes one dimension of the data."""
         given = args[0]
         if not isinstance(given, Tuple):
             types = enumerate(given.checked_type.fields)  # type: ignore[attr-defined]
@@ -259,7 +251,6 @@ class AdvIndex(OpDef[None]):
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's advanced indexing."""
         return [np.ascontiguousarray(inputs[0][tuple(i.astype(np.int64) for i in inputs[1:])])]
 
 
@@ -285,7 +276,6 @@ class OneHot(OpDef[OneHotAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: OneHotAttrs, solver: TypeSolver) -> Type | None:
-        """The indices' shape with depth inserted."""
         found = relations.tensors(types, OneHot.inputs)
         if found is None:
             return None
@@ -296,12 +286,10 @@ class OneHot(OpDef[OneHotAttrs]):
 
     @staticmethod
     def compute(attrs: OneHotAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.one_hot(inputs[0], inputs[1](), inputs[2](), attrs.depth, attrs.axis, attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: OneHotAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """A comparison with all classes."""
         hit = inputs[0][..., None] == np.arange(attrs.depth)
         result = np.where(hit, inputs[1].reshape(()), inputs[2].reshape(())).astype(numpy_dtype(attrs.dtype))
         return [np.ascontiguousarray(np.moveaxis(result, -1, attrs.axis))]
@@ -326,7 +314,6 @@ class SequenceMask(OpDef[SequenceMaskAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SequenceMaskAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         found = relations.tensors(types, SequenceMask.inputs)
         if found is None:
             return None
@@ -340,12 +327,10 @@ class SequenceMask(OpDef[SequenceMaskAttrs]):
 
     @staticmethod
     def compute(attrs: SequenceMaskAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.sequence_mask(inputs[0], inputs[1], attrs.mask_value, attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: SequenceMaskAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.where"""
         data, lengths = inputs
         time = np.arange(data.shape[attrs.axis])
         valid = time[:, None] < lengths[None, :] if attrs.axis == 0 else time[None, :] < lengths[:, None]
@@ -375,12 +360,10 @@ class UnravelIndex(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.unravel_index(inputs[0], inputs[1])]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.unravel_index"""
         places = np.unravel_index(inputs[0].astype(np.int64), tuple(int(d) for d in inputs[1]))
         return [np.stack([np.asarray(p) for p in places]).astype(inputs[0].dtype)]
 
@@ -399,7 +382,6 @@ class InvertPermutation(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The type stays."""
         data = relations.tensor(types[0])
         if data is not None:
             relations.require_rank(data, 1, "data")
@@ -407,12 +389,10 @@ class InvertPermutation(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.invert_permutation(inputs[0])]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """Scattered positions."""
         result = np.empty_like(inputs[0])
         result[inputs[0]] = np.arange(len(inputs[0]), dtype=inputs[0].dtype)
         return [result]

@@ -53,7 +53,7 @@ class Concatenate(OpDef[ConcatenateAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ConcatenateAttrs, solver: TypeSolver) -> Type | None:
-        """Equal shapes but for the joined dimension, whose extents add up."""
+        """Check that the other dimensions agree; the joined extents add up."""
         fields = relations.tuple_of_tensors(types[0])
         if fields is None:
             return None
@@ -81,12 +81,10 @@ class Concatenate(OpDef[ConcatenateAttrs]):
 
     @staticmethod
     def compute(attrs: ConcatenateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.concatenate(list(inputs), attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: ConcatenateAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.concatenate"""
         return [np.concatenate(list(inputs), attrs.axis)]
 
 
@@ -127,12 +125,10 @@ class Stack(OpDef[StackAttrs]):
 
     @staticmethod
     def compute(attrs: StackAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.stack(list(inputs), attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: StackAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.stack"""
         return [np.stack(list(inputs), attrs.axis)]
 
 
@@ -204,7 +200,6 @@ class Split(OpDef[SplitAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SplitAttrs, solver: TypeSolver) -> Type | None:
-        """A tuple of the parts."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -219,7 +214,6 @@ class Split(OpDef[SplitAttrs]):
 
     @staticmethod
     def compute(attrs: SplitAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         sections, axis = attrs.indices_or_sections, attrs.axis % inputs[0].ndim
         extent = known(inputs[0].shape[axis])
         if extent is not None:
@@ -228,7 +222,6 @@ class Split(OpDef[SplitAttrs]):
 
     @staticmethod
     def evaluate(attrs: SplitAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.split"""
         parts = _parts(inputs[0].shape[attrs.axis], attrs.indices_or_sections)
         return [np.ascontiguousarray(p) for p in np.split(inputs[0], np.cumsum(parts)[:-1], attrs.axis)]
 
@@ -248,7 +241,7 @@ class Meshgrid(OpDef[MeshgridAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MeshgridAttrs, solver: TypeSolver) -> Type | None:
-        """As many grids as tensors."""
+        """One grid for each vector, of the shape that they span."""
         fields = relations.tuple_of_tensors(types[0])
         if fields is None:
             return None
@@ -262,12 +255,10 @@ class Meshgrid(OpDef[MeshgridAttrs]):
 
     @staticmethod
     def compute(attrs: MeshgridAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return list(topi.meshgrid(list(inputs), attrs.indexing))
 
     @staticmethod
     def evaluate(attrs: MeshgridAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.meshgrid"""
         return [
             np.ascontiguousarray(g) for g in np.meshgrid(*inputs, indexing="xy" if attrs.indexing == "xy" else "ij")
         ]

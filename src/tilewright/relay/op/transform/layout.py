@@ -79,12 +79,10 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
 
     @staticmethod
     def compute(attrs: LayoutTransformAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.layout_transform(inputs[0], attrs.src_layout, attrs.dst_layout)]
 
     @staticmethod
     def evaluate(attrs: LayoutTransformAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Transposes and reshapes."""
         return [transform_array(inputs[0], attrs.src_layout, attrs.dst_layout)]
 
 

@@ -40,7 +40,6 @@ class MatrixSetDiag(OpDef[MatrixSetDiagAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MatrixSetDiagAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the matrices."""
         found = relations.tensors(types, MatrixSetDiag.inputs)
         if found is None:
             return None
@@ -50,13 +49,11 @@ class MatrixSetDiag(OpDef[MatrixSetDiagAttrs]):
 
     @staticmethod
     def compute(attrs: MatrixSetDiagAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         sides = ["RIGHT" if right else "LEFT" for right in (attrs.super_diag_right_align, attrs.sub_diag_right_align)]
         return [topi.matrix_set_diag(inputs[0], inputs[1], (attrs.k1, attrs.k2), "_".join(sides))]
 
     @staticmethod
     def evaluate(attrs: MatrixSetDiagAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Diagonal by diagonal."""
         result, diagonal = inputs[0].copy(), inputs[1]
         rows, columns = result.shape[-2:]
         if attrs.k1 == attrs.k2 and diagonal.ndim == result.ndim - 1:
@@ -86,7 +83,6 @@ class Trilu(OpDef[TriluAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TriluAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         found = relations.tensors(types, Trilu.inputs)
         if found is None:
             return None
@@ -95,7 +91,6 @@ class Trilu(OpDef[TriluAttrs]):
 
     @staticmethod
     def compute(attrs: TriluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """A selection by position."""
         data, k = inputs
 
         def body(*i: Any) -> Any:
@@ -107,7 +102,6 @@ class Trilu(OpDef[TriluAttrs]):
 
     @staticmethod
     def evaluate(attrs: TriluAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.triu or numpy.tril"""
         k = int(inputs[1].reshape(-1)[0])
         return [np.triu(inputs[0], k) if attrs.upper else np.tril(inputs[0], k)]
 
@@ -131,18 +125,16 @@ class ShapeOf(OpDef[ShapeOfAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
-        """As many elements as dimensions."""
+        """A vector of (rank,) extents."""
         data = relations.tensor(types[0])
         return None if data is None else TensorType((len(data.shape),), attrs.dtype)
 
     @staticmethod
     def compute(attrs: ShapeOfAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.shape(inputs[0], attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.shape"""
         return [np.asarray(inputs[0].shape, np.int64).astype(numpy_dtype(attrs.dtype))]
 
 
@@ -159,17 +151,14 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
-        """A scalar."""
         return None if relations.tensor(types[0]) is None else TensorType((), attrs.dtype)
 
     @staticmethod
     def compute(attrs: ShapeOfAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.ndarray_size(inputs[0], attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.size"""
         return [np.asarray(inputs[0].size, np.int64).astype(numpy_dtype(attrs.dtype))]
 
 

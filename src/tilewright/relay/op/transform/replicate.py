@@ -59,7 +59,6 @@ class Repeat(OpDef[RepeatAttrs]):
 
     @staticmethod
     def compute(attrs: RepeatAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         data = inputs[0]
         if attrs.axis is None:
             data = topi.reshape(data, (relations.dim_mul(*data.shape),))
@@ -67,7 +66,6 @@ class Repeat(OpDef[RepeatAttrs]):
 
     @staticmethod
     def evaluate(attrs: RepeatAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.repeat"""
         return [np.repeat(inputs[0], attrs.repeats, attrs.axis)]
 
 
@@ -85,7 +83,6 @@ class Tile(OpDef[TileAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TileAttrs, solver: TypeSolver) -> Type | None:
-        """Each dimension times its repeats."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -96,12 +93,10 @@ class Tile(OpDef[TileAttrs]):
 
     @staticmethod
     def compute(attrs: TileAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.tile(inputs[0], list(attrs.reps))]
 
     @staticmethod
     def evaluate(attrs: TileAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.tile"""
         return [np.tile(inputs[0], attrs.reps)]
 
 
@@ -127,7 +122,6 @@ class BroadcastTo(OpDef[InitOpAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
-        """The shape of the attributes."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -136,12 +130,10 @@ class BroadcastTo(OpDef[InitOpAttrs]):
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        """topi's kernel."""
         return [topi.broadcast_to(inputs[0], out_type.shape)]
 
     @staticmethod
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.broadcast_to"""
         return [np.broadcast_to(inputs[0], tuple(attrs.shape)).copy()]
 
 
@@ -158,7 +150,6 @@ class BroadcastToLike(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The other tensor's shape."""
         found = relations.tensors(types, BroadcastToLike.inputs)
         if found is None:
             return None
@@ -170,7 +161,6 @@ class BroadcastToLike(OpDef[None]):
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.broadcast_to"""
         return [np.broadcast_to(inputs[0], inputs[1].shape).copy()]
 
 
@@ -194,18 +184,15 @@ class CollapseSumTo(OpDef[InitOpAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
-        """The shape of the attributes."""
         data = relations.tensor(types[0])
         return None if data is None else TensorType(attrs.shape, data.dtype)
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        """topi's kernel."""
         return [topi.collapse_sum(inputs[0], out_type.shape)]
 
     @staticmethod
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.sum"""
         return [_collapse_array(inputs[0], attrs.shape)]
 
 
@@ -220,7 +207,6 @@ class CollapseSumLike(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The other tensor's shape."""
         found = relations.tensors(types, CollapseSumLike.inputs)
         return None if found is None else TensorType(found[1].shape, found[0].dtype)
 
@@ -228,7 +214,6 @@ class CollapseSumLike(OpDef[None]):
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.sum"""
         return [_collapse_array(inputs[0], inputs[1].shape)]
 
 

@@ -158,12 +158,10 @@ class Reshape(OpDef[ReshapeAttrs]):
 
     @staticmethod
     def compute(attrs: ReshapeAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        """topi's kernel."""
         return [topi.reshape(inputs[0], out_type.shape)]
 
     @staticmethod
     def evaluate(attrs: ReshapeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's reshape."""
         return [inputs[0].reshape(_numbers(resolve_shape(inputs[0].shape, attrs.newshape, attrs.allowzero)))]
 
 
@@ -201,7 +199,6 @@ class ReverseReshape(OpDef[ReshapeAttrs]):
 
     @staticmethod
     def evaluate(attrs: ReshapeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's reshape."""
         return [inputs[0].reshape(_numbers(_resolve_reversed(inputs[0].shape, attrs.newshape)))]
 
 
@@ -227,7 +224,6 @@ class ReshapeLike(OpDef[ReshapeLikeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReshapeLikeAttrs, solver: TypeSolver) -> Type | None:
-        """The other tensor's shape."""
         found = relations.tensors(types, ReshapeLike.inputs)
         if found is None:
             return None
@@ -243,7 +239,6 @@ class ReshapeLike(OpDef[ReshapeLikeAttrs]):
 
     @staticmethod
     def evaluate(attrs: ReshapeLikeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's reshape."""
         return [inputs[0].reshape(_numbers(_shape_like(inputs[0].shape, inputs[1].shape, attrs)))]
 
 

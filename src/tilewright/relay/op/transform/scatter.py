@@ -71,13 +71,13 @@ class Scatter(OpDef[ScatterAttrs]):
 
     @staticmethod
     def check_indices(attrs: ScatterAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Positions along the dimension."""
+        """Indices must lie within ``axis``."""
         data, indices, updates = args
         return [data, checked("scatter", indices, data, [attrs.axis]), updates]
 
     @staticmethod
     def evaluate(attrs: ScatterAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Assignment through index arrays; of equal places the last wins."""
+        """Assign through index arrays; of duplicate indices the last one wins."""
         data, indices, updates = inputs
         axis = attrs.axis % data.ndim
         result = data.copy()
@@ -100,7 +100,6 @@ class ScatterAdd(Scatter):
 
     @staticmethod
     def evaluate(attrs: ScatterAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.add.at"""
         data, indices, updates = inputs
         axis = attrs.axis % data.ndim
         result = data.copy()
@@ -125,12 +124,11 @@ class ScatterND(OpDef[ScatterNDAttrs]):
 
     @staticmethod
     def in_float32(attrs: ScatterNDAttrs) -> bool:
-        """What is added or multiplied."""
+        """Updates that are added or multiplied."""
         return attrs.mode in ("add", "mul")
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ScatterNDAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         found = relations.tensors(types, ScatterND.inputs)
         if found is None:
             return None
@@ -147,14 +145,13 @@ class ScatterND(OpDef[ScatterNDAttrs]):
 
     @staticmethod
     def check_indices(attrs: ScatterNDAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """Coordinates of slices."""
+        """Coordinates index the leading dimensions of the data."""
         data, indices, updates = args
         count = known(indices.checked_type.shape[0])  # type: ignore[attr-defined]
         return [data, checked("scatter_nd", indices, data, range(count)) if count else indices, updates]
 
     @staticmethod
     def evaluate(attrs: ScatterNDAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Through index arrays, one after another."""
         data, indices, updates = inputs
         result = data.copy()
         count = indices.shape[0]

@@ -38,7 +38,6 @@ class CheckShape(OpDef[CheckShapeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CheckShapeAttrs, solver: TypeSolver) -> Type | None:
-        """The type of the numbers."""
         relations.require(attrs.rule in RULES, f"there is no rule {attrs.rule!r}; there are {', '.join(RULES)}")
         found = [relations.tensor(t) for t in types]
         for tensor, what in zip(found, ("the numbers", "the dimensions"), strict=False):
@@ -50,7 +49,7 @@ class CheckShape(OpDef[CheckShapeAttrs]):
 
     @staticmethod
     def evaluate(attrs: CheckShapeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The rule in Python; raises TilewrightError where it does not hold."""
+        """Apply the rule; raise TilewrightError where it does not hold."""
         numbers, *dims = ([float(v) for v in array] for array in inputs)
         with np.errstate(all="ignore"):
             holds = RULES[attrs.rule](numbers, dims[0] if dims else [])

@@ -133,13 +133,11 @@ class StridedSlice(OpDef[StridedSliceAttrs]):
 
     @staticmethod
     def compute(attrs: StridedSliceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         args = list(attrs.begin), list(attrs.end), list(attrs.strides), attrs.axes, attrs.slice_mode
         return [topi.strided_slice(inputs[0], *args)]
 
     @staticmethod
     def evaluate(attrs: StridedSliceAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy slices."""
         return [np.ascontiguousarray(inputs[0][tuple(slices_of(inputs[0].shape, attrs))])]
 
 
@@ -152,7 +150,6 @@ class StridedSet(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        """The type of the data."""
         found = relations.tensors(types, StridedSet.inputs)
         if found is None:
             return None
@@ -161,12 +158,10 @@ class StridedSet(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.strided_set(*inputs)]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """numpy's slice assignment."""
         data, value, begin, end, strides = inputs
         result = data.copy()
         steps = [int(s) for s in strides] or [1] * len(begin)
@@ -196,7 +191,6 @@ class SliceLike(OpDef[SliceLikeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SliceLikeAttrs, solver: TypeSolver) -> Type | None:
-        """The other tensor's extents on these dimensions."""
         found = relations.tensors(types, SliceLike.inputs)
         if found is None:
             return None
@@ -214,12 +208,10 @@ class SliceLike(OpDef[SliceLikeAttrs]):
 
     @staticmethod
     def compute(attrs: SliceLikeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.slice_like(inputs[0], inputs[1], _cut_axes(attrs, len(inputs[0].shape), len(inputs[1].shape)))]
 
     @staticmethod
     def evaluate(attrs: SliceLikeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy slices."""
         data, like = inputs
         parts = [slice(None)] * data.ndim
         for axis in _cut_axes(attrs, data.ndim, like.ndim):

@@ -81,7 +81,6 @@ class Sort(OpDef[ArgsortAttrs]):
 
     @staticmethod
     def evaluate(attrs: ArgsortAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.sort"""
         order = sorted_indices(inputs[0], attrs.axis, attrs.is_ascend)
         return [np.take_along_axis(inputs[0], order, attrs.axis)]
 
@@ -102,13 +101,11 @@ class Argsort(OpDef[ArgsortAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ArgsortAttrs, solver: TypeSolver) -> Type | None:
-        """Indices of the same shape."""
         data = _same_shape(types, attrs, solver)
         return None if data is None else TensorType(data.shape, attrs.dtype)
 
     @staticmethod
     def evaluate(attrs: ArgsortAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.argsort"""
         return [sorted_indices(inputs[0], attrs.axis, attrs.is_ascend).astype(numpy_dtype(attrs.dtype))]
 
 
@@ -148,7 +145,6 @@ class Topk(OpDef[TopkAttrs]):
 
     @staticmethod
     def evaluate(attrs: TopkAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.argsort, cut."""
         data = inputs[0]
         count = data.shape[attrs.axis] if attrs.k is None or attrs.k < 1 else attrs.k
         order = np.take(sorted_indices(data, attrs.axis, attrs.is_ascend), np.arange(count), attrs.axis)
@@ -160,7 +156,7 @@ class Topk(OpDef[TopkAttrs]):
 
     @staticmethod
     def value_range(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-        """Values of the data, and places along the axis."""
+        """Values of the data, and indices along the axis."""
         results = {"values": ranges[0], "indices": positions(types[0], (attrs.axis,))}
         return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
 

@@ -36,7 +36,6 @@ class SparseToDense(OpDef[SparseToDenseAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SparseToDenseAttrs, solver: TypeSolver) -> Type | None:
-        """Of the given shape."""
         found = relations.tensors(types, SparseToDense.inputs)
         if found is None:
             return None
@@ -56,13 +55,11 @@ class SparseToDense(OpDef[SparseToDenseAttrs]):
 
     @staticmethod
     def compute(attrs: SparseToDenseAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         indices, values, default = inputs
         return [topi.sparse_to_dense(indices, attrs.output_shape, values, default)]
 
     @staticmethod
     def evaluate(attrs: SparseToDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Index by index."""
         indices, values, default = inputs
         result = np.full(attrs.output_shape, default, values.dtype)
         places = indices.reshape(-1, len(attrs.output_shape))
@@ -93,12 +90,10 @@ class SparseReshape(OpDef[None]):
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return list(topi.sparse_reshape(*inputs))
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
-        """By way of places in the flattened tensor."""
         indices, before, wanted = (a.astype(np.int64) for a in inputs)
         rest = int(np.prod(wanted[wanted >= 0]))
         shape = np.where(wanted >= 0, wanted, int(np.prod(before)) // rest if rest else 0)
@@ -130,7 +125,6 @@ class SearchSorted(OpDef[SearchSortedAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SearchSortedAttrs, solver: TypeSolver) -> Type | None:
-        """One index a value."""
         found = relations.tensors(types, SearchSorted.inputs)
         if found is None:
             return None
@@ -145,12 +139,10 @@ class SearchSorted(OpDef[SearchSortedAttrs]):
 
     @staticmethod
     def compute(attrs: SearchSortedAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.searchsorted(inputs[0], inputs[1], attrs.right, attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: SearchSortedAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.searchsorted, row by row"""
         rows, values = inputs
         side: Any = "right" if attrs.right else "left"
         dtype = numpy_dtype(attrs.dtype)

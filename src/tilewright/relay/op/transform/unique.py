@@ -45,12 +45,10 @@ class Unique(OpDef[UniqueAttrs]):
 
     @staticmethod
     def compute(attrs: UniqueAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return list(topi.unique(inputs[0], attrs.sorted, attrs.return_counts))
 
     @staticmethod
     def evaluate(attrs: UniqueAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.unique, in the order wanted."""
         data = inputs[0]
         values, first, inverse, counts = np.unique(data, True, True, True)
         order = np.arange(len(values)) if attrs.sorted else np.argsort(first)

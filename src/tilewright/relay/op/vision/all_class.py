@@ -73,14 +73,12 @@ class AllClassNonMaximumSuppression(OpDef[AllClassNonMaximumSuppressionAttrs]):
 
     @staticmethod
     def compute(attrs: AllClassNonMaximumSuppressionAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         boxes, scores, *rest = inputs
         limit, share, least = (known_number(v) for v in rest)
         return list(topi.vision.all_class_non_max_suppression(boxes, scores, limit, share, least, attrs.output_format))
 
     @staticmethod
     def evaluate(attrs: AllClassNonMaximumSuppressionAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Class by class."""
         boxes, scores = inputs[:2]
         limit, share, least = (v.reshape(()).item() for v in inputs[2:])
         batch, classes, n = scores.shape

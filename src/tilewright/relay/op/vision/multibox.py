@@ -47,7 +47,7 @@ class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MultiBoxPriorAttrs, solver: TypeSolver) -> Type | None:
-        """Four numbers a box."""
+        """(1, anchors, 4)"""
         data = relations.tensor(types[0], "data")
         if data is None:
             return None
@@ -58,13 +58,11 @@ class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
 
     @staticmethod
     def compute(attrs: MultiBoxPriorAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         values = attrs.sizes, attrs.ratios, attrs.steps, attrs.offsets, attrs.clip
         return [topi.vision.ssd.multibox_prior(inputs[0], *values)]
 
     @staticmethod
     def evaluate(attrs: MultiBoxPriorAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Centres and halves of the sizes, broadcast."""
         height, width = inputs[0].shape[2:]
         down, across = (s if s > 0 else 1 / n for s, n in zip(attrs.steps, (height, width), strict=True))
         roots = np.sqrt(attrs.ratios[1:])
@@ -90,7 +88,7 @@ class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MultiBoxTransformLocAttrs, solver: TypeSolver) -> Type | None:
-        """(boxes, their number)"""
+        """(boxes, number of boxes in each batch item)"""
         found = relations.tensors(types, MultiBoxTransformLoc.inputs)
         if found is None:
             return None
@@ -106,14 +104,12 @@ class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
 
     @staticmethod
     def compute(attrs: MultiBoxTransformLocAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         prob, moves, anchor = inputs
         values = attrs.clip, attrs.threshold, attrs.variances
         return list(topi.vision.ssd.multibox_transform_loc(prob, moves, anchor, *values))
 
     @staticmethod
     def evaluate(attrs: MultiBoxTransformLocAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """All boxes, of which each batch keeps some."""
         prob, moves, anchor = inputs
         batch, _, anchors = prob.shape
         dx, dy, dw, dh = np.moveaxis(moves.reshape(batch, anchors, 4) * np.asarray(attrs.variances), -1, 0)

@@ -60,7 +60,6 @@ class GetValidCounts(OpDef[GetValidCountsAttrs]):
 
     @staticmethod
     def evaluate(attrs: GetValidCountsAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Boolean indexing of each batch item."""
         data, threshold = inputs[0], inputs[1].reshape(()).astype(inputs[0].dtype)
         count = np.zeros(data.shape[0], "int32")
         boxes, places = np.full_like(data, -1), np.full(data.shape[:2], -1, "int32")
@@ -124,7 +123,6 @@ class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
 
     @staticmethod
     def evaluate(attrs: NonMaximumSuppressionAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Box by box."""
         data, counts, places = inputs[:3]
         limit, threshold = int(inputs[3].reshape(())), float(inputs[4].reshape(()))
         indices, number = np.full(data.shape[:2], -1, "int32"), np.zeros((data.shape[0], 1), "int32")

@@ -96,7 +96,6 @@ class Proposal(OpDef[ProposalAttrs]):
 
     @staticmethod
     def compute(attrs: ProposalAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         values = (
             attrs.scales, attrs.ratios, attrs.feature_stride, attrs.threshold, attrs.rpn_pre_nms_top_n,
             attrs.rpn_post_nms_top_n, attrs.rpn_min_size, attrs.iou_loss,
@@ -106,7 +105,6 @@ class Proposal(OpDef[ProposalAttrs]):
 
     @staticmethod
     def evaluate(attrs: ProposalAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Batch by batch."""
         prob, moves, info = (a.astype("float64") for a in inputs)
         batch, _, height, width = prob.shape
         wanted = attrs.rpn_post_nms_top_n

@@ -112,12 +112,11 @@ class ROIAlign(OpDef[ROIAlignAttrs]):
 
     @staticmethod
     def check_indices(attrs: ROIAlignAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """The first number of a region is its image."""
+        """The first number of a region is its index in the batch."""
         return [args[0], checked_first("vision.roi_align", args[1], args[0])]
 
     @staticmethod
     def evaluate(attrs: ROIAlignAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Sample by sample."""
         data, rois = _planes(inputs[0].astype(np.float64), attrs.layout), inputs[1].astype(np.float64)
         rows, columns = attrs.pooled_size
         result = np.zeros((len(rois), data.shape[1], rows, columns))
@@ -150,18 +149,16 @@ class ROIPool(OpDef[ROIPoolAttrs]):
 
     @staticmethod
     def check_indices(attrs: ROIPoolAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
-        """The first number of a region is its image."""
+        """The first number of a region is its index in the batch."""
         return [args[0], checked_first("vision.roi_pool", args[1], args[0])]
 
     @staticmethod
     def compute(attrs: ROIPoolAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         kernel = topi.vision.roi_pool_nhwc if attrs.layout == "NHWC" else topi.vision.roi_pool_nchw
         return [kernel(inputs[0], inputs[1], attrs.pooled_size, attrs.spatial_scale)]
 
     @staticmethod
     def evaluate(attrs: ROIPoolAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """Bin by bin."""
         data, rois = _planes(inputs[0], attrs.layout), inputs[1]
         rows, columns = attrs.pooled_size
         height, width = data.shape[2:]

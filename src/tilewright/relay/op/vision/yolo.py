@@ -33,7 +33,6 @@ class YoloReorg(OpDef[YoloReorgAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: YoloReorgAttrs, solver: TypeSolver) -> Type | None:
-        """Channels times stride**2, extents over stride."""
         data = relations.tensor(types[0], "data")
         if data is None:
             return None
@@ -47,12 +46,10 @@ class YoloReorg(OpDef[YoloReorgAttrs]):
 
     @staticmethod
     def compute(attrs: YoloReorgAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         return [topi.vision.reorg(inputs[0], attrs.stride)]
 
     @staticmethod
     def evaluate(attrs: YoloReorgAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """By transposing images that are stride times as tall and wide, of fewer channels."""
         n, c, h, w = inputs[0].shape
         s = attrs.stride
         large = inputs[0].reshape(n, c // (s * s), h, s, w, s)
