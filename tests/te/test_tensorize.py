@@ -90,6 +90,33 @@ def test_reduction_goes_on_outside_the_block(with_reset: bool) -> None:
     assert_matmul(s, [a, b, c])
 
 
+@pytest.mark.parametrize("with_reset", [True, False])
+def test_loops_outside_the_block_need_not_divide_their_axes(with_reset: bool) -> None:
+    a, b, c, s = matmul()
+    i, j = c.op.axis
+    tile, row = s[c].split(i, factor=3)
+    outer, inner = s[c].split(j, factor=4)
+    ko, ki = s[c].split(c.op.reduce_axis[0], factor=8)
+    s[c].reorder(tile, outer, ko, row, inner, ki)
+    s[c].tensorize(inner, gemv(4, 8, with_reset))
+    assert_matmul(s, [a, b, c])
+
+
+def test_region_of_the_block_may_start_at_a_remainder() -> None:
+    """Tiles whose loop runs below the divisor need no remainder, which has to be known to see what is computed."""
+    a, b = te.placeholder((8, 32), name="A"), te.placeholder((2, 8, 32), name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    c = te.compute((8, 16), lambda i, j: te.sum(a[i, k] * b[j // 8, j % 8, k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    sums = s.cache_write(c, "local")
+    block, _ = s[c].split(c.op.axis[1], factor=8)
+    s[sums].compute_at(s[c], block)
+    _, inner = s[sums].split(sums.op.axis[1], factor=4)
+    s[sums].tensorize(inner, gemv(4, 32))
+    found = compute(s, [a, b, c], [A, B.reshape(2, 8, 32)], [(8, 16)], externs=EXTERNS)
+    np.testing.assert_array_equal(found[0], A @ B.T)
+
+
 def test_block_in_cached_and_padded_memory() -> None:
     a, b, c, s = matmul()
     cache = s.cache_write(c, "local")

@@ -18,14 +18,15 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import PrimExpr, Var
 from tilewright.te.operation import ComputeOp, TensorComputeOp, producer_loads
+from tilewright.te.schedule.bounds import Bounds
 from tilewright.te.schedule.domains import pass_up_domain, pass_up_index
-from tilewright.te.schedule.nest import BindBuffers, Frame, Nest, compact_strides, wrap
+from tilewright.te.schedule.nest import BindBuffers, Frame, Nest, compact_strides, when, wrap
 from tilewright.te.schedule.stage import Stage
 from tilewright.te.tensor import Tensor
 from tilewright.te.tensorize import TensorIntrin
 from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.stmt import IfThenElse, Stmt, seq
-from tilewright.tir.visitor import ExprMutator, substitute
+from tilewright.tir.visitor import ExprMutator, stmt_vars, substitute
 
 if TYPE_CHECKING:
     from tilewright.te.schedule.lower import ScheduleLowering
@@ -59,14 +60,14 @@ def tensorized_provide(lowering: ScheduleLowering, stage: Stage, op: ComputeOp, 
             op, intrin, f"it has {len(intrin.inputs)} inputs, the block reads {len(op.input_tensors)} tensors"
         )
     reductions = {iv: _cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.reduce_axis}
-    _verify(op, intrin, outs, reductions, reads, lowering.bounds.analyzer)
-    _check_inside(lowering, stage)
+    _verify(op, intrin, outs, reductions, reads, lowering.bounds)
+    tests = _tests_around(lowering, stage, nest, position)
     binder = _Binder(lowering, op, intrin)
     for declared, tensor in zip(intrin.buffers[: len(intrin.inputs)], op.input_tensors, strict=True):
         binder.bind(declared, tensor, reads[tensor])
     for declared, tensor in zip(intrin.buffers[len(intrin.inputs) :], op.outputs, strict=True):
         binder.bind(declared, tensor, outs)
-    return _assemble(lowering, stage, op, intrin, nest, position, binder)
+    return _assemble(lowering, stage, op, intrin, nest, position, binder, tests)
 
 
 def tensor_compute_provide(lowering: ScheduleLowering, stage: Stage, op: TensorComputeOp) -> Stmt:
@@ -89,14 +90,16 @@ def tensor_compute_provide(lowering: ScheduleLowering, stage: Stage, op: TensorC
 
 def _assemble(
     lowering: ScheduleLowering, stage: Stage, op: ComputeOp | TensorComputeOp, intrin: TensorIntrin, nest: Nest,
-    position: int, binder: _Binder,
+    position: int, binder: _Binder, tests: Sequence[PrimExpr] = (),
 ) -> Stmt:  # fmt: skip
+    """Return the loops outside of the block, around the intrinsic's statements where ``tests`` hold."""
+
     def flat(levels: Sequence[list[Frame]]) -> list[Frame]:
         return [f for level in levels for f in level]
 
     begin, skip = lowering.reduction_start(stage, op)
     if not op.reduce_axis or begin >= position:
-        return wrap(flat(nest.levels[:position]), binder.apply(intrin.body, "body"))
+        return wrap(flat(nest.levels[:position]) + when(tests), binder.apply(intrin.body, "body"))
     update = binder.apply(intrin.reduce_update, "reduce_update")
     if intrin.reduce_init is None:
         first = [
@@ -108,13 +111,17 @@ def _assemble(
         for test in first[1:]:
             is_first = ops.logical_and(is_first, test)
         update = IfThenElse(is_first, binder.apply(intrin.body, "body"), update)
-        return wrap(flat(nest.levels[:position]), update)
+        return wrap(flat(nest.levels[:position]) + when(tests), update)
     outer = {iv: nest.values[iv] for iv in stage.leaf_iter_vars[:begin]}
     init_nest = lowering.loops(stage, begin, position, init=True, skip=skip, values=outer)
     renamed = {iv.var: init_nest.values[iv] for iv in stage.leaf_iter_vars[begin:position] if iv in init_nest.values}
-    init = substitute(binder.apply(intrin.reduce_init, "reduce_init"), renamed)
-    init = wrap(flat(init_nest.levels[begin:position]), init)
-    return wrap(flat(nest.levels[:begin]), seq(init, wrap(flat(nest.levels[begin:position]), update)))
+    reducing = {iv.var for iv in skip}
+    start = wrap(
+        when([t for t in tests if reducing.isdisjoint(stmt_vars(t))]), binder.apply(intrin.reduce_init, "init")
+    )
+    init = wrap(flat(init_nest.levels[begin:position]), substitute(start, renamed))
+    update = wrap(flat(nest.levels[begin:position]) + when(tests), update)
+    return wrap(flat(nest.levels[:begin]), seq(init, update))
 
 
 def _block_sets(lowering: ScheduleLowering, stage: Stage, position: int) -> dict[Var, IntSet]:
@@ -156,17 +163,19 @@ def _mismatch(op: ComputeOp, intrin: TensorIntrin, why: str) -> TilewrightError:
     return TilewrightError(f"tensorize of {op.name} with {intrin.name}: {why}")
 
 
-def _check_inside(lowering: ScheduleLowering, stage: Stage) -> None:
-    """Check that the block lies inside the axes, since an intrinsic has no boundary test."""
-    ranges = lowering.bounds.ranges
-    values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in stage.leaf_iter_vars}
-    pass_up_index(stage, ranges, values)
+def _tests_around(lowering: ScheduleLowering, stage: Stage, nest: Nest, position: int) -> list[PrimExpr]:
+    """Return the tests that keep the loops outside of the block inside the axes; an intrinsic has none of its own."""
+    inside = stage.leaf_iter_vars[position:]
+    values = nest.values | {iv: iv.var for iv in inside}
+    pass_up_index(stage, lowering.bounds.ranges, values)
     tests = lowering.predicates(stage, values)
-    if tests:
-        raise TilewrightError(
-            f"tensorize of {stage.op.name}: the blocks do not divide the loops, so that {tests[0]} would have to be "
-            "tested inside; choose split factors that divide the extents"
-        )
+    for test in tests:
+        if not {iv.var for iv in inside}.isdisjoint(stmt_vars(test)):
+            raise TilewrightError(
+                f"tensorize of {stage.op.name}: the blocks do not divide the loops, so that {test} would have to be "
+                "tested inside; choose split factors that divide the extents"
+            )
+    return tests
 
 
 class _ToIntrinsic(ExprMutator):
@@ -192,12 +201,14 @@ class _ToIntrinsic(ExprMutator):
 
 def _verify(
     op: ComputeOp, intrin: TensorIntrin, outs: Sequence[Range], reductions: Mapping[IterVar, Range],
-    reads: Mapping[Tensor, Region], outer: Analyzer,
+    reads: Mapping[Tensor, Region], bounds: Bounds,
 ) -> None:  # fmt: skip
     """Raise unless the block computes what the intrinsic declares."""
     meaning = intrin.op
     assert isinstance(meaning, ComputeOp)
-    analyzer = Analyzer()
+    outer, analyzer = bounds.analyzer, Analyzer()
+    for var, r in bounds.loops.items():
+        analyzer.bind(var, r)
     values: dict[Var, PrimExpr] = {}
     for axes, declared, ranges in (
         (op.axis, meaning.axis, list(outs)),

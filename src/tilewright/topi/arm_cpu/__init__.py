@@ -3,6 +3,7 @@
 Convolutions whose kernels are packed while they run have TVM's names ``*_spatial_pack``.
 """
 
+from tilewright.topi.arm_cpu import tensor_intrin as tensor_intrin
 from tilewright.topi.cpu import (
     conv2d_nchw,
     conv2d_NCHWc,

@@ -51,6 +51,7 @@ from tilewright.topi.nn import (
 )  # fmt: skip
 from tilewright.topi.scatter import scatter_nd
 from tilewright.topi.vision import roi_align_nchw
+from tilewright.topi.x86 import tensor_intrin as tensor_intrin
 from tilewright.topi.x86 import utils as utils
 
 group_conv2d_nchw_spatial_pack = group_conv2d_nchw

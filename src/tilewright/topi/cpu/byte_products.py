@@ -1,0 +1,211 @@
+"""Sums of products of bytes in vector registers: which instructions a processor has for them, as tensor intrinsics.
+
+All forms compute the same exact int32 sums, of one word of data (``group`` numbers) times a vector of weights::
+
+    out[j] += sum(int32(data[k]) * int32(weight[j, k]) for k in range(group))       j in range(lanes)
+
+They differ in the type of the data that they take, and in how many numbers a word of data has:
+
+============= ===== ======= ====================================================================================
+form          group data    instructions
+============= ===== ======= ====================================================================================
+avx512vnni    4     uint8   ``vpdpbusd`` of 16 lanes
+avxvnni       4     uint8   ``vpdpbusd`` of 8 lanes
+maddubs       4     uint8   ``pmaddubsw``, ``pmaddwd``: only of small weights, since the first saturates at 16 bits
+madd          2     int16   ``pmaddwd``, weights widened as they are loaded
+halves        4     uint8   ``pmaddwd`` of the even and of the odd bytes: for schedules that have no data in int16
+dotprod       4     int8    ``sdot``
+dotprod       4     uint8   ``udot``, of weights in uint8
+i8mm          4     uint8   ``usdot``
+plain         1     as is   what LLVM, or a C compiler, makes of loops
+============= ===== ======= ====================================================================================
+
+Data that is int8 where uint8 is taken, or the other way round, becomes it by ``x ^ 0x80``, with 128 more or less of
+a zero point. Data for ``int16`` may be less its zero point already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.features import CpuFeatures, features
+from tilewright.target.target import Target
+
+_LARGEST_PAIR = (2**15 - 1) // 255  # of two weights, whose products with uint8 add up to at most 16 bits
+
+
+@dataclass(frozen=True)
+class ByteProduct:
+    """A form of the product: the types that it takes, and its extents.
+
+    Packed weights are (..., lanes, group) in memory, so that a vector register holds ``lanes`` columns' ``group``
+    neighbours along the sum; a column of zeros pads them, and so do zeros at the sum's end.
+    """
+
+    name: str
+    data_dtype: str
+    weight_dtype: str
+    lanes: int
+    group: int = 1
+
+    @property
+    def is_fast(self) -> bool:
+        """Return whether there are instructions for it, so that it takes less time than float32."""
+        return self.name != "plain"
+
+
+def byte_product(
+    data_dtype: str = "uint8",
+    weight_dtype: str = "int8",
+    small_weights: bool = False,
+    target: Target | str | None = None,
+) -> ByteProduct:
+    """Return the fastest exact form for ``target``.
+
+    Parameters
+    ----------
+    data_dtype : what the data is, which decides only where instructions for several are as fast
+    weight_dtype : what the weights are: int8, or uint8, for which AArch64 has ``udot`` and others have nothing fast
+    small_weights : whether ``are_small`` holds for the weights as they are packed
+    """
+    if isinstance(target, str):
+        target = Target(target)
+    chosen = target or Target.current()
+    if chosen is not None and not chosen.kind.capabilities.machine_code:
+        return ByteProduct("plain", data_dtype, weight_dtype, 4)
+    cpu = features(chosen)
+    found = None
+    if cpu.arch == "x86" and weight_dtype == "int8":
+        found = _x86(cpu, small_weights)
+    elif cpu.arch == "aarch64":
+        found = _aarch64(cpu, data_dtype, weight_dtype)
+    return found or ByteProduct("plain", data_dtype, weight_dtype, cpu.lanes(32))
+
+
+def _x86(cpu: CpuFeatures, small_weights: bool) -> ByteProduct:
+    lanes = 16 if cpu.has("avx512bw") else 8 if cpu.has("avx2") else 4
+    if cpu.has("avx512vnni") and lanes == 16:
+        return ByteProduct("avx512vnni", "uint8", "int8", lanes, 4)
+    if cpu.has("avxvnni") and cpu.has("avx2"):
+        return ByteProduct("avxvnni", "uint8", "int8", 8, 4)
+    if small_weights and cpu.has("ssse3"):
+        return ByteProduct("maddubs", "uint8", "int8", lanes, 4)
+    return ByteProduct("madd", "int16", "int8", lanes, 2)
+
+
+def _aarch64(cpu: CpuFeatures, data_dtype: str, weight_dtype: str) -> ByteProduct | None:
+    if weight_dtype == "uint8":
+        return ByteProduct("dotprod", "uint8", "uint8", 4, 4) if cpu.has("dotprod") else None
+    if data_dtype == "uint8" and cpu.has("i8mm"):
+        return ByteProduct("i8mm", "uint8", "int8", 4, 4)
+    return ByteProduct("dotprod", "int8", "int8", 4, 4) if cpu.has("dotprod") else None
+
+
+def are_small(weight: np.ndarray[Any, Any]) -> bool:
+    """Return whether no product of uint8 with two weights that are neighbours along the last axis saturates int16.
+
+    The axis is the sum's; pairs start at even places, as ``group`` packs them.
+    """
+    size = np.abs(weight.astype(np.int32))
+    if size.shape[-1] % 2:
+        size = np.concatenate([size, np.zeros_like(size[..., :1])], axis=-1)
+    return bool((size[..., 0::2] + size[..., 1::2]).max(initial=0) <= _LARGEST_PAIR)
+
+
+def product_intrinsic(form: ByteProduct) -> te.TensorIntrin:
+    """Return ``form`` as a tensor intrinsic: data (group,), weight (lanes, group), out (lanes,) of int32."""
+    emit = _EMITTERS.get(form.name)
+    if emit is None:
+        raise TilewrightError(
+            f"byte products of the form {form.name} have no instructions; leave their loops as they are"
+        )
+    data = te.placeholder((form.group,), form.data_dtype, "data")
+    weight = te.placeholder((form.lanes, form.group), form.weight_dtype, "weight")
+    k = te.reduce_axis((0, form.group), name="k")
+    total = te.compute(
+        (form.lanes,),
+        lambda j: te.sum(ops.cast("int32", data(k)) * ops.cast("int32", weight(j, k)), axis=k),
+        name="total",
+    )
+    sums, zero = f"int32x{form.lanes}", ops.const(0, f"int32x{form.lanes}")
+
+    def statements(ins: Any, outs: Any) -> tuple[Any, Any, Any]:
+        word = tir.call_intrin("int32", "tir.reinterpret", ins[0].vload([0], f"{form.data_dtype}x{form.group}"))
+        values = word.astype(sums)
+        vector = ins[1].vload([0, 0], f"{form.weight_dtype}x{form.lanes * form.group}")
+        out = outs[0]
+        update = emit(form, out.vload([0], sums), values, vector)
+        return out.vstore([0], emit(form, zero, values, vector)), out.vstore([0], zero), out.vstore([0], update)
+
+    binds = {
+        t: tir.decl_buffer(t.shape, t.dtype, t.op.name, offset_factor=1, strides=[form.group, 1][-t.ndim :])
+        for t in (data, weight, total)
+    }
+    return te.decl_tensor_intrin(total.op, statements, f"byte_product_{form.name}", binds)
+
+
+def _call(dtype: str, name: str, *args: PrimExpr) -> PrimExpr:
+    return tir.call_llvm_pure_intrin(dtype, name, *args)
+
+
+def _as(dtype: str, value: PrimExpr) -> PrimExpr:
+    return tir.call_intrin(dtype, "tir.reinterpret", value)
+
+
+def _dot(name: str) -> Callable[[ByteProduct, PrimExpr, PrimExpr, PrimExpr], PrimExpr]:
+    """Return the emitter of an instruction that does all: sums, four bytes of data in every lane, weights."""
+
+    def emit(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
+        whole = 4 * form.lanes
+        return _call(sums.dtype, name, sums, _as(f"{form.data_dtype}x{whole}", data), weight)
+
+    return emit
+
+
+def _emit_sdot(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
+    name = "sdot" if form.data_dtype == "int8" else "udot"
+    return _dot(f"llvm.aarch64.neon.{name}.v4i32.v16i8")(form, sums, data, weight)
+
+
+_PMADDUBSW = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512"}
+_PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+
+
+def _emit_maddubs(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
+    halves = f"int16x{2 * form.lanes}"
+    pairs = _call(halves, _PMADDUBSW[form.lanes], _as(f"uint8x{4 * form.lanes}", data), weight)
+    return sums + _call(sums.dtype, _PMADDWD[form.lanes], pairs, ops.const(1, halves))
+
+
+def _emit_madd(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
+    halves = f"int16x{2 * form.lanes}"
+    return sums + _call(sums.dtype, _PMADDWD[form.lanes], _as(halves, data), ops.cast(halves, weight))
+
+
+def _emit_halves(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
+    halves, eight = f"int16x{2 * form.lanes}", ops.const(8, f"int16x{2 * form.lanes}")
+    words, columns = _as(halves.replace("int", "uint"), data), _as(halves, weight)
+    even = _as(halves, words & ops.const(255, words.dtype)), (columns << eight) >> eight
+    odd = _as(halves, words >> ops.const(8, words.dtype)), columns >> eight
+    for part in (even, odd):
+        sums = sums + _call(sums.dtype, _PMADDWD[form.lanes], *part)
+    return sums
+
+
+_EMITTERS: dict[str, Callable[[ByteProduct, PrimExpr, PrimExpr, PrimExpr], PrimExpr]] = {
+    "avx512vnni": _dot("llvm.x86.avx512.vpdpbusd.512"),
+    "avxvnni": _dot("llvm.x86.avx512.vpdpbusd.256"),
+    "maddubs": _emit_maddubs,
+    "madd": _emit_madd,
+    "halves": _emit_halves,
+    "dotprod": _emit_sdot,
+    "i8mm": _dot("llvm.aarch64.neon.usdot.v4i32.v16i8"),
+}
