@@ -21,7 +21,7 @@ PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-full coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-packages test-full coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -54,10 +54,15 @@ $(VENV)/.runtime: pyproject.toml $(NATIVE) | $(BIN)/python
 EXTRAS := $(BIN)/python -c "import sys, tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project'] \
 	['optional-dependencies']; print('\n'.join(package for name in sys.argv[1:] for package in extras[name]))"
 
-# Of packages with 10,000 modules some hundreds are imported: those are compiled then.
-$(VENV)/.develop: $(VENV)/.runtime
+$(VENV)/.lint: $(VENV)/.runtime
+	@echo "==> installing ruff and mypy"
+	$(EXTRAS) lint | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@touch $@
+
+# Of packages with 10,000 modules some hundreds are imported: those are compiled then. (After .lint: not two pips at once.)
+$(VENV)/.develop: $(VENV)/.runtime | $(VENV)/.lint
 	@echo "==> installing what the tests need (PyTorch among it: set PIP_EXTRA_INDEX_URL to an index of CPU wheels to save disk)"
-	$(EXTRAS) test lint | $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r /dev/stdin
+	$(EXTRAS) test | $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r /dev/stdin
 	@touch $@
 
 $(VENV)/.plugin: $(VENV)/.develop $(wildcard $(PLUGIN)/*.* $(PLUGIN)/native/include/* $(PLUGIN)/native/src/*/*)
@@ -86,6 +91,9 @@ system-packages:
 	echo "make:$$missing not installed; the tests that need them are skipped." >&2; \
 	echo "      On Debian: sudo apt install $(PACKAGES)" >&2
 
+# All that the tests need, without running them.
+test-packages: system-packages $(VENV)/.plugin
+
 check: $(VENV)/.plugin
 	$(BIN)/python -m tests.selection $(if $(SINCE),--since $(SINCE)) -n $(JOBS)
 
@@ -93,7 +101,7 @@ check: $(VENV)/.plugin
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 TESTS  := tests $(PLUGIN)/tests
 
-test: system-packages $(VENV)/.plugin
+test: test-packages
 	$(PYTEST) -p tests.selection.plugin $(TESTS)
 
 test-full: system-packages $(VENV)/.plugin
@@ -107,12 +115,12 @@ mutants: system-packages $(VENV)/.plugin
 	$(BIN)/python -m tests.mutation --count $(COUNT) --tier full
 	$(BIN)/python -m tests.mutation --report
 
-lint: $(VENV)/.develop
+lint: $(VENV)/.lint
 	$(BIN)/ruff check src tests examples benchmarks plugins
 	$(BIN)/ruff format --check src tests examples benchmarks plugins
 	$(BIN)/mypy
 
-format: $(VENV)/.develop
+format: $(VENV)/.lint
 	$(BIN)/ruff check --fix src tests examples benchmarks plugins
 	$(BIN)/ruff format src tests examples benchmarks plugins
 

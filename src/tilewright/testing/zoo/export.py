@@ -161,7 +161,7 @@ def _write(name: str, folder: Path, settings: _Settings) -> None:
     _check(path, given, expected)
     arrays = {f"input:{key}": value for key, value in given.items()}
     arrays.update({f"output:{key}": value for key, value in expected.items()})
-    np.savez(folder / "reference.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(folder / "reference.npz", **arrays)
 
 
 def _check(path: Path, inputs: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
