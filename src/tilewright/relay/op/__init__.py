@@ -64,7 +64,7 @@ _make = sys.modules[__name__]  # TVM's name for the constructors of operators
 def _show_in_packages() -> None:
     """Make functions attributes of the packages that are modules in TVM: ``relay.op.transform.reshape``.
 
-    Modules of these names, such as ``transform/reshape.py``, are still found by ``from`` and ``import``.
+    ``from`` and ``import`` still find modules of these names, such as ``transform/reshape.py``.
     """
     for package in ("reduce", "tensor", "transform"):
         inside = f"{__name__}.{package}"

@@ -1,4 +1,4 @@
-"""Reading arguments and attribute values: Python numbers from what users and passes may give."""
+"""Conversion of arguments and attribute values to Python numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Padding = tuple[int, ...]  # a field with padding before and after each; builder
 
 
 def number(value: Any) -> Any:
-    """A literal, a numpy number or a scalar constant as a Python number; other expressions as they are."""
+    """Return a literal, a numpy number or a scalar constant as a Python number; return other expressions unchanged."""
     if isinstance(value, (IntImm, FloatImm)):
         return value.value
     if isinstance(value, Constant) and not value.data.shape:
@@ -41,26 +41,26 @@ def number(value: Any) -> Any:
 
 
 def whole_int(value: Any) -> int:
-    """A whole number, however given, as an int; TilewrightError for 2.5."""
+    """Return a whole number of any type as an int; raise TilewrightError for one such as 2.5."""
     return int(whole(number(value)))
 
 
 def ints(values: Any) -> tuple[int, ...]:
-    """Numbers, or one number, as a tuple of ints."""
+    """Return numbers, or one number, as a tuple of ints."""
     if isinstance(values, (list, tuple, np.ndarray)):
         return tuple(whole_int(v) for v in values)
     return (whole_int(values),)
 
 
 def floats(values: Any) -> tuple[float, ...]:
-    """Numbers, or one number, as a tuple of floats."""
+    """Return numbers, or one number, as a tuple of floats."""
     if isinstance(values, (list, tuple, np.ndarray)):
         return tuple(float(number(v)) for v in values)
     return (float(number(values)),)
 
 
 def dims(values: Any) -> tuple[Any, ...]:
-    """A shape: known dimensions as ints, others as expressions; constants of rank 1 are read."""
+    """Return a shape: known dimensions as ints, others as expressions. Constants of rank 1 are read."""
     if isinstance(values, RelayExpr):
         return static_ints(values, "the shape")
     if isinstance(values, (list, tuple, np.ndarray)):
@@ -76,10 +76,10 @@ def axes(values: Any) -> Any:
 
 
 def static_ints(value: Any, what: str) -> tuple[int, ...]:
-    """The ints of a list or of a constant of rank 0 or 1.
+    """Return the ints of a list or of a constant of rank 0 or 1.
 
     Raises:
-        UnsupportedError: the value is computed while the model runs.
+        UnsupportedError: the value is computed at run time.
     """
     if isinstance(value, Constant):
         return tuple(int(v) for v in value.data.numpy().reshape(-1))
@@ -89,12 +89,12 @@ def static_ints(value: Any, what: str) -> tuple[int, ...]:
 
 
 def computed(*values: Any) -> bool:
-    """Whether the program computes one of the values: then the operator is one of ``relay.op.dyn``."""
+    """Return whether the program computes one of the values; the operator is then one of ``relay.op.dyn``."""
     return any(isinstance(value, RelayExpr) and not isinstance(value, Constant) for value in values)
 
 
 def pair(values: Any, count: int = 2) -> tuple[int, ...]:
-    """One int for all of ``count`` dimensions, or one for each."""
+    """Return ``count`` ints: one for each dimension, or one int for all of them."""
     found = ints(values)
     if len(found) == 1:
         return found * count
@@ -104,7 +104,9 @@ def pair(values: Any, count: int = 2) -> tuple[int, ...]:
 
 
 def padding(values: Any, rank: int = 2) -> tuple[int, ...]:
-    """Padding before and after ``rank`` dimensions: from 1 value, one for each dimension, or one for each side."""
+    """Return the padding before and after ``rank`` dimensions, from 1 value, one for each dimension, or one for
+    each side.
+    """
     found = ints(values)
     if len(found) == 1:
         return found * (2 * rank)
@@ -116,7 +118,7 @@ def padding(values: Any, rank: int = 2) -> tuple[int, ...]:
 
 
 def pairs(values: Any) -> tuple[tuple[int, int], ...]:
-    """(before, after) of each dimension, from one number or two for each, or a constant."""
+    """Return (before, after) of each dimension, from one number or two for each, or from a constant."""
     if isinstance(values, RelayExpr):
         flat = static_ints(values, "the value")
         return tuple((flat[2 * i], flat[2 * i + 1]) for i in range(len(flat) // 2))
@@ -124,7 +126,7 @@ def pairs(values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def operand(value: Any, dtype: str | None = None) -> RelayExpr:
-    """An argument of an operator: expressions as they are, tuple results as tuples, numbers as constants."""
+    """Return an argument as an expression: tuple results become tuples, numbers become constants."""
     if isinstance(value, RelayExpr):
         return value
     if isinstance(value, TupleWrapper):
@@ -133,7 +135,7 @@ def operand(value: Any, dtype: str | None = None) -> RelayExpr:
 
 
 def tuple_operand(values: Any) -> RelayExpr:
-    """A tuple argument from a list of expressions or a tuple expression."""
+    """Return a tuple argument, given as a list of expressions or a tuple expression."""
     if isinstance(values, TupleWrapper):
         return values.astuple()
     if isinstance(values, RelayExpr):
@@ -144,10 +146,10 @@ def tuple_operand(values: Any) -> RelayExpr:
 
 
 def call(name: str, args: Sequence[Any], attrs: Any = None) -> Call:
-    """Call of the operator ``name``; numbers among ``args`` become constants."""
+    """Return a call of the operator ``name``; numbers among ``args`` become constants."""
     return Call(Op.get(name), [operand(a) for a in args], attrs)
 
 
 def is_expr(value: Any) -> bool:
-    """Whether ``value`` is computed by the model."""
+    """Return whether ``value`` is computed at run time."""
     return isinstance(value, (RelayExpr, PrimExpr)) and not isinstance(value, (IntImm, FloatImm))

@@ -1,4 +1,4 @@
-"""Values of images between their pixels."""
+"""Interpolation between the pixels of images."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Taps = list[tuple[Array, Array, Array]]
 
 
 def bilinear(image: Array, y: Array, x: Array) -> Array:
-    """Values of ``image`` (channels, height, width) at the points (y, x), between four pixels; outside they are 0."""
+    """Interpolate ``image`` (channels, height, width) at the points (y, x) between four pixels; outside it is 0."""
     places = zip((y, x), image.shape[1:], strict=True)
     return _summed(image, [_taps(at, extent, "bilinear", "zeros", True) for at, extent in places])
 
 
 def sampled(image: Array, points: Sequence[Array], method: str, padding_mode: str, align_corners: bool) -> Array:
-    """Values of ``image`` (channels, ...) at points whose coordinates, axis by axis, are from -1 to 1."""
+    """Interpolate ``image`` (channels, ...) at points whose coordinates, axis by axis, are from -1 to 1."""
     taps = []
     for point, extent in zip(points, image.shape[1:], strict=True):
         low, high = _ends(extent, align_corners)
@@ -31,7 +31,7 @@ def sampled(image: Array, points: Sequence[Array], method: str, padding_mode: st
 
 
 def _summed(image: Array, taps: Sequence[Taps]) -> Array:
-    """The pixels of all combinations of taps, by their weights."""
+    """Add up the pixels of all combinations of taps, by their weights."""
     result = np.zeros((image.shape[0], *taps[0][0][0].shape))
     for chosen in itertools.product(*taps):
         weight = np.prod([w for _, w, _ in chosen], axis=0)
@@ -43,12 +43,12 @@ def _summed(image: Array, taps: Sequence[Taps]) -> Array:
 
 
 def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
-    """Where -1 and 1 are, counted in pixels."""
+    """Return the pixel coordinates of -1 and 1."""
     return (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
 
 
 def _taps(at: Array, extent: int, method: str, padding_mode: str, align_corners: bool) -> Taps:
-    """Those of values at the places ``at``, counted in pixels."""
+    """Return the taps of the pixel coordinates ``at``: indices and weights."""
     low, high = _ends(extent, align_corners)
     at = np.rint(at) if method == "nearest" else at
 
@@ -76,7 +76,7 @@ def _taps(at: Array, extent: int, method: str, padding_mode: str, align_corners:
 
 
 def _cubic(t: Array) -> list[Array]:
-    """Weights of four pixels by Keys' kernel."""
+    """Return the weights of four pixels by Keys' kernel."""
     a = -0.75
     near = lambda x: (a + 2) * x**3 - (a + 3) * x**2 + 1  # noqa: E731
     far = lambda x: a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a  # noqa: E731

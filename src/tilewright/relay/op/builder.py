@@ -3,16 +3,16 @@
 ::
 
     leaky_relu = builder(LeakyRelu, alpha=0.01)      # def leaky_relu(data, alpha=0.01)
-    batch_norm = tuple_builder(BatchNorm)            # gives the fields of the result
+    batch_norm = tuple_builder(BatchNorm)            # returns the fields of the result
     gather = builder(Gather, order="data axis indices")
 
 A builder takes the operands (``inputs``) and then the attributes, by their names and defaults, or in the ``order``
-that TVM has; keywords replace defaults, ``...`` where there is to be none. Operands may be numbers. Each attribute is
-read as the type of its field says (``READERS``), so that ``strides=2`` serves two dimensions; what cannot be read is an
-error that names the operator and the argument.
+that TVM has. Keywords replace defaults; ``...`` removes one. Operands may be numbers. Each attribute is converted to
+the type of its field (``READERS``), so that ``strides=2`` serves two dimensions; an attribute that cannot be converted
+is an error that names the operator and the argument.
 
-``exports`` gives a package the builders of its modules. Type checkers and editors see them in the package's
-``__init__.pyi``, which ``python -m tests.relay.op.builder_stubs`` writes.
+``exports`` adds the builders of a package's modules to the package. Type checkers and editors see them in the
+package's ``__init__.pyi``, which ``python -m tests.relay.op.builder_stubs`` writes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _EXPORTS: dict[str, dict[str, Callable[..., Any]]] = defaultdict(dict)
 
 
 class Builder(Protocol):
-    """Builds calls of the operator ``op``; packages' stubs have the parameters."""
+    """Function that builds calls of the operator ``op``; the packages' stubs have its parameters."""
 
     op: Op
 
@@ -61,9 +61,9 @@ class Builder(Protocol):
 
 
 class Parameter(NamedTuple):
-    """How an argument is read, its type for type checkers, and the attribute's value where the program computes it.
+    """How to convert an argument, its type for type checkers, and the attribute's value where the program computes it.
 
-    Values of the very type ``plain`` need no reading.
+    Values of exactly the type ``plain`` need no conversion.
     """
 
     read: Reader
@@ -119,7 +119,7 @@ _ERRORS = (TypeError, ValueError, TilewrightError)
 
 
 def _reader(attrs_type: type[Attrs], annotation: Any) -> Parameter:
-    """How a field of the type ``annotation`` is read: its text where the module's annotations are texts."""
+    """Return the conversion for a field of the type ``annotation``; annotations may be texts."""
     annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     if annotation in READERS:
         return READERS[annotation]
@@ -140,7 +140,7 @@ def _reader(attrs_type: type[Attrs], annotation: Any) -> Parameter:
 
 @cache
 def _template(count: int) -> CodeType:
-    """The code of a function that hands its ``count`` arguments to ``build``."""
+    """Return the code of a function that passes its ``count`` arguments to ``build``."""
     names = ", ".join(f"a{i}" for i in range(count))
     made: CodeType = compile(f"lambda {names}: build({names})", "<builder>", "eval").co_consts[0]
     return made
@@ -149,7 +149,7 @@ def _template(count: int) -> CodeType:
 def _function(
     name: str, module: str, parameters: Mapping[str, Parameter], defaults: Mapping[str, Any], build: Callable[..., Any]
 ) -> Any:
-    """A function with these parameters that calls ``build``; quicker to make than to compile."""
+    """Return a function with these parameters that calls ``build``; copying code is faster than compiling it."""
     code = _template(len(parameters)).replace(co_varnames=tuple(parameters), co_name=name, co_qualname=name)
     values = tuple(defaults[p] for p in parameters if p in defaults)
     made: Any = FunctionType(code, {"build": build, "__name__": module}, name, values)
@@ -158,7 +158,7 @@ def _function(
 
 
 def _parameters(op: type[OpDef[Any]]) -> tuple[dict[str, Parameter], dict[str, Any]]:
-    """The parameters of a builder in the order of the declaration, and the defaults of them that have one."""
+    """Return the parameters of a builder in the order of the declaration, and the defaults of those that have one."""
     found = dict.fromkeys(op.inputs or (), TUPLE_OPERAND if op.takes_tuple else OPERAND)
     attrs_type = op.attrs_type
     if attrs_type is None:
@@ -217,7 +217,7 @@ def _derived(
 def _dynamic(
     op: type[OpDef[Any]], parameters: Mapping[str, Parameter], names: Sequence[str]
 ) -> Callable[[Sequence[Any]], Call | None]:
-    """Builds the call of the operator's form in ``relay.op.dyn``; None where the program computes none of ``names``."""
+    """Build the call of the operator's form in ``relay.op.dyn``; None where the program computes none of ``names``."""
     attrs_type = op.attrs_type
     assert attrs_type is not None
     place = {name: i for i, name in enumerate(parameters)}
@@ -237,7 +237,7 @@ def _dynamic(
 
 
 def _named(error: Exception, operator: str, parameters: Mapping[str, Parameter], values: Sequence[Any]) -> Exception:
-    """The error of the first argument that cannot be read, with the operator's and the argument's names."""
+    """Return the error of the first argument that cannot be converted, with the names of operator and argument."""
     for (name, parameter), value in zip(parameters.items(), values, strict=True):
         try:
             parameter.read(value)
@@ -247,7 +247,7 @@ def _named(error: Exception, operator: str, parameters: Mapping[str, Parameter],
 
 
 def caller() -> str:
-    """The module that calls the function which asks."""
+    """Return the module whose code called the caller of this function."""
     module: str = sys._getframe(2).f_globals["__name__"]
     return module
 
@@ -262,17 +262,17 @@ def builder(
     module: str = "",
     **defaults: Any,
 ) -> Builder:
-    """The builder of an operator, in its module's package under ``name`` (else the last part of the operator's).
+    """Return the builder of an operator and add it to the package of its module.
 
     Args:
         op: the declaration.
-        name: what users call the builder.
+        name: the builder's name; by default the last part of the operator's name.
         order: the parameters in their order, where that is not operands and then attributes; attributes that are not
-            among them have their defaults.
+            listed keep their defaults.
         required: whether no parameter has a default.
         computed: attributes that the program may compute: then they are operands of the operator's form in ``dyn``.
-        module: where the builder is; the caller, unless stated.
-        defaults: of parameters whose default is not that of the attribute; ``...`` for none.
+        module: the builder's module; by default the caller's.
+        defaults: defaults of parameters that differ from the attribute's; ``...`` for none.
     """
     changed = {**(dict.fromkeys(op.attrs_type._fields, ...) if required and op.attrs_type else {}), **defaults}
     return _derived(
@@ -281,7 +281,9 @@ def builder(
 
 
 def tuple_builder(op: type[OpDef[Any]], *, results: int, **defaults: Any) -> Callable[..., TupleWrapper]:
-    """As ``builder``, of an operator whose result is a tuple of ``results`` tensors: the builder gives its fields."""
+    """Return the builder, as of ``builder``, of an operator with ``results`` results; calls return them as a tuple
+    wrapper.
+    """
     return _derived(op, op.name.rpartition(".")[2], caller(), "", defaults, results)
 
 
@@ -292,18 +294,18 @@ def _export(function: Callable[..., Any], name: str, module: str) -> None:
 
 
 def is_derived(function: Callable[..., Any]) -> bool:
-    """Whether the function is a builder that was derived."""
+    """Return whether the function is a derived builder."""
     return isinstance(function, FunctionType) and function.__code__.co_filename == "<builder>"
 
 
 def exported(function: F) -> F:
-    """Export a builder that is written by hand, as derived ones are."""
+    """Export a hand-written builder, as derived builders are."""
     _export(function, function.__name__, function.__module__)
     return function
 
 
 def exports(namespace: dict[str, Any]) -> list[str]:
-    """Give a package, whose names ``namespace`` has, the builders of its modules; their names."""
+    """Add the builders of a package's modules to its ``namespace``, and return their names."""
     found = _EXPORTS[namespace["__name__"]]
     namespace.update(found)
     return sorted(found)

@@ -39,7 +39,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     places(attrs)                                          -> [Place] of each argument and of the result
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
 
-The traits, ``TRAITS``, say in a word what passes need to know; each is declared where it differs from ``OpDef``'s.
+The traits, ``TRAITS``, are facts that passes read; a declaration states those that differ from ``OpDef``'s.
 """
 
 from __future__ import annotations
@@ -76,13 +76,16 @@ class Homogeneous(enum.Enum):
 
 
 class TypeSolver(Protocol):
-    """What a type relation may ask of the type checker."""
+    """The questions that a type relation may ask of type inference."""
 
     def assign(self, unknown: Type, known: Type) -> None:
-        """State that the type ``unknown`` (an input with holes) is ``known``; raises on contradiction."""
+        """Set the type ``unknown`` (an input with holes) to ``known``; raise on contradiction."""
 
     def assert_equal(self, a: Any, b: Any, what: str) -> bool:
-        """State that two dimensions are equal; False while undecided, raises TypeInferenceError when they differ."""
+        """Require two dimensions to be equal.
+
+        Return False while that is undecided; raise TypeInferenceError where they differ.
+        """
 
 
 Place = int | str
@@ -142,26 +145,28 @@ class OpDef(Generic[A]):
     pattern: ClassVar[OpPattern] = OpPattern.OPAQUE
     non_computational: ClassVar[bool] = False  # no kernel: vm.*, memory.*
     stateful: ClassVar[bool] = False  # not to be merged or removed
-    grows: ClassVar[bool] = False  # makes weights ready for use, and larger: see FoldConstant
-    in_float32: ClassVar[Any] = False  # of float16 and bfloat16 too, see ComputeInFloat32; or a function of attrs
+    grows: ClassVar[bool] = False  # prepares weights and enlarges them: see FoldConstant
+    in_float32: ClassVar[Any] = False  # also for float16 and bfloat16: see ComputeInFloat32; or a function of attrs
     takes_tuple: ClassVar[bool] = False  # its only operand is a tuple
-    takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
-    reshapes: ClassVar[bool] = False  # gives the elements of its first argument, in their order, in another shape
-    sequential: ClassVar[bool] = False  # one step after the other, which a GPU does badly: see PlaceOperators
+    takes_injective: ClassVar[bool] = False  # its kernel may transpose or slice operands as it reads them
+    reshapes: ClassVar[bool] = False  # returns the elements of its first argument in order, in another shape
+    sequential: ClassVar[bool] = False  # its steps depend on one another, which is slow on GPUs: see PlaceOperators
     machine: ClassVar[bool] = False  # an instruction of the virtual machine, which needs no kernel
-    reads_shape: ClassVar[bool] = False  # of its argument nothing but the shape
+    reads_shape: ClassVar[bool] = False  # of its argument, only the shape
     moves: ClassVar[bool] = False  # every element of the result is one of the first argument, unchanged
-    fill: ClassVar[int | None] = None  # what every element of the result is
-    fixed_points: ClassVar[tuple[int, ...]] = ()  # numbers that it maps a first argument full of them to
+    fill: ClassVar[int | None] = None  # the value of every element of the result
+    fixed_points: ClassVar[tuple[int, ...]] = ()  # values v: a first argument full of v yields a result full of v
     neutral: ClassVar[tuple[int | None, int | None]] = (None, None)  # a left, a right operand that changes nothing
-    absorbing: ClassVar[int | None] = None  # an operand that the result equals, whatever the other one is
-    finite: ClassVar[bool] = False  # gives finite numbers of finite ones, and of its own results again
-    homogeneous: ClassVar[Homogeneous] = Homogeneous.NO  # which factors of its data pass through, along axes it keeps
-    channelwise: ClassVar[bool] = False  # every channel of the result is computed of that channel of the data alone
-    factors: ClassVar[int] = 0  # so many of the first arguments are multiplied, and the products summed
+    absorbing: ClassVar[int | None] = None  # an operand that makes the result equal to it
+    finite: ClassVar[bool] = False  # maps finite numbers to finite numbers, however often it is applied
+    homogeneous: ClassVar[Homogeneous] = (
+        Homogeneous.NO
+    )  # the factors of its data that pass through, along axes it keeps
+    channelwise: ClassVar[bool] = False  # each channel of the result depends only on that channel of the data
+    factors: ClassVar[int] = 0  # the number of leading arguments whose products it sums
     fast: ClassVar[str | None] = None  # the operator that approximates it
     support_level: ClassVar[int] = (
-        10  # how central it is, from 1 (what a multilayer perceptron takes) on; not inherited
+        10  # TVM's rank of importance, from 1 (operators of a multilayer perceptron) up; not inherited
     )
     op: ClassVar[Op]
 
@@ -192,7 +197,7 @@ class OpDef(Generic[A]):
 
 
 def declare(name: str, doc: str, base: type[OpDef[Any]] = OpDef, **members: Any) -> type[OpDef[Any]]:
-    """Declare the operator ``name`` by values instead of a class body; for families that differ in few of them.
+    """Declare the operator ``name`` without a class body, for families of operators that differ in a few values.
 
     ``members`` are those of the class that ``doc`` describes; functions among them become its hooks.
     """

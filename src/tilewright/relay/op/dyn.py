@@ -1,8 +1,8 @@
 """Operators whose result's shape depends on values: ``reshape(x, newshape)`` with a shape that the program computes.
 
-Each stands beside an operator with the values as attributes, which it becomes (``DynamicToStatic``) when they are
-known. Until then a result has unknown dimensions. A ``DynDef`` says which arguments are values, the attributes that
-they are, and for kernels the result's shape over the arguments' shapes and values (``shape``), and ``compute``, whose
+Each stands beside an operator that has the values as attributes, and becomes it (``DynamicToStatic``) once they are
+known. Until then the result has unknown dimensions. A ``DynDef`` states which arguments are values, the attributes that
+they become, the result's shape over the arguments' shapes and values (``shape``), and ``compute``, in which the
 result's dimensions are variables.
 """
 
@@ -46,7 +46,7 @@ Values = Callable[[int], list[PrimExpr]]
 
 
 class DynDef(OpDef):
-    """Base of these operators."""
+    """Base of the operators whose shapes depend on values."""
 
     pattern = OpPattern.OPAQUE
     static: ClassVar[str] = ""
@@ -54,17 +54,17 @@ class DynDef(OpDef):
 
     @staticmethod
     def fields(attrs: Attrs, values: Sequence[Array]) -> dict[str, Any]:
-        """The attributes that the values are."""
+        """The attributes that the values become."""
         raise TypeError("a declaration defines fields")
 
     @classmethod
     def static_attrs(cls, attrs: Attrs, values: Sequence[Array]) -> Any:
-        """The attributes of the operator that this one becomes."""
+        """Return the attributes of the static operator."""
         return attrs.replace(**cls.fields(attrs, values))
 
     @classmethod
     def to_static(cls, call: Call) -> RelayExpr | None:
-        """The call of the static operator, or None while a value is not known."""
+        """Return the call of the static operator, or None while a value is unknown."""
         values = [call.args[i] for i in cls.values]
         if not all(isinstance(v, Constant) for v in values):
             return None
@@ -74,12 +74,12 @@ class DynDef(OpDef):
 
 
 def ints_of(value: Array) -> tuple[int, ...]:
-    """The values of a vector or scalar."""
+    """Return the values of a constant vector or scalar."""
     return tuple(int(v) for v in np.asarray(value).reshape(-1))
 
 
 def _count(type_: Type, name: str, what: str) -> int:
-    """How many values a vector has."""
+    """Return the number of values of a vector."""
     found = relations.tensor(type_, what)
     assert found is not None
     count = relations.known(found.shape[0]) if len(found.shape) == 1 else 1
@@ -89,10 +89,10 @@ def _count(type_: Type, name: str, what: str) -> int:
 
 
 def _dims(attrs: ReshapeAttrs | InitOpAttrs, type_: Type, name: str, what: str) -> list[PrimExpr]:
-    """The result's dimensions: those that the attributes tell, or as many unknown ones as there are values."""
+    """Return the result's dimensions: those in the attributes, or as many unknown ones as there are values."""
     count = _count(type_, name, what)
-    told = attrs.newshape if isinstance(attrs, ReshapeAttrs) else attrs.shape
-    return [ops.as_expr(d) for d in told] if len(told) == count else _unknown(count)
+    known = attrs.newshape if isinstance(attrs, ReshapeAttrs) else attrs.shape
+    return [ops.as_expr(d) for d in known] if len(known) == count else _unknown(count)
 
 
 def _unknown(rank: int) -> list[PrimExpr]:
@@ -151,7 +151,7 @@ def _product(dims: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def _reshaped(attrs: ReshapeAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
-    """0 copies a dimension, -1 is what is left."""
+    """Return the new shape: 0 copies a dimension, -1 is inferred."""
     wanted = values(1)
     copied = [tir.Select(ops.equal(v, 0), dims[0][i] if i < len(dims[0]) else v, v) for i, v in enumerate(wanted)]
     kept: Sequence[PrimExpr] = wanted if attrs.allowzero else copied
@@ -160,15 +160,15 @@ def _reshaped(attrs: ReshapeAttrs, dims: Dims, values: Values) -> list[PrimExpr]
     return _if_fits([tir.Select(v < 0, rest, v) for v in kept], _product(dims[0]))
 
 
-def _if_fits(shape: list[PrimExpr], elements_given: PrimExpr) -> list[PrimExpr]:
-    """A shape of as many elements; of others -1, for which there is no memory."""
+def _if_fits(shape: list[PrimExpr], element_count: PrimExpr) -> list[PrimExpr]:
+    """Return the shape if it has as many elements, else a shape of -1, whose allocation fails."""
     bad = ops.const(-1, "int64")
-    fits = ops.equal(_product(shape), elements_given)
+    fits = ops.equal(_product(shape), element_count)
     return [tir.Select(fits, dim, bad) for dim in shape] if shape else shape
 
 
 def _at_least(a: PrimExpr, b: int) -> PrimExpr:
-    """The greater of two, in int64."""
+    """Return the greater of two numbers, in int64."""
     return ops.maximum(a, ops.const(b, "int64"))
 
 
@@ -186,7 +186,7 @@ declare_dyn(
 
 
 def _squeezed(attrs: SqueezeAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
-    """The dimensions that no axis names, in their order; of other extents than 1 none may go."""
+    """Return the dimensions that no axis names, in order; those dropped must have extent 1."""
     axes, data = values(1), dims[0]
     zero, one = ops.const(0, "int64"), ops.const(1, "int64")
     result = [zero] * (len(data) - len(axes))
@@ -213,7 +213,7 @@ declare_dyn(
 
 
 def _of_shape(place: int) -> dict[str, Any]:
-    """Where one vector is the result's shape."""
+    """Return the shape rule of an operator whose result's shape is one of its arguments."""
     return {
         "fields": lambda attrs, values: {"shape": ints_of(values[0])},
         "shape": lambda attrs, dims, values: values(place),
@@ -281,7 +281,7 @@ declare_dyn(
 
 
 class Iota(OpDef):
-    """0, 1, ... in int64: as many as a scalar says, none where that is negative."""
+    """0, 1, ... in int64, as many as a scalar says; none where that is negative."""
 
     name = "dyn.iota"
     inputs = ("count",)
@@ -306,12 +306,12 @@ Iota.op.set_attr("ShapeValues", (0,))
 
 
 def iota(count: RelayExpr) -> Call:
-    """0, 1, ... ``count`` - 1, in int64; ``count`` is a scalar of int64."""
+    """Return 0, 1, ... ``count`` - 1 in int64; ``count`` is a scalar of int64."""
     return Call(Op.get("dyn.iota"), [count])
 
 
 def range_of(start: RelayExpr, stop: RelayExpr, step: RelayExpr, dtype: str) -> RelayExpr:
-    """start, start + step, ... below stop: computed scalars of ``dtype``."""
+    """Return start, start + step, ... below stop; the bounds are computed scalars of ``dtype``."""
     if dtype.startswith("float"):
         count = cast(call("ceil", [call("divide", [call("subtract", [stop, start]), step])]), "int64")
     else:  # the distance of two numbers of 32 bits may take 33
@@ -321,7 +321,7 @@ def range_of(start: RelayExpr, stop: RelayExpr, step: RelayExpr, dtype: str) -> 
 
 
 class WithDims(OpDef):
-    """A tensor of whose unknown dimensions more is known: ``shape`` has expressions over named dimensions."""
+    """A tensor with more of its dimensions known: ``shape`` has expressions over named dimensions."""
 
     name = "dyn.with_dims"
     inputs = ("data",)
@@ -335,7 +335,9 @@ class WithDims(OpDef):
         data = relations.tensor(types[0])
         if data is None:
             return None
-        return TensorType([_told(d, ops.as_expr(t)) for d, t in zip(data.shape, attrs.shape, strict=True)], data.dtype)
+        return TensorType(
+            [_refined(d, ops.as_expr(t)) for d, t in zip(data.shape, attrs.shape, strict=True)], data.dtype
+        )
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
@@ -349,22 +351,24 @@ class WithDims(OpDef):
         return [inputs[0]]
 
 
-def _told(dim: PrimExpr, told: PrimExpr) -> PrimExpr:
+def _refined(dim: PrimExpr, other: PrimExpr) -> PrimExpr:
     if isinstance(dim, AnyDim):
-        return told
-    if isinstance(dim, IntImm) or isinstance(told, AnyDim):
+        return other
+    if isinstance(dim, IntImm) or isinstance(other, AnyDim):
         return dim
-    note_equal(dim, told)
-    return told
+    note_equal(dim, other)
+    return other
 
 
 def with_dims(data: RelayExpr, dims: Sequence[Any]) -> Call:
-    """``data`` with the dimensions ``dims``: numbers, expressions over named dimensions, or ``Any``."""
+    """Return ``data`` with the dimensions ``dims``: numbers, expressions over named dimensions, or ``Any``."""
     return Call(Op.get("dyn.with_dims"), [data], InitOpAttrs(tuple(dims)))
 
 
 class AnyDims(OpDef):
-    """A tensor whose dimensions are forgotten where ``shape`` has ``Any``: branches and rounds may differ there."""
+    """A tensor whose dimensions become unknown where ``shape`` has ``Any``: branches and iterations may differ
+    there.
+    """
 
     name = "dyn.any_dims"
     inputs = ("data",)
@@ -378,7 +382,7 @@ class AnyDims(OpDef):
         data = relations.tensor(types[0])
         if data is None:
             return None
-        dims = [told if isinstance(told, AnyDim) else d for d, told in zip(data.shape, attrs.shape, strict=True)]
+        dims = [new if isinstance(new, AnyDim) else d for d, new in zip(data.shape, attrs.shape, strict=True)]
         return TensorType(dims, data.dtype)
 
     @staticmethod
@@ -391,7 +395,7 @@ class AnyDims(OpDef):
 
 
 def any_dims(data: RelayExpr, dims: Sequence[Any]) -> Call:
-    """``data`` with the dimensions forgotten where ``dims`` has ``Any``."""
+    """Return ``data`` with its dimensions unknown where ``dims`` has ``Any``."""
     return Call(Op.get("dyn.any_dims"), [data], InitOpAttrs(tuple(dims)))
 
 
@@ -399,7 +403,7 @@ def any_dims(data: RelayExpr, dims: Sequence[Any]) -> Call:
 
 
 def _bounds(begin: Any, end: Any, stride: Any, dim: Any, by_size: bool) -> tuple[PrimExpr, PrimExpr]:
-    """Where a slice begins, and how many elements it has; as numpy's, with negative indices and strides."""
+    """Return where a slice begins and how many elements it has, as numpy's, with negative indices and strides."""
     zero = ops.const(0, "int64")
     first: PrimExpr = tir.Select(begin < 0, begin + dim, begin)
     if by_size:
@@ -419,7 +423,7 @@ def _bounds(begin: Any, end: Any, stride: Any, dim: Any, by_size: bool) -> tuple
 def _slice_of(
     attrs: StridedSliceAttrs, axis: int, rank: int, at: Values, dims: Sequence[PrimExpr]
 ) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """Begin, length and stride of one dimension."""
+    """Return begin, length and stride of the slice of one dimension."""
     axes = list(range(rank)) if attrs.axes is None else [a % rank for a in attrs.axes]
     one, zero = ops.const(1, "int64"), ops.const(0, "int64")
     begin, end, strides = at(1), at(2), at(3)
@@ -439,7 +443,7 @@ def _sliced(attrs: StridedSliceAttrs, dims: Dims, values: Values) -> list[PrimEx
 
 
 def elements(tensor: te.Tensor) -> list[PrimExpr]:
-    """The elements of a tensor of known shape; whole numbers in int64."""
+    """Return the elements of a tensor of known shape; integers in int64."""
     places = itertools.product(*(range(int(d)) for d in get_const_tuple(tensor.shape)))
     found = [tensor(*(ops.const(k, "int32") for k in place)) for place in places]
     return found if tensor.dtype.startswith("float") else [_i64(element) for element in found]

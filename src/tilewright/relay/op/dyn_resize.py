@@ -1,4 +1,4 @@
-"""Resizing to sizes, and by factors, that the program computes (``relay.op.dyn`` says how such operators work)."""
+"""Resizing to sizes and by factors that the program computes; see ``relay.op.dyn``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _resized(layout: str, type_: TensorType, spatial: str, dtype: str = "") -> T
 
 
 def _with_sizes(layout: str, spatial: str, dims: Sequence[PrimExpr], sizes: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """The result's dimensions; -1, for which there is no memory, where something would be made out of nothing."""
+    """Return the result's dimensions; -1, whose allocation fails, where an empty image would be enlarged."""
     shape = list(dims)
     for axis, size in zip(_axes(layout, spatial), sizes, strict=True):
         nothing = ops.logical_and(ops.equal(dims[axis], 0), size > 0)
@@ -44,7 +44,7 @@ def _sizes_of(layout: str, spatial: str, out_type: TensorType) -> list[PrimExpr]
 
 
 def _enlarged(spatial: str) -> Callable[[Any, Dims, Values], list[PrimExpr]]:
-    """Extents times factors, rounded as ``nn.upsampling`` does."""
+    """Multiply extents by factors and round as ``nn.upsampling`` does."""
 
     def shape(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
         sizes = []

@@ -1,4 +1,4 @@
-"""The value of an operator call on numpy arrays: what constant folding and the interpreter ask for."""
+"""Evaluation of operator calls on numpy arrays, for constant folding and the interpreter."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _RUNNERS: list[Callable[[Call, Sequence[Array]], list[Array]]] = []
 
 
 def set_primitive_runner(runner: Callable[[Call, Sequence[Array]], list[Array]]) -> None:
-    """Install what runs a call of an operator without a meaning in numpy: ``relay.backend`` does, which compiles it.
+    """Install the function that runs calls of operators without a meaning in numpy; ``relay.backend`` compiles them.
 
-    The arguments come as one list of arrays, those of tuples flattened; the results go as one list, too.
+    It takes one list of arrays, with tuples flattened, and returns one list of results.
     """
     _RUNNERS[:] = [runner]
 
 
 def evaluate_call(call: Call, arguments: Sequence[Any], out_type: Any) -> list[Array]:
-    """Value of an operator call on numpy arguments (a tuple argument is a tuple of arrays)."""
+    """Evaluate an operator call on numpy arguments; a tuple argument is a tuple of arrays."""
     if isinstance(out_type, TensorType) and not out_type.is_dynamic and 0 in out_type.concrete_shape:
         return [np.zeros(out_type.concrete_shape, numpy_dtype(out_type.dtype))]
     flat: list[Array] = []

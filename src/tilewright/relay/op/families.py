@@ -1,4 +1,4 @@
-"""Families of operators: element-wise ones, and those of them that differ in a name and a formula only."""
+"""Families of operators: element-wise ones, and those that differ only in a name and a formula."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Elementwise(OpDef[A]):
-    """An operator of one input, element by element; the result has the input's type where nothing else is said."""
+    """Base of element-wise operators of one input; by default the result has the input's type."""
 
     inputs = ("data",)
     pattern = OpPattern.ELEMWISE
@@ -41,7 +41,7 @@ def _evaluation(function: Callable[..., Any], keeps_dtype: bool) -> Callable[[ob
 
 
 class Unary(Protocol):
-    """Constructor of an operator of one input."""
+    """Builder of an operator of one input."""
 
     op: Op
 
@@ -50,7 +50,7 @@ class Unary(Protocol):
 
 
 class Binary(Protocol):
-    """Constructor of an operator of two inputs."""
+    """Builder of an operator of two inputs."""
 
     op: Op
 
@@ -67,9 +67,9 @@ def unary(
     in_float32: bool = False,
     **traits: Any,
 ) -> Unary:
-    """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise.
+    """Declare an element-wise operator of one input and return its builder.
 
-    Returns its constructor.
+    The result has the input's dtype unless ``relation`` says otherwise.
     """
     made = declare(
         name,
@@ -93,7 +93,7 @@ def binary(
     in_float32: bool = False,
     **traits: Any,
 ) -> Binary:
-    """Declare a broadcasting operator of two inputs of one dtype, and give its constructor."""
+    """Declare a broadcasting operator of two inputs of one dtype and return its builder."""
     made = declare(
         name,
         doc,

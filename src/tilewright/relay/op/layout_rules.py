@@ -1,10 +1,10 @@
 """How operators carry layouts: the rules behind AlterOpLayout and ConvertLayout.
 
-An operator's ``infer_correct_layout(attrs, new_in_layouts, old_in_layouts, old_in_types)`` says, given the layouts
-that its inputs had and now have, which layouts it takes, which it gives, and with which attributes. It is asked
-twice for each call: first with no new layouts (``[]``), to learn the layouts of the original program, then with
-those that the rewritten inputs have. A tuple argument counts as one layout for each field, but one type. What the rule
-asks for and the input has not, the pass converts with ``layout_transform``.
+An operator's ``infer_correct_layout(attrs, new_in_layouts, old_in_layouts, old_in_types)`` takes the layouts that its
+inputs had and now have, and returns the layouts of its inputs and outputs, with the attributes for them. It is called
+twice for each call: first with no new layouts (``[]``), to learn the layouts of the original program, then with those
+of the rewritten inputs. A tuple argument counts as one layout for each field, but one type. Where an input has another
+layout than the rule requires, the pass inserts a ``layout_transform``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNDEFINED = layout("")
 
 @dataclass(frozen=True)
 class InferCorrectLayoutOutput:
-    """Layouts that a call takes and gives, and its attributes for them."""
+    """Layouts of the inputs and outputs of a call, and its attributes for them."""
 
     input_layouts: list[Layout]
     output_layouts: list[Layout]
@@ -35,14 +35,14 @@ LayoutRule = Callable[[Any, Sequence[Layout], Sequence[Layout], Sequence[Type]],
 
 
 def fixed(*inputs: str, output: str) -> Callable[[Any], InferCorrectLayoutOutput]:
-    """What an operator that takes exactly these layouts answers."""
+    """Return the rule of an operator that requires exactly these layouts."""
     return lambda attrs: InferCorrectLayoutOutput([layout(i) for i in inputs], [layout(output)], attrs)
 
 
 def elementwise(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Any layout will do; all inputs and the output share it."""
+    """Take any layout; all inputs and the output share it."""
     layouts = new_in_layouts or old_in_layouts
     chosen = next((item for item in layouts if item), UNDEFINED)
     return InferCorrectLayoutOutput([chosen] * len(layouts), [chosen], attrs)
@@ -51,17 +51,17 @@ def elementwise(
 def broadcast(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """The input of most dimensions chooses; a smaller one is lined up with its last dimensions."""
+    """Take the layout of the input of most dimensions; a smaller one is aligned with its last dimensions."""
     layouts = list(new_in_layouts or old_in_layouts)
     ranks = [len(t.shape) if isinstance(t, TensorType) else 0 for t in old_in_types]
-    given = [i for i, item in enumerate(layouts) if item]
-    large = max(given, key=lambda i: _weight(layouts[i], old_in_types[i]), default=0)
-    if not given or (len(given) < len(layouts) and ranks[large] < max(ranks)):
+    laid_out = [i for i, item in enumerate(layouts) if item]
+    large = max(laid_out, key=lambda i: _weight(layouts[i], old_in_types[i]), default=0)
+    if not laid_out or (len(laid_out) < len(layouts) and ranks[large] < max(ranks)):
         return InferCorrectLayoutOutput([UNDEFINED] * len(layouts), [UNDEFINED], attrs)
     chosen = layouts[large]
     source = old_in_layouts[large] if old_in_layouts[large] else chosen.to_primal()
     for i, rank in enumerate(ranks):
-        if i in given:
+        if i in laid_out:
             layouts[i] = chosen if i == large else _fit(chosen, old_in_layouts[i], old_in_types[i])
         elif rank:
             tail = (chosen if chosen.is_primal else source).sub_layout(ranks[large] - rank, rank)
@@ -70,14 +70,14 @@ def broadcast(
 
 
 def _weight(item: Layout, type_: Type) -> tuple[int, int]:
-    """Rank by number of primal axes, then by number of dimensions that are not 1."""
+    """Order inputs by the number of primal axes, then by the number of dimensions other than 1."""
     primal = sum(1 for _, factor in item.axes if not factor)
     spread = sum(known(d) != 1 for d in type_.shape) if isinstance(type_, TensorType) else 0
     return primal, spread
 
 
 def _fit(chosen: Layout, old_layout: Layout, type_: Type) -> Layout:
-    """``chosen`` for a tensor that is broadcast: an axis of extent 1 is split by 1, not padded."""
+    """Adapt the layout ``chosen`` to a broadcast tensor: an axis of extent 1 is split by 1, not padded."""
     if not isinstance(type_, TensorType) or not old_layout or len(old_layout) != len(type_.shape):
         return chosen
     extents = {letter: known(d) for (letter, _), d in zip(old_layout.axes, type_.shape, strict=True)}
@@ -90,9 +90,9 @@ def _fit(chosen: Layout, old_layout: Layout, type_: Type) -> Layout:
 
 
 def with_layout_attr(field: str = "layout", fixed_axes: str = "HW") -> LayoutRule:
-    """The rule of operators with a layout attribute that take any layout which does not split ``fixed_axes``.
+    """Return the rule of operators with a layout attribute that take any layout which does not split ``fixed_axes``.
 
-    One whose layout was chosen, by ConvertLayout or with ``out_layout``, keeps it.
+    Where the layout was chosen, by ConvertLayout or with ``out_layout``, it is kept.
     """
 
     def rule(
@@ -111,7 +111,7 @@ def with_layout_attr(field: str = "layout", fixed_axes: str = "HW") -> LayoutRul
 
 
 def convert_layout_attr(name: str) -> Callable[..., Any]:
-    """The ConvertLayout hook of the operator ``name``, whose attribute ``layout`` says how its data lie."""
+    """Return the ConvertLayout hook of the operator ``name``, whose attribute ``layout`` is that of its data."""
 
     def convert(attrs: Any, inputs: Sequence[Any], tinfos: Sequence[Any], desired_layouts: Sequence[str]) -> Any:
         wanted = desired_layouts[0]
@@ -124,7 +124,7 @@ def convert_layout_attr(name: str) -> Callable[..., Any]:
 
 
 def axis_attr(default_output: Callable[[int], int] = lambda rank: 1) -> LayoutRule:
-    """The rule of operators that treat the axis in their attribute ``axis``, and give tensors of the same shape."""
+    """Return the rule of operators that process the axis in their attribute ``axis`` and keep the shape."""
 
     def rule(
         attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
@@ -146,7 +146,7 @@ def axis_attr(default_output: Callable[[int], int] = lambda rank: 1) -> LayoutRu
 def reduction(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Reduce the same axes wherever they are now, with what was split off them."""
+    """Reduce the same axes in the new layout, including their split parts."""
     old, data = old_in_layouts[0], old_in_types[0]
     extra = [UNDEFINED] * (len(old_in_layouts) - 1)
     if not old or not isinstance(data, TensorType):
@@ -183,9 +183,9 @@ def arg_reduction(
 def permutation(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Transpose from where the axes are now to the same result, if none is split.
+    """Transpose from the new order of the axes to the same result, if none is split.
 
-    The result is what it was, so that its axes need no letters.
+    The result is unchanged, so that its axes need no letters.
     """
     old = old_in_layouts[0]
     if not old or not old.is_primal:
@@ -201,7 +201,7 @@ def permutation(
 def cut_like(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Cut the same axes wherever they are now, where both tensors have one layout that splits none."""
+    """Cut the same axes in the new layout, where both tensors have one layout that splits none."""
     old = old_in_layouts[0]
     layouts = new_in_layouts or old_in_layouts
     if not old or not old.is_primal or any(item is not old for item in old_in_layouts):
@@ -216,7 +216,7 @@ def cut_like(
 def squeezing(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Drop the same axes wherever they are now, of a layout that splits none."""
+    """Drop the same axes in the new layout, if it splits none."""
     old, data = old_in_layouts[0], old_in_types[0]
     if not old or not isinstance(data, TensorType) or not old.is_primal:
         return InferCorrectLayoutOutput([old], [UNDEFINED], attrs)
@@ -234,9 +234,10 @@ def squeezing(
 def concatenation(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Any layout whose split parts divide every input's extent along the joined axis; a split one before a plain one.
+    """Take any layout whose split factors divide every input's extent along the joined axis; prefer a split one.
 
-    Plain inputs come of operators that know no layouts, and mostly go into ones that want split ones.
+    Plain layouts mostly come from operators without layout rules, and their results go to operators that want split
+    ones.
     """
     fields = old_in_types[0].fields if isinstance(old_in_types[0], TupleType) else old_in_types
     old = next((item for item in old_in_layouts if item), UNDEFINED)
@@ -259,7 +260,9 @@ def concatenation(
 
 
 def per_axis(field: str, neutral: Callable[[Any], bool]) -> LayoutRule:
-    """The rule of operators with one attribute value for each axis (pad widths); split axes must have a neutral one."""
+    """Return the rule of operators with one attribute value for each axis (pad widths); split axes must have the
+    neutral one.
+    """
 
     def rule(
         attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]

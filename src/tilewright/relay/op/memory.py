@@ -1,12 +1,12 @@
-"""memory.*: pieces of memory, and tensors that lie in them, as values of a program for the virtual machine.
+"""memory.*: storage, and tensors in it, as values of a program for the virtual machine.
 
 ::
 
     let %storage = memory.alloc_storage(24i64, 64i64, dtype="float32", device_id=0, device_type=1);
     let %out = memory.alloc_tensor(%storage, 0i64, meta[relay.Constant][0], ...);
 
-The type of a piece of memory is ``Storage`` of the library's part "core.rly". ``relay.transform.ManifestAlloc`` writes
-these operators, ``MemoryPlan`` changes them, and the machine's compiler makes an instruction of each.
+The type of a piece of memory is ``Storage`` of the library's part "core.rly". ``relay.transform.ManifestAlloc`` inserts
+these operators, ``MemoryPlan`` merges storage, and the bytecode compiler turns each into one instruction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNIT = TupleType(())
 
 
 class AllocStorageAttrs(Attrs):
-    """Where the memory is, and what is to lie in it."""
+    """The device of the memory and the dtype of its elements."""
 
     dtype: str = "float32"
     device_id: int = 0
@@ -38,7 +38,7 @@ class AllocStorageAttrs(Attrs):
 
 
 class AllocTensorAttrs(Attrs):
-    """The shape where it is known: a constant, or (``assert_shape``) what a computed one is known to be."""
+    """The shape: a constant, or (``assert_shape``) the known dimensions of a computed one."""
 
     const_shape: Constant | None = None
     assert_shape: tuple[Any, ...] | None = None
@@ -46,7 +46,7 @@ class AllocTensorAttrs(Attrs):
 
 
 class MemoryDef(OpDef):
-    """Base of operators that are instructions of the virtual machine, and no kernels."""
+    """Base of operators that are instructions of the virtual machine, not kernels."""
 
     pattern = OpPattern.OPAQUE
     non_computational = True
@@ -55,7 +55,7 @@ class MemoryDef(OpDef):
 
 
 def expect(op: str, what: str, found: Type, wanted: Type) -> None:
-    """Raise TypeInferenceError unless an argument's type is the one that the operator takes."""
+    """Raise TypeInferenceError unless an argument has the type that the operator takes."""
     if found != wanted:
         raise TypeInferenceError(f"{op}: {what} should be {wanted}, found {found}")
 
@@ -67,7 +67,7 @@ def expect_number(op: str, what: str, found: Type) -> None:
 
 
 class AllocStorage(MemoryDef):
-    """A piece of memory of ``size`` bytes, whose address is a multiple of ``alignment``."""
+    """``size`` bytes of memory, aligned to ``alignment`` bytes."""
 
     name = "memory.alloc_storage"
     inputs = ("size", "alignment")
@@ -81,12 +81,12 @@ class AllocStorage(MemoryDef):
 
     @staticmethod
     def places(attrs: AllocStorageAttrs) -> Sequence[Place]:
-        """Numbers on the host, memory on the device of the attributes."""
+        """The numbers are on the host, the memory on the device in the attributes."""
         return HOST, HOST, attrs.device_type
 
 
 class AllocTensor(MemoryDef):
-    """A tensor in a piece of memory, from byte ``offset`` on; ``shape`` is a vector of integers."""
+    """A tensor in storage, from byte ``offset`` on; ``shape`` is a vector of integers."""
 
     name = "memory.alloc_tensor"
     inputs = ("storage", "offset", "shape")
@@ -110,12 +110,12 @@ class AllocTensor(MemoryDef):
 
     @staticmethod
     def places(attrs: AllocTensorAttrs) -> Sequence[Place]:
-        """The tensor is where its memory is."""
+        """The tensor is on the device of its storage."""
         return "memory", HOST, HOST, "memory"
 
 
 class Kill(MemoryDef):
-    """The end of a value's life: nothing uses it afterwards, and its memory may be used again."""
+    """The end of a value's life: it is not used afterwards, and its memory may be reused."""
 
     name = "memory.kill"
     inputs = ("to_free",)
@@ -129,7 +129,7 @@ kill = builder(Kill)
 
 
 def alloc_storage(size: RelayExpr, alignment: RelayExpr, device: Any, dtype_hint: str = "float32") -> Call:
-    """A piece of memory of ``size`` bytes on ``device`` (a ``Device``)."""
+    """Allocate ``size`` bytes of memory on ``device`` (a ``Device``)."""
     attrs = AllocStorageAttrs(dtype_hint, int(device.device_id), int(device.device_type))
     return call("memory.alloc_storage", [size, alignment], attrs)
 
@@ -141,25 +141,25 @@ def alloc_tensor(
     dtype: str = "float32",
     assert_shape: Sequence[Any] | None = None,
 ) -> Call:
-    """A tensor in ``storage``, from byte ``offset`` on.
+    """Return a tensor in ``storage``, from byte ``offset`` on.
 
     Parameters
     ----------
-    shape : a vector of integers; a constant gives the result a known shape.
-    assert_shape : what a computed shape is known to be.
+    shape : a vector of integers; a constant makes the shape of the result known.
+    assert_shape : the known dimensions of a computed shape.
     """
     known = shape if isinstance(shape, Constant) else None
-    told = tuple(assert_shape) if assert_shape is not None else None
-    return call("memory.alloc_tensor", [storage, offset, shape], AllocTensorAttrs(known, told, dtype))
+    asserted = tuple(assert_shape) if assert_shape is not None else None
+    return call("memory.alloc_tensor", [storage, offset, shape], AllocTensorAttrs(known, asserted, dtype))
 
 
 def flatten_tuple_type(ty: Type) -> list[Type]:
-    """The types of tensors in nested tuples, in order."""
+    """Return the types of the tensors in nested tuples, in order."""
     return [t for field in ty.fields for t in flatten_tuple_type(field)] if isinstance(ty, TupleType) else [ty]
 
 
 def from_tuple_type(ty: Type, expr: RelayExpr) -> list[RelayExpr]:
-    """The tensors in a value of the type ``ty``, in order, as expressions."""
+    """Return the tensors in a value of the type ``ty`` as expressions, in order."""
     if not isinstance(ty, TupleType):
         return [expr]
     fields = (TupleGetItem(expr, index) for index in range(len(ty.fields)))
@@ -167,10 +167,10 @@ def from_tuple_type(ty: Type, expr: RelayExpr) -> list[RelayExpr]:
 
 
 def to_tuple_type(ty: Type, exprs: Sequence[RelayExpr]) -> RelayExpr:
-    """A value of the type ``ty`` made of tensors in order.
+    """Build a value of the type ``ty`` from tensors in order.
 
     Raises:
-        ValueError: there are more or fewer of them than in the type.
+        ValueError: the number of tensors is not that of the type.
     """
     wanted = len(flatten_tuple_type(ty))
     if wanted != len(exprs):

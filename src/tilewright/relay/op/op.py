@@ -23,12 +23,12 @@ Op.providers["FPrimalGradient"] = "tilewright.relay.op.gradient"
 
 
 def get(op_name: str) -> Op:
-    """The operator of that name; raises TilewrightError when it is not registered."""
+    """Return the operator ``op_name``; raise TilewrightError where it is not registered."""
     return Op.get(op_name)
 
 
 def register(op_name: str, describe: str = "") -> Op:
-    """The operator of that name, declared now if it is new."""
+    """Return the operator ``op_name``, registering it if it is new."""
     return Op.get_or_register(op_name)
 
 
@@ -63,12 +63,12 @@ def register_reduce_schedule(op_name: str, level: int = 10) -> None:
 
 
 def register_pattern(op_name: str, pattern: int, level: int = 10) -> None:
-    """Set how the operator fuses."""
+    """Set the fusion pattern."""
     register_op_attr(op_name, "TOpPattern", OpPattern(pattern), level)
 
 
 def register_stateful(op_name: str, stateful: bool, level: int = 10) -> None:
-    """Say whether calls of the operator differ from one another, so that they are neither merged nor removed."""
+    """Set whether calls of the operator differ from one another, so that they are neither merged nor removed."""
     register_op_attr(op_name, "TOpIsStateful", stateful, level)
 
 

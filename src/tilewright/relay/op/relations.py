@@ -1,6 +1,6 @@
-"""Type relations that many operators share, and the arithmetic on dimensions that all of them use.
+"""Type relations that many operators share, and arithmetic on dimensions.
 
-A dimension is an ``IntImm``, ``Any`` (unknown) or a symbolic expression. Arithmetic with an unknown gives an unknown.
+A dimension is an ``IntImm``, ``Any`` (unknown) or a symbolic expression. Arithmetic with an unknown one is unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Dim = PrimExpr | int
 
 
 def tensor(type_: Type, what: str = "the argument") -> TensorType | None:
-    """``type_`` as a tensor type; None for a hole; raises TypeInferenceError for anything else."""
+    """Return ``type_`` as a tensor type, None for a hole; raise TypeInferenceError for any other type."""
     if isinstance(type_, TensorType):
         return type_
     if isinstance(type_, IncompleteType):
@@ -34,7 +34,7 @@ def tensor(type_: Type, what: str = "the argument") -> TensorType | None:
 
 
 def tensors(types: Sequence[Type], names: Sequence[str] = ()) -> list[TensorType] | None:
-    """All ``types`` as tensor types, or None while one is not known."""
+    """Return all ``types`` as tensor types, or None while one is unknown."""
     result: list[TensorType] = []
     complete = True
     for index, type_ in enumerate(types):
@@ -47,7 +47,7 @@ def tensors(types: Sequence[Type], names: Sequence[str] = ()) -> list[TensorType
 
 
 def tuple_of_tensors(type_: Type) -> list[TensorType] | None:
-    """The fields of a tuple of tensors, or None while one is not known."""
+    """Return the fields of a tuple of tensors, or None while one is unknown."""
     if isinstance(type_, IncompleteType):
         return None
     if not isinstance(type_, TupleType):
@@ -56,31 +56,31 @@ def tuple_of_tensors(type_: Type) -> list[TensorType] | None:
 
 
 def known(dim: Dim) -> int | None:
-    """The dimension as an int, None when it is not known while compiling."""
+    """Return the dimension as an int, or None where it is unknown at compile time."""
     if isinstance(dim, int):
         return dim
     return dim.value if isinstance(dim, IntImm) else None
 
 
 def dim_map(function: Callable[..., AnyType], *dims: Dim) -> PrimExpr:
-    """``function`` of dimensions; unknown as soon as one of them is."""
+    """Apply ``function`` to dimensions; the result is unknown if one of them is."""
     if any(isinstance(d, Any) for d in dims):
         return Any()
     return prim_ops.as_expr(function(*[d.value if isinstance(d, IntImm) else d for d in dims]))
 
 
 def dim_add(*dims: Dim) -> PrimExpr:
-    """Sum of dimensions."""
+    """Return the sum of dimensions."""
     return simple_dim(dim_map(lambda *ds: sum(ds[1:], ds[0]), *dims))
 
 
 def simple_dim(dim: PrimExpr) -> PrimExpr:
-    """A dimension in the form that makes equal sums one object."""
+    """Return a dimension in canonical form, so that equal sums are one object."""
     return dim if isinstance(dim, (Any, IntImm, Var)) else Analyzer().simplify(dim)
 
 
 def _factors(dim: Dim) -> tuple[int, list[PrimExpr]]:
-    """The number and the other factors of a product, the latter in an order of their own."""
+    """Return the constant and the other factors of a product, the latter in a canonical order."""
     number, others, stack = 1, [], [prim_ops.as_expr(dim)]
     while stack:
         item = stack.pop()
@@ -99,7 +99,7 @@ def _product(number: int, others: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def dim_mul(*dims: Dim) -> PrimExpr:
-    """Product of dimensions; 1 when there are none. Equal products are one object."""
+    """Return the product of dimensions, 1 of none. Equal products are one object."""
     if any(isinstance(d, Any) for d in dims):
         return Any()
     parts = [_factors(d) for d in dims]
@@ -109,7 +109,7 @@ def dim_mul(*dims: Dim) -> PrimExpr:
 
 
 def dim_floordiv(a: Dim, b: Dim) -> PrimExpr:
-    """A // b; common factors cancel."""
+    """Return ``a // b``; common factors cancel."""
     if isinstance(a, Any) or isinstance(b, Any):
         return Any()
     (over, above), (under, below) = _factors(a), _factors(b)
@@ -127,7 +127,7 @@ def dim_floordiv(a: Dim, b: Dim) -> PrimExpr:
 
 
 def dim_ceildiv(a: Dim, b: Dim) -> PrimExpr:
-    """A / b rounded up."""
+    """Return ``a / b`` rounded up."""
     return dim_map(lambda x, y: (x + y - 1) // y, a, b)
 
 
@@ -138,7 +138,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_at_least(dim: PrimExpr, least: PrimExpr, message: str) -> None:
-    """Raise TypeInferenceError unless a dimension is ``least`` or more; where one is not known, a kernel checks it."""
+    """Raise TypeInferenceError unless a dimension is ``least`` or more; an unknown one is checked at run time."""
     a, b = known(dim), known(least)
     require(a is None or b is None or a >= b, message)
     note_at_least(dim, least)
@@ -160,7 +160,7 @@ def require_same_dtype(types: Iterable[TensorType], what: str = "the arguments")
 
 
 def normalize_axis(axis: AnyType, rank: int, what: str = "axis") -> int:
-    """``axis`` counted from the front; raises TypeInferenceError when it is out of range."""
+    """Return ``axis`` counted from the front; raise TypeInferenceError where it is out of range."""
     value = int(axis)
     if not -rank <= value < rank:
         raise TypeInferenceError(f"{what} {value} is out of range for a tensor of {rank} dimensions")
@@ -168,7 +168,7 @@ def normalize_axis(axis: AnyType, rank: int, what: str = "axis") -> int:
 
 
 def normalize_axes(axes: AnyType, rank: int, exclude: bool = False) -> tuple[int, ...]:
-    """Sorted axes counted from the front; None means all; ``exclude`` gives the others."""
+    """Return sorted axes counted from the front; None means all; ``exclude`` inverts the choice."""
     if axes is None:
         chosen = list(range(rank))
     else:
@@ -182,7 +182,7 @@ def normalize_axes(axes: AnyType, rank: int, exclude: bool = False) -> tuple[int
 
 
 def broadcast_dims(a: Dim, b: Dim) -> PrimExpr | None:
-    """The dimension of two broadcast ones, None when they do not fit."""
+    """Return the dimension of two broadcast ones, None where they do not match."""
     x, y = known(a), known(b)
     if x == 1:
         return prim_ops.as_expr(b)
@@ -205,7 +205,7 @@ def broadcast_dims(a: Dim, b: Dim) -> PrimExpr | None:
 
 
 def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[PrimExpr, ...]:
-    """Shape of two broadcast tensors, by numpy's rule.
+    """Return the shape of two broadcast tensors, by numpy's rule.
 
     Raises:
         TypeInferenceError: two dimensions differ and neither is 1.
@@ -223,17 +223,17 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[PrimExpr, ...]
 
 
 def identity(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
-    """The result has the type of the first argument."""
+    """Return the type of the first argument."""
     return tensor(types[0])
 
 
 def same(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
-    """The result has the type of the first argument, a tensor or not, also where that has holes."""
+    """Return the type of the first argument, whether a tensor or not, even where it has holes."""
     return types[0]
 
 
 def broadcast(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
-    """Two tensors of one dtype, broadcast."""
+    """Return the type of two broadcast tensors of one dtype."""
     found = tensors(types, ("lhs", "rhs"))
     if found is None:
         return None
@@ -245,7 +245,7 @@ def broadcast(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type 
 
 
 def broadcast_compare(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
-    """Two tensors of one dtype, broadcast; the result is bool."""
+    """Return the bool type of two broadcast tensors of one dtype."""
     result = broadcast(types, attrs, solver)
     return TensorType(result.shape, "bool") if isinstance(result, TensorType) else None
 
@@ -254,5 +254,5 @@ Op.type_relations.update({"Identity": same, "Broadcast": broadcast, "BroadcastCo
 
 
 def static_shape(values: Iterable[AnyType]) -> list[PrimExpr]:
-    """Attribute values as dimensions."""
+    """Return attribute values as dimensions."""
     return [prim_ops.as_expr(v) for v in values]

@@ -1,4 +1,4 @@
-"""The axes along which an operator takes scales into its weight: the hook ``scale_axes``."""
+"""Axes along which scales fold into an operator's weight: the hook ``scale_axes``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tilewright.tir.layout import Layout, layout
 
 @dataclass(frozen=True)
 class ScaleAxes:
-    """A scale along ``data`` is one of the weight along ``weight_in``; of the result, ``out`` and ``weight_out``.
+    """Axes of equivalent scales: ``data`` with ``weight_in``, and ``out`` with ``weight_out``.
 
-    Each is one axis, or the parts of one that a layout splits, from the outermost on.
+    Each is one axis, or the parts of one that a layout splits, outermost first.
     """
 
     data: tuple[int, ...]
@@ -25,12 +25,12 @@ class ScaleAxes:
 
 
 def _axes_of(found: Layout, letter: str) -> tuple[int, ...]:
-    """Where a layout has a dimension: one axis, or two where it is split."""
+    """Return the axes of a dimension in a layout: one, or two where it is split."""
     return tuple(i for i in (found.index_of(letter), found.index_of(letter.lower())) if i >= 0)
 
 
 def convolution_axes(attrs: ConvAttrs, types: Sequence[Type]) -> ScaleAxes | None:
-    """Channels of a convolution without groups, or with one for each channel; None for others."""
+    """Return the channel axes of a plain or depthwise convolution; None for other groups."""
     data_layout, kernel_layout = layout(attrs.data_layout), layout(attrs.kernel_layout)
     out_layout = layout(attrs.out_layout or attrs.data_layout)
     weight = types[1]

@@ -1,8 +1,7 @@
-"""How a slice of a result becomes slices of the operands: the hook ``slice_operands`` of operators.
+"""Slices of results as slices of the operands: the hook ``slice_operands`` of operators.
 
 A rule takes a call, a cut of its result, and the known shapes of result and operands. It returns the part of each
-operand that the part of the result is computed of, or None where that takes all of them. Operators that work element
-by element need no rule.
+operand that the cut depends on, or None where it depends on all of them. Element-wise operators need no rule.
 """
 
 from __future__ import annotations
@@ -19,24 +18,26 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Cut:
-    """Elements ``begin`` to ``end`` of one dimension, and all of the others."""
+    """The elements ``begin`` to ``end`` of one dimension and all elements of the others."""
 
     axis: int
     begin: int
     end: int
 
     def on(self, axis: int) -> Cut:
-        """Return the same elements of another dimension."""
+        """Return the cut of the same elements along another dimension."""
         return Cut(axis, self.begin, self.end)
 
     def of(self, shape: Shape) -> Shape:
-        """Return the shape of what is cut out of a tensor of ``shape``."""
+        """Return the shape of the cut of a tensor of ``shape``."""
         return (*shape[: self.axis], self.end - self.begin, *shape[self.axis + 1 :])
 
 
 @dataclass(frozen=True)
 class Part:
-    """How to compute a part of a call's result: the parts of its operands (None: all of one), and its attributes."""
+    """The computation of a part of a call's result: parts of its operands (None: the whole operand), and its
+    attributes.
+    """
 
     operands: list[Cut | None]
     attrs: Any
@@ -46,7 +47,7 @@ Rule = Callable[[Call, Cut, Shape, list[Shape]], Part | None]
 
 
 def element_wise(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """Operands broadcast: each is cut where it has the extent."""
+    """Cut each operand that is not broadcast along the dimension."""
     parts: list[Cut | None] = []
     for operand in operands:
         axis = cut.axis - len(shape) + len(operand)
@@ -58,13 +59,13 @@ def element_wise(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> P
 
 
 def bias_add(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """The bias is cut where the slice is along its dimension."""
+    """Cut the bias where the slice is along its dimension."""
     attrs: Any = call.attrs
     return Part([cut, cut.on(0) if attrs.axis % len(shape) == cut.axis else None], attrs)
 
 
 def along_others(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """One dimension is reduced; the others are computed each for itself."""
+    """Cut any dimension but the reduced one."""
     attrs: Any = call.attrs
     if attrs.axis % len(shape) == cut.axis:
         return None
@@ -72,12 +73,12 @@ def along_others(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> P
 
 
 def dense(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """Rows of the data are computed each for itself."""
+    """Cut rows of the data."""
     return Part([cut, None], call.attrs) if cut.axis < len(shape) - 1 else None
 
 
 def batch_matmul(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """Matrices, rows of the first operand or columns of the second."""
+    """Cut the batch, rows of the first operand or columns of the second."""
     attrs: Any = call.attrs
     if cut.axis == 1:
         return Part([cut.on(2 if attrs.transpose_a else 1), None], attrs)
@@ -87,7 +88,7 @@ def batch_matmul(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> P
 
 
 def attention(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """(batch, rows, heads, width) of query (batch, heads, rows, depth): rows are each for themselves."""
+    """Cut batch, heads or rows of (batch, rows, heads, width); rows do not depend on one another."""
     if cut.axis != 1:
         return None
     masks = [cut.on(2) if mask[2] != 1 else None for mask in operands[3:]]
@@ -95,14 +96,14 @@ def attention(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part
 
 
 def transpose(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """The dimension is another one of the operand."""
+    """Cut the permuted dimension of the operand."""
     attrs: Any = call.attrs
     axes = attrs.axes or tuple(range(len(shape) - 1, -1, -1))
     return Part([cut.on(int(axes[cut.axis]) % len(shape))], attrs)
 
 
 def reshape(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """The dimension has to be one of the operand's, with as many elements before it."""
+    """Cut the operand's dimension of the same extent that has as many elements before it."""
     attrs: Any = call.attrs
     (source,) = operands
     before = math.prod(shape[: cut.axis])

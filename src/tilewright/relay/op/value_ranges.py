@@ -1,6 +1,6 @@
-"""Ranges of values: the hook ``value_range(attrs, ranges, types)`` of an operator gives one for each of its results.
+"""Ranges of values: the hook ``value_range(attrs, ranges, types)`` of an operator returns one for each result.
 
-A range is the least and the largest number that may be in a tensor of integers; a tuple has that of all its fields.
+A range is the least and the greatest value that an integer tensor may hold; a tuple has one range for all its fields.
 ``ranges`` and ``types`` are those of the arguments. Operators that only move data (``moves``) need no hook.
 """
 
@@ -21,7 +21,7 @@ EVERYTHING: Range = (-math.inf, math.inf)
 
 
 def positions(data: Type, axes: Sequence[int] | None = None) -> Range:
-    """Places along ``axes`` of ``data``, or in the whole of it."""
+    """Return the range of positions along ``axes`` of ``data``, or in the whole of it."""
     if not isinstance(data, TensorType) or data.is_dynamic:
         return EVERYTHING
     shape = data.concrete_shape
@@ -29,27 +29,27 @@ def positions(data: Type, axes: Sequence[int] | None = None) -> Range:
 
 
 def largest(attrs: object, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Element by element the largest operand."""
+    """Return the range of the element-wise maximum."""
     return [(max(low for low, _ in ranges), max(high for _, high in ranges))]
 
 
 def smallest(attrs: object, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Element by element the smallest operand."""
+    """Return the range of the element-wise minimum."""
     return [(min(low for low, _ in ranges), min(high for _, high in ranges))]
 
 
 def selected(attrs: object, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Elements of the operands behind the first one, which chooses."""
+    """Return the union of the ranges of all operands but the first, the condition."""
     return [(min(low for low, _ in ranges[1:]), max(high for _, high in ranges[1:]))]
 
 
 def limited(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Between two numbers."""
+    """Return the range between two bounds."""
     return [(attrs.a_min, attrs.a_max)]
 
 
 def converted(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Those of the argument, where the type holds them."""
+    """Return the range of the argument where the new dtype holds it."""
     data, dtype = types[0], attrs.dtype
     if not isinstance(data, TensorType) or not dt.is_int(dtype) or not dt.is_int(data.dtype) or dt.bits(dtype) < 8:
         return [EVERYTHING]
@@ -58,11 +58,11 @@ def converted(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> lis
 
 
 def extreme_positions(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Places along the axes that are reduced."""
+    """Return the range of positions along the reduced axes."""
     axis = None if attrs.exclude else attrs.axis
     return [positions(types[0], axis if axis is None or isinstance(axis, tuple) else (axis,))]
 
 
 def order(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
-    """Places along one axis."""
+    """Return the range of positions along one axis."""
     return [positions(types[0], (attrs.axis,))]

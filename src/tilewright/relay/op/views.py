@@ -1,8 +1,8 @@
-"""Operators that need not move data: reshapes, and concatenation and splitting as parts of one memory.
+"""Operators that need not move data: reshapes, and concatenation and splitting as parts of one buffer.
 
-A concatenation along the outermost axis that has an extent (every axis before it is 1) lays its inputs one behind
-the other: when each input is written there in the first place, nothing is left to do. A split of that axis, or a
-slice of it with stride 1, is the same read backwards.
+Along the outermost axis with an extent (every axis before it is 1), the inputs of a concatenation lie one behind the
+other in memory: if each input is written to its place in the result, the concatenation is free. The same holds for the
+results of a split of that axis, and for a slice of it with stride 1.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ ALIGNMENT = 64  # bytes: where a tensor may begin
 
 
 def is_reshape(expr: RelayExpr) -> TypeGuard[Call]:
-    """Whether ``expr`` calls an operator that gives its first argument's elements, in their order, in another shape."""
+    """Return whether ``expr`` calls an operator that returns its first argument's elements in order, in another
+    shape.
+    """
     return isinstance(expr, Call) and isinstance(expr.op, Op) and bool(expr.op.get_attr("TReshapeOp"))
 
 
 @dataclass(frozen=True)
 class View:
-    """Where parts lie in the whole, in bytes: the inputs of a concatenation in its result (``joins``), or the
-    results of a split or slice in its input.
+    """Byte ranges of parts in the whole: of the inputs of a concatenation in its result (``joins``), or of the results
+    of a split or slice in its input.
     """
 
     joins: bool
@@ -37,12 +39,12 @@ class View:
 
 
 def tensor_bytes(type_: TensorType) -> int:
-    """Size of a tensor of known shape."""
+    """Return the size in bytes of a tensor of known shape."""
     return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
 
 
 def view_of(expr: RelayExpr) -> View | None:
-    """How ``expr``, a typed call of an operator, can be done without moving data; None when it cannot."""
+    """Return how ``expr``, a typed call of an operator, can be done without moving data; None where it cannot."""
     if not isinstance(expr, Call) or not isinstance(expr.op, Op):
         return None
     match expr.op.name:
@@ -81,7 +83,7 @@ def _slice(attrs: Any, whole: Type) -> View | None:
 
 
 def _outermost(whole: TensorType, axis: int) -> bool:
-    """Whether tensors joined along ``axis`` lie one behind the other in memory."""
+    """Return whether tensors joined along ``axis`` lie one behind the other in memory."""
     return not whole.is_dynamic and all(extent == 1 for extent in whole.concrete_shape[: axis % len(whole.shape)])
 
 

@@ -1,13 +1,13 @@
-"""vm.*: what the virtual machine does with kernels and tensors, as operators of a program.
+"""vm.*: calls of kernels and views of tensors in programs for the virtual machine.
 
 ::
 
-    let %_ = vm.invoke_tvm_op(%kernel, (%x,), (%out,));    the kernel fills %out
+    let %_ = vm.invoke_tvm_op(%kernel, (%x,), (%out,));    the kernel writes %out
     let %s = vm.shape_of(%x, dtype="int64");               a vector, on the host
     let %y = vm.reshape_tensor(%x, %s, newshape=[2, ?]);   the same memory, with another shape
-    let %z = vm.append(%x, %more, axis=0);                 concatenated, in the memory of %x where that has room
+    let %z = vm.append(%x, %more, axis=0);                 concatenated, in the memory of %x where its capacity allows
 
-``relay.transform.ManifestAlloc`` writes these operators beside those of ``memory``.
+``relay.transform.ManifestAlloc`` inserts these operators beside those of ``memory``.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from tilewright.relay.op.transform.join import Concatenate, ConcatenateAttrs
 
 
 class ShapeOfAttrs(Attrs):
-    """The type of the extents."""
+    """The dtype of the extents."""
 
     dtype: str = "int64"
 
 
 class ShapeFuncAttrs(Attrs):
-    """For each input whether it is the value itself; else it is the shape of one."""
+    """For each input whether it is the value itself; otherwise it is the shape."""
 
     is_input: tuple[bool, ...]
 
 
 class ReshapeTensorAttrs(Attrs):
-    """The new shape, as far as it is known."""
+    """The known dimensions of the new shape."""
 
     newshape: tuple[Any, ...]
 
 
 class AppendAttrs(Attrs):
-    """The dimension that grows."""
+    """The dimension along which tensors are appended."""
 
     axis: int = 0
 
 
 class ShapeOf(MemoryDef):
-    """The shape of a tensor, a vector on the host."""
+    """The shape of a tensor, as a vector on the host."""
 
     name = "vm.shape_of"
     inputs = ("tensor",)
@@ -81,7 +81,7 @@ class ShapeOf(MemoryDef):
 
 
 class _Invocation(MemoryDef):
-    """A call that fills the tensors in ``outputs``."""
+    """Base of calls that write the tensors in ``outputs``."""
 
     inputs = ("func", "inputs", "outputs")
 
@@ -94,7 +94,7 @@ class _Invocation(MemoryDef):
 
 
 class InvokeTVMOp(_Invocation):
-    """Run a primitive function's kernel on a tuple of inputs, into a tuple of outputs."""
+    """Run a primitive function's kernel on a tuple of inputs and write a tuple of outputs."""
 
     name = "vm.invoke_tvm_op"
 
@@ -103,7 +103,7 @@ invoke_tvm_op = builder(InvokeTVMOp)
 
 
 class ShapeFunc(_Invocation):
-    """Work out the shapes of a primitive function's results, from shapes and values, into ``outputs``."""
+    """Compute the shapes of a primitive function's results, from shapes and values, and write them to ``outputs``."""
 
     name = "vm.shape_func"
     attrs_type = ShapeFuncAttrs
@@ -115,7 +115,7 @@ class ShapeFunc(_Invocation):
 
 
 class ReshapeTensor(MemoryDef):
-    """A tensor in the same memory that has another shape."""
+    """A tensor of another shape in the same memory."""
 
     name = "vm.reshape_tensor"
     inputs = ("data", "shape")
@@ -138,7 +138,7 @@ class ReshapeTensor(MemoryDef):
 
 
 class Append(MemoryDef):
-    """``more`` behind ``past``, which is not copied where its memory has room (``relay.transform.GrowInPlace``)."""
+    """``more`` appended to ``past``, in place where the memory of ``past`` has the capacity (``AppendInPlace``)."""
 
     name = "vm.append"
     inputs = ("past", "more")
@@ -158,21 +158,23 @@ append = builder(Append, axis=...)
 
 
 def shape_of(expr: RelayExpr) -> Call:
-    """The shape of a tensor, a vector of int64 on the host."""
+    """Return the shape of a tensor, a vector of int64 on the host."""
     return call("vm.shape_of", [expr], ShapeOfAttrs())
 
 
 def shape_func(func: RelayExpr, inputs: RelayExpr, outputs: RelayExpr, is_inputs: Sequence[bool]) -> Call:
-    """Work out the shapes of a primitive function's results.
+    """Compute the shapes of a primitive function's results.
 
     Parameters
     ----------
     inputs : a tuple of shapes, or values where ``is_inputs`` says so, one for each parameter.
-    outputs : a tuple of vectors of int64, which are filled.
+    outputs : a tuple of vectors of int64, which are written.
     """
     return call("vm.shape_func", [func, inputs, outputs], ShapeFuncAttrs(tuple(map(bool, is_inputs))))
 
 
 def reshape_tensor(data: RelayExpr, shape: RelayExpr, newshape: Sequence[Any]) -> Call:
-    """``data`` in the same memory with the shape that the vector ``shape`` holds, which is ``newshape``."""
+    """Return ``data`` in the same memory, with the shape ``newshape``, which the vector ``shape`` holds at run
+    time.
+    """
     return call("vm.reshape_tensor", [data, shape], ReshapeTensorAttrs(tuple(newshape)))

@@ -36,7 +36,7 @@ class DeviceCopyAttrs(Attrs):
 
 
 class _Placement(OpDef):
-    """An operator that says where its argument, of any type, lives; to numpy it is the identity."""
+    """Base of operators that say where their argument, of any type, lives; to numpy they are the identity."""
 
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
@@ -106,10 +106,10 @@ def device_copy(data: RelayExpr, src_dev: Any, dst_dev: Any) -> Call:
 
 @exported
 def function_on_device(function: Function, param_devices: Sequence[Any], result_device: Any) -> Function:
-    """``function`` with its parameters and its result on the given devices.
+    """Return ``function`` with its parameters on ``param_devices`` and its result on ``result_device``.
 
     Raises:
-        ValueError: there is no such device, or not as many as parameters.
+        ValueError: there is no such device, or the number of devices is not that of the parameters.
     """
     if len(param_devices) != len(function.params):
         raise ValueError(f"the function has {len(function.params)} parameters; got {len(param_devices)} devices")

@@ -1,4 +1,4 @@
-"""What external compilers take: tables of patterns, and rules for single operators. ``relay.op.contrib``."""
+"""``relay.op.contrib``: which operators and patterns external compilers take."""
 
 from __future__ import annotations
 

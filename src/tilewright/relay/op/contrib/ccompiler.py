@@ -10,7 +10,7 @@ _MARKS = ("annotation.", "device_copy", "on_device")
 
 
 def takes(call: Call) -> bool | Refusal:
-    """Whether all shapes are known."""
+    """Return whether all shapes are known."""
     refusal = refused_shape(call)
     return True if refusal is None else refusal
 

@@ -1,8 +1,8 @@
-"""What oneDNN takes, under its old name: operators and patterns, for TVM 0.8's runtime and for this one.
+"""The operators and patterns that oneDNN takes, by its old name DNNL: for TVM 0.8's runtime and for this one.
 
-``AnnotateTarget("dnnl")`` by itself takes the single operators that TVM 0.8's takes, so that programs get the regions
-that they had; ``partition_for_dnnl`` takes all. A rule or check answers with a ``Refusal`` that says why not, which
-``tilewright show --partition dnnl`` prints. The code is made by ``relay.ext.dnnl`` (``relay/backend/contrib/dnnl``),
+``AnnotateTarget("dnnl")`` by itself takes the single operators that TVM 0.8's takes, so that programs are partitioned
+as they were; ``partition_for_dnnl`` takes all. A rule or check answers with a ``Refusal`` that says why not, which
+``tilewright show --partition dnnl`` prints. ``relay.ext.dnnl`` (``relay/backend/contrib/dnnl``) generates the code;
 its runtime is in ``native/src/dnnl``.
 """
 
@@ -46,7 +46,7 @@ def _tensor_types(type_: Type) -> Iterator[Type]:
 
 
 def refused_type(type_: Type) -> Refusal | None:
-    """Why oneDNN takes no tensor of this type, if it does not."""
+    """Return why oneDNN takes no tensor of this type, or None."""
     for tensor in _tensor_types(type_):
         if not isinstance(tensor, TensorType) or tensor.is_dynamic:
             return Refusal(f"the shape of {tensor} is not known")
@@ -75,7 +75,7 @@ def _shape(expr: RelayExpr) -> tuple[int, ...]:
 
 
 def _typed(rule: Rule) -> Rule:
-    """A rule that first looks at the types of all operands and results."""
+    """Return a rule that first checks the types of all operands and results."""
 
     def check(call: Call) -> Answer:
         for part in (*call.args, call):
@@ -169,7 +169,7 @@ _OF_TVM = ("add", "multiply", "nn.batch_norm", "nn.conv2d", "nn.dense", "nn.relu
 
 
 def _beyond_tvm(rule: Rule) -> Rule:
-    """A rule for an operator that TVM 0.8 leaves to the host."""
+    """Return a rule for an operator that TVM 0.8 leaves to the host."""
 
     def check(call: Call) -> Answer:
         if PassContext.current().option(ALL_OPERATORS):
@@ -199,13 +199,13 @@ def _activated(x: DFPattern) -> DFPattern:
 
 
 def make_pattern(with_bias: bool = True) -> CallPattern:
-    """A convolution, with a sum where ``with_bias``, and relu."""
+    """Return the pattern of a convolution, a sum where ``with_bias``, and relu."""
     conv = is_op("nn.conv2d")(wildcard(), wildcard())
     return is_op("nn.relu")(is_op("add")(conv, wildcard()) if with_bias else conv)
 
 
 def _fused_pattern(operator: str) -> DFPattern:
-    """The operator and what follows it: a bias, a summand, an activation; at least one of them."""
+    """Return the pattern of the operator and at least one of these after it: a bias, a summand, an activation."""
     root = is_op(operator)(wildcard(), wildcard())
     summed = _biased(root).optional(lambda x: is_op("add")(x, wildcard()))
     return _activated(summed) | summed | _activated(root)
@@ -216,7 +216,7 @@ _SUMS = ("add", "nn.bias_add")
 
 
 def _chain(expr: RelayExpr, sums: int = 2) -> list[Call]:
-    """The calls from an operator of ``FUSABLE`` up to ``expr``, with at most so many sums between; or none."""
+    """Return the calls from an operator of ``FUSABLE`` up to ``expr``, with at most so many sums between; or none."""
     if not (isinstance(expr, Call) and isinstance(expr.op, Op)):
         return []
     if expr.op.name in FUSABLE:
@@ -226,7 +226,7 @@ def _chain(expr: RelayExpr, sums: int = 2) -> list[Call]:
 
 
 def _operands(match: RelayExpr) -> Iterator[RelayExpr]:
-    """The match, and what all its calls are given."""
+    """Yield the match and the operands of all its calls."""
     yield match
     assert isinstance(match, Call)
     for call in _chain(match.args[0] if str(match.op) in FUSED_ACTIVATIONS else match):
@@ -234,10 +234,10 @@ def _operands(match: RelayExpr) -> Iterator[RelayExpr]:
 
 
 class Fused:
-    """What a composite function, or a match, does: an operator, and what follows it in the same primitive.
+    """A composite function or a match, taken apart: an operator and what its primitive fuses.
 
-    ``root`` is the call of the operator, ``bias`` and ``summand`` are what is added to it, or None, ``activation`` is
-    the call that comes last, or None. ``odd`` says what cannot be told in this way, if something cannot.
+    ``root`` is the call of the operator; ``bias`` and ``summand`` are the operands added to it, or None; ``activation``
+    is the last call, or None. ``odd`` describes whatever does not fit this form.
     """
 
     def __init__(self, body: RelayExpr) -> None:
@@ -263,7 +263,7 @@ class Fused:
             self.summand = other
 
     def _is_bias(self, call: Call, other: RelayExpr) -> bool:
-        """Whether ``other`` has one value for each output channel, which lie along the right axis."""
+        """Return whether ``other`` has one value for each output channel, along the channel axis."""
         out = _shape(self.root)
         axis = 1 if self.operator.startswith("nn.conv2d") else len(out) - 1
         attrs: Any = call.attrs
@@ -275,7 +275,7 @@ class Fused:
 
     @property
     def name(self) -> str:
-        """The node's name in JSON, ``"dnnl.conv2d_bias_relu"``."""
+        """Return the node's name in JSON, such as ``"dnnl.conv2d_bias_relu"``."""
         parts = [self.operator.removeprefix("nn.")]
         parts += ["bias"] * (self.bias is not None) + ["sum"] * (self.summand is not None)
         if self.activation is not None:
@@ -284,7 +284,7 @@ class Fused:
 
 
 def _takes_fused(match: RelayExpr) -> Answer:
-    """Whether the operator would be taken alone, and what is added to it is a bias or another tensor of its shape."""
+    """Return whether oneDNN takes the operator alone, and the summand is a bias or a tensor of the result's shape."""
     known = _first_refusal(*(refused_type(part.checked_type) for part in _operands(match)))
     if not known:
         return known
@@ -301,7 +301,7 @@ def _takes_fused(match: RelayExpr) -> Answer:
 
 
 def _takes_biased(match: RelayExpr) -> Answer:
-    """As above, and what is added is a bias: TVM 0.8's runtime knows nothing else."""
+    """As ``_takes_fused``, with a bias as the summand: TVM 0.8's runtime supports no other."""
     answer = _takes_fused(match)
     if answer and Fused(match).summand is not None:
         return Refusal("what is added is no bias")
@@ -310,7 +310,7 @@ def _takes_biased(match: RelayExpr) -> Answer:
 
 @register_pattern_table("dnnl")
 def pattern_table() -> PatternTable:
-    """The larger pattern first: of two that match, the first in the table wins. The first two are TVM 0.8's."""
+    """Return the patterns, larger ones first: the first match wins. The first two are TVM 0.8's."""
     return [
         ("dnnl.conv2d_bias_relu", make_pattern(with_bias=True), _takes_biased),
         ("dnnl.conv2d_relu", make_pattern(with_bias=False), _takes_fused),
@@ -319,10 +319,10 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """Give oneDNN what it takes of a network, after what makes that more.
+    """Partition a network for oneDNN, after passes that enlarge its share.
 
-    Parameters become constants, batch norms are folded into convolutions, layer norms and activations that are spelled
-    out become operators.
+    Parameters become constants, batch norms are folded into convolutions, and layer norms and activations that are
+    written in basic operators become single operators.
 
     Parameters
     ----------

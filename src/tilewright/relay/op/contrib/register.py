@@ -1,12 +1,12 @@
-"""Tables of patterns by compiler: what ``relay.transform.MergeComposite`` looks for.
+"""Tables of patterns by compiler, which ``relay.transform.MergeComposite`` reads.
 
 A table is a list of ``(name, pattern)`` or ``(name, pattern, check)``, in the order in which they are tried; names
-begin with the compiler's, as in ``"dnnl.conv2d_relu"``. ``check(match)`` says whether the compiler takes a match; it
-may answer with a ``Refusal``, as may a rule ``target.NAME``. One that fails on shapes that are not known has refused;
-any other failure, and None, is an error.
+begin with the compiler's, as in ``"dnnl.conv2d_relu"``. ``check(match)`` returns whether the compiler takes a match; it
+may return a ``Refusal``, as may a rule ``target.NAME``. A check that fails on unknown shapes counts as a refusal; any
+other failure, and None, is an error.
 
-What the compilers of this package take is registered by their modules, which are loaded when somebody asks for a table
-or a rule (``target.NAME`` of an operator); installed packages are asked by their entry points.
+The tables of this package's compilers are registered by their modules, which are loaded when a table or a rule
+(``target.NAME`` of an operator) is first asked for; those of installed packages are found by their entry points.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Op.providers.update({f"target.{name}": f"{__package__}.{name}" for name in COMPI
 
 
 class Refusal:
-    """What a rule or check may answer instead of False, so that ``explain_partition`` can say why."""
+    """A false answer of a rule or check with its reason, for ``explain_partition``."""
 
     __slots__ = ("reason",)
 
@@ -46,15 +46,15 @@ class Refusal:
 
 
 def answer_of(check: Callable[[Any], object], expr: RelayExpr, depth: int, what: str, where: str = "") -> object:
-    """Return what a check or rule says of an expression: true, false, or a ``Refusal``, which is false.
+    """Return the answer of a check or rule for an expression: true, false, or a ``Refusal``, which is false.
 
     Args:
         depth: how many calls below ``expr`` the check may look.
         what: the check's name, for messages.
-        where: " on ...": what it was asked about.
+        where: " on ...": the expression, for messages.
 
     Raises:
-        TilewrightError: it gave None, or failed where all shapes are known.
+        TilewrightError: it returned None, or failed where all shapes are known.
     """
     try:
         answer = check(expr)
@@ -70,7 +70,7 @@ def answer_of(check: Callable[[Any], object], expr: RelayExpr, depth: int, what:
 
 
 def refused_shape(expr: RelayExpr, depth: int = 1) -> Refusal | None:
-    """Return a refusal where ``expr``, or what is at most ``depth`` calls below, has a shape that is not known."""
+    """Return a refusal where ``expr``, or an operand at most ``depth`` calls below it, has an unknown shape."""
     level = [expr]
     for _ in range(depth + 1):
         for node in level:
@@ -95,7 +95,7 @@ _TABLES: dict[str, PatternTable] = {}
 def register_pattern_table(
     compiler: str, table: Callable[[], PatternTable] | None = None
 ) -> Callable[[Any], Any] | Any:
-    """Set the table of ``compiler`` to what ``table()`` gives; without ``table``, a decorator."""
+    """Register the table of ``compiler`` that ``table()`` returns; without ``table``, return a decorator."""
 
     def register(make: Callable[[], PatternTable]) -> Callable[[], PatternTable]:
         _TABLES[compiler] = make()
@@ -105,9 +105,9 @@ def register_pattern_table(
 
 
 def load_compiler(compiler: str) -> None:
-    """Have the rules and patterns of ``compiler`` registered: of this package, or of those that are installed.
+    """Load the rules and patterns of ``compiler``, from this package or from an installed one.
 
-    They name it in an entry point of the group ``tilewright.compilers``.
+    Installed packages name theirs in an entry point of the group ``tilewright.compilers``.
     """
     if compiler in COMPILERS:
         importlib.import_module(f"{__package__}.{compiler}")
@@ -115,7 +115,7 @@ def load_compiler(compiler: str) -> None:
 
 
 def get_pattern_table(compiler: str) -> PatternTable | None:
-    """The table of ``compiler``; None where there is none."""
+    """Return the table of ``compiler``, or None."""
     if compiler not in _TABLES:
         load_compiler(compiler)
     return _TABLES.get(compiler)

@@ -1,13 +1,13 @@
 """Gradients of operators: the attribute ``FPrimalGradient``, which ``relay.transform.gradient`` reads.
 
-rule.py           how a rule is written, and what rules share
+rule.py           how a rule is written, and helpers of rules
 elementwise.py    operators of one or two inputs, element by element
 reduction.py      sums, extremes, scans            shape.py      reshapes, moves and broadcasts
-indexing.py       takes, gathers, scatters, sorts  constant.py   operators whose results no input moves continuously
+indexing.py       takes, gathers, scatters, sorts  constant.py   operators with piecewise constant results
 products.py       dense, matmul, batch_matmul      convolution.py pooling.py normalize.py resampling.py
 
-A rule lies apart from its operator's declaration since it is written in other operators. All are loaded when a gradient
-is first asked for (``Op.providers``).
+Rules are apart from the operators' declarations because they are written in other operators. They are loaded when the
+first gradient is asked for (``Op.providers``).
 """
 
 from tilewright.relay.op.gradient import constant as constant

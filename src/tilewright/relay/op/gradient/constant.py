@@ -1,4 +1,4 @@
-"""Operators whose results do not depend on their inputs continuously: their arguments get no gradients."""
+"""Operators with piecewise constant results: their arguments have no gradients."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _moved(value: RelayExpr, source: str, target: str) -> RelayExpr:
 
 @dataclass(frozen=True)
 class _Windows:
-    """How a convolution's windows lie, of its ``rank`` dimensions."""
+    """The geometry of a convolution's windows over ``rank`` dimensions."""
 
     rank: int
     strides: tuple[int, ...]
@@ -42,16 +42,18 @@ class _Windows:
 
     @staticmethod
     def of(attrs: Any, rank: int) -> _Windows:
-        """Those of an operator's attributes."""
+        """Return the geometry that an operator's attributes state."""
         pads = padding_of(attrs.padding, rank)
         return _Windows(rank, ints(attrs.strides), pads, ints(attrs.dilation), int(attrs.groups))
 
     def forward(self, data: RelayExpr, weight: RelayExpr) -> RelayExpr:
-        """The convolution of NCHW data with an OIHW weight."""
+        """Convolve NCHW data with an OIHW weight."""
         return _CONV[self.rank](data, weight, self.strides, self.padding, self.dilation, self.groups)
 
     def backward(self, grad: RelayExpr, weight: RelayExpr, shapes: tuple[list[int], ...]) -> RelayExpr:
-        """The gradient of the data: every window's, multiplied by the weight, added up where windows lie."""
+        """Return the gradient of the data: the gradient of each window times the weight, summed where windows
+        overlap.
+        """
         data, kernel, result = (shape[2:] for shape in shapes)
         missing = []
         for i, (extent, k, out) in enumerate(zip(data, kernel, result, strict=True)):
@@ -63,9 +65,9 @@ class _Windows:
         )  # fmt: skip
 
     def of_weight(self, data: RelayExpr, grad: RelayExpr, shapes: tuple[list[int], ...]) -> RelayExpr:
-        """The gradient of the weight: data convolved with the gradient, where the batch is what is summed over.
+        """Return the gradient of the weight: the data convolved with the result's gradient, summed over the batch.
 
-        Strides and dilation change places. Of each group: channels are the batch, and items of the batch the channels.
+        Strides and dilation are exchanged. Within a group, channels act as the batch and batch items as channels.
         """
         (batch, channels, *extents), weight, _ = shapes
         rest = list(range(3, 3 + self.rank))
@@ -75,11 +77,13 @@ class _Windows:
         kernel = transpose(grad, (1, 0, *range(2, 2 + self.rank)))
         found = _CONV[self.rank](by_channel, kernel, self.dilation, self.padding, self.strides, self.groups)
         found = transpose(found, (1, 0, *range(2, 2 + self.rank)))
-        return strided_slice(found, [0] * len(weight), weight)  # what strides left over gives more
+        return strided_slice(
+            found, [0] * len(weight), weight
+        )  # strides may leave a remainder of the data, which yields more
 
 
 def _call_of(orig: Call, rank: int, kernel: str) -> tuple[list[RelayExpr], tuple[list[int], ...], list[str]]:
-    """Data and weight in the plain layouts, the shapes of both and of the result there, and the layouts they had."""
+    """Return data and weight in the plain layouts, the shapes of both and of the result, and the original layouts."""
     attrs: Any = orig.attrs
     plain = [f"NC{SPATIAL[rank]}", f"{kernel}{SPATIAL[rank]}", f"NC{SPATIAL[rank]}"]
     layouts = [attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout]
@@ -111,7 +115,7 @@ def _declare(rank: int) -> None:
 
     @rule(f"nn.conv{rank}d_transpose")
     def transposed(orig: Call, grad: RelayExpr) -> Gradients:
-        """The convolution whose gradient this is, with the roles of data and result exchanged."""
+        """Return the gradients of a transposed convolution: those of a convolution with data and result exchanged."""
         windows = _Windows.of(orig.attrs, rank)
         (data, weight), (data_shape, weight_shape, shape), layouts = _call_of(orig, rank, "IO")
         grad = _plain_grad(orig, grad, layouts[2], rank)

@@ -1,4 +1,4 @@
-"""Gradients of operators that work element by element; those of two inputs sum over what was broadcast."""
+"""Gradients of element-wise operators; those of two inputs sum over broadcast dimensions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _leaky_relu(orig: Call, grad: Expr) -> Gradients:
 
 @rule("nn.gelu")
 def _gelu(orig: Call, grad: Expr) -> Gradients:
-    """Of x P(x): P(x) + x p(x), where p is the derivative of P."""
+    """d/dx x P(x) = P(x) + x p(x), where p is the derivative of P."""
     x = orig.args[0]
     one, half = number(1, x), number(0.5, x)
     if orig.attrs.approximate == "none":  # type: ignore[union-attr]
@@ -121,7 +121,7 @@ def _gelu(orig: Call, grad: Expr) -> Gradients:
 
 @rule("nn.swish")
 def _swish(orig: Call, grad: Expr) -> Gradients:
-    """Of x s(b x): s + b x s (1 - s), of the sigmoid s."""
+    """d/dx x s(b x) = s + b x s (1 - s), where s is the sigmoid at b x."""
     x = orig.args[0]
     scaled = multiply(x, number(float(orig.attrs.beta), x))  # type: ignore[union-attr]
     s = sigmoid(scaled)
@@ -179,7 +179,7 @@ def _power(orig: Call, grad: Expr) -> Gradients:
 
 @rule("maximum", "minimum")
 def _extreme(orig: Call, grad: Expr) -> Gradients:
-    """To the one that is taken; half to each where they are equal."""
+    """The gradient goes to the operand that was chosen; equal operands get half each."""
     taken = greater if orig.op.name == "maximum" else less  # type: ignore[attr-defined]
     x, y = orig.args
     zero, half = number(0, x), multiply(grad, number(0.5, x))

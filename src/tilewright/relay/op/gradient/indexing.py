@@ -1,4 +1,4 @@
-"""Gradients of operators that index: what was taken from a place goes back there, and adds up."""
+"""Gradients of indexing operators: the gradients of elements read from one place add up there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _take(orig: Call, grad: RelayExpr) -> Gradients:
     axis = normalize_axis(attrs.axis, len(shape))
     count = len(tensor_type(indices).shape)
     rank = len(shape) - 1 + count
-    # the indexed dimensions come first in what is scattered
+    # the indexed dimensions of the scattered tensor come first
     lead = list(range(axis, axis + count))
     grad = transpose(grad, [*lead, *(i for i in range(rank) if i not in lead)])
     order = [axis, *(i for i in range(len(shape)) if i != axis)]
@@ -50,7 +50,7 @@ def _take(orig: Call, grad: RelayExpr) -> Gradients:
 
 
 def _row(indices: RelayExpr, extent: int, mode: str) -> RelayExpr:
-    """Indices within the extent, as tuples of one for ``scatter_nd``."""
+    """Return indices bounded by the extent, as 1-tuples for ``scatter_nd``."""
     if mode == "wrap":
         indices = floor_mod(indices, number(extent, indices))
     elif mode == "clip":
@@ -76,7 +76,7 @@ def _gather_nd(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("scatter")
 def _scatter(orig: Call, grad: RelayExpr) -> Gradients:
-    """What was replaced has none; of updates of one place each is taken for the last."""
+    """Replaced elements have gradient 0; of updates to one place, each counts as the last one."""
     attrs: Any = orig.attrs
     _, indices, updates = orig.args
     kept = scatter(grad, indices, _zeros(updates, "scatter"), attrs.axis)
@@ -123,7 +123,7 @@ def _sequence_mask(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("arange")
 def _arange(orig: Call, grad: RelayExpr) -> Gradients:
-    """Each element is start + i step."""
+    """Element i is start + i step."""
     start, _, step = orig.args
     position = cumsum(ones_like(orig), axis=0, exclusive=True)
     return [

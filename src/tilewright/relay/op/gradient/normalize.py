@@ -33,14 +33,14 @@ def _log_softmax(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("nn.bias_add")
 def _bias_add(orig: Call, grad: RelayExpr) -> Gradients:
-    """The bias gets the sum over all other axes."""
+    """The bias's gradient is the sum over all other axes."""
     attrs: Any = orig.attrs
     return [grad, sum_(grad, axis=attrs.axis, exclude=True)]
 
 
 @rule("nn.prelu")
 def _prelu(orig: Call, grad: RelayExpr) -> Gradients:
-    """x where positive, else a x."""
+    """The value is x where positive, else a x."""
     attrs: Any = orig.attrs
     x, alpha = orig.args
     rank = len(tensor_type(x).shape)
@@ -72,7 +72,9 @@ def _cross_entropy_with_logits(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("nn.nll_loss")
 def _nll_loss(orig: Call, grad: RelayExpr) -> Gradients:
-    """Of each target t: l = -w[t] x[t]. A mean divides the sum of l by that of the weights: (-x[t] - mean) by w[t]."""
+    """For each target t, l = -w[t] x[t]. The mean divides the sum of l by that of the weights: (-x[t] - mean) by
+    w[t].
+    """
     attrs: Any = orig.attrs
     x, targets, weights = orig.args
     zero, dtype = number(0, x), tensor_type(targets).dtype

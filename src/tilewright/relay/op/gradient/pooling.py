@@ -28,7 +28,7 @@ for _kind, _rank in POOL_ATTRS:
 def _declare_shares(rank: int) -> None:
     @rule(f"nn.avg_pool{rank}d_grad")
     def shares(orig: Call, grad: RelayExpr) -> Gradients:
-        """Of the gradients that windows share out: again the mean over windows."""
+        """The gradient of distributing a gradient over windows is again the mean over windows."""
         return [call(f"nn.avg_pool{rank}d", [grad], orig.attrs), None]
 
 
@@ -37,7 +37,7 @@ for _rank in (1, 2, 3):
 
 
 def _all(orig: Call, grad: RelayExpr, average: bool, axes: list[int]) -> Gradients:
-    """One window, the whole: equal shares to all, or to those that are the greatest."""
+    """One window covers everything: all elements, or the greatest ones, get equal shares."""
     x = orig.args[0]
     if average:
         shape = require_shape(x, str(orig.op))
@@ -58,7 +58,7 @@ def _global(orig: Call, grad: RelayExpr) -> Gradients:
 def _declare_adaptive(kind: str, rank: int) -> None:
     @rule(f"nn.adaptive_{kind}_pool{rank}d")
     def adaptive(orig: Call, grad: RelayExpr) -> Gradients:
-        """Windows of one size where the extents divide."""
+        """Windows have one size where the extents divide."""
         attrs: Any = orig.attrs
         data, result = require_shape(orig.args[0], str(orig.op)), require_shape(orig, str(orig.op))
         axes = spatial_axes(attrs.layout, rank)

@@ -15,7 +15,7 @@ from tilewright.relay.op.transform.reshape import reshape
 
 
 def _of_product(orig: Call, grad: RelayExpr, left: bool, right: bool, multiply: Any) -> Gradients:
-    """Gradients of op(a) op(b), where ``left`` and ``right`` say which are transposed.
+    """Return the gradients of op(a) op(b), where ``left`` and ``right`` say which operands are transposed.
 
     C = A B: dA = dC B^T, dB = A^T dC; a transposed operand's gradient is the transpose of that.
     """
@@ -26,7 +26,7 @@ def _of_product(orig: Call, grad: RelayExpr, left: bool, right: bool, multiply: 
 
 
 def _in_dtype(orig: Call, grad: RelayExpr) -> RelayExpr:
-    """The gradient in the operands' data type, where the product has another (``out_dtype``)."""
+    """Cast the gradient to the operands' dtype, where the product has another (``out_dtype``)."""
     dtype = tensor_type(orig.args[0]).dtype
     return grad if tensor_type(orig).dtype == dtype else cast(grad, dtype)
 
@@ -59,7 +59,7 @@ def _plain(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("nn.batch_matmul")
 def _batches(orig: Call, grad: RelayExpr) -> Gradients:
-    """A batch of one matrix goes with all matrices of the other; its gradient is the sum over them."""
+    """A batch of one matrix is multiplied with all matrices of the other; its gradient is the sum over them."""
     attrs: Any = orig.attrs
     both = _of_product(orig, _in_dtype(orig, grad), bool(attrs.transpose_a), bool(attrs.transpose_b), _batch_matmul)
     batches = tensor_type(orig).shape[0]

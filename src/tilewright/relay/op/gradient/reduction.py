@@ -1,4 +1,4 @@
-"""Gradients of sums, extremes and scans: what was reduced gets the gradient of what it went into."""
+"""Gradients of sums, extremes and scans: each element gets the gradient of the result that it is part of."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _axes(orig: Call) -> tuple[int, ...]:
 
 
 def _kept(value: RelayExpr, orig: Call) -> RelayExpr:
-    """A value of the reduced shape with the reduced dimensions as 1."""
+    """Reshape a reduced value, with the reduced dimensions kept as 1."""
     attrs = attrs_of(orig, ReduceAttrs)
     for axis in () if attrs.keepdims else _axes(orig):
         value = expand_dims(value, axis)
@@ -37,7 +37,7 @@ def _kept(value: RelayExpr, orig: Call) -> RelayExpr:
 
 
 def _count(orig: Call) -> int:
-    """How many elements go into one."""
+    """Return how many elements are reduced to one."""
     shape = require_shape(orig.args[0], str(orig.op))
     result = 1
     for axis in _axes(orig):
@@ -58,7 +58,7 @@ def _mean(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("max", "min")
 def _extreme(orig: Call, grad: RelayExpr) -> Gradients:
-    """Equal shares to all elements that are the greatest, or least."""
+    """The greatest, or least, elements get equal shares."""
     x, axes = orig.args[0], _axes(orig)
     taken = cast(equal(x, _kept(orig, orig)), tensor_type(x).dtype)
     share = divide(_kept(grad, orig), sum_(taken, axis=axes, keepdims=True) if axes else taken)
@@ -67,7 +67,7 @@ def _extreme(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("prod")
 def _prod(orig: Call, grad: RelayExpr) -> Gradients:
-    """The product of all others: of those before and of those behind, which zeros do not spoil as a division would."""
+    """The product of all other elements, as prefix times suffix products: a division would fail for zeros."""
     x, axes = orig.args[0], _axes(orig)
     if not axes:
         return [grad]

@@ -1,4 +1,4 @@
-"""Gradients of resizing: it multiplies each dimension by a matrix, and the gradient by the transposed one."""
+"""Gradients of resizing. Resizing multiplies each dimension by a matrix, its gradient by the transposed matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RANKS = {
 
 
 def _matrix(orig: Call, axes: Sequence[int], k: int, extent: int) -> np.ndarray[Any, Any]:
-    """The matrix (extent, size) of dimension ``k``: what the operator makes of each unit vector, one an image."""
+    """Return the matrix (extent, size) of dimension ``k``: the operator's results for each unit vector as an image."""
     assert isinstance(orig.op, Op)
     attrs: Any = orig.attrs
     layout = attrs.layout
@@ -46,7 +46,7 @@ def _matrix(orig: Call, axes: Sequence[int], k: int, extent: int) -> np.ndarray[
 
 
 def _multiplied(grad: RelayExpr, shape: list[int], axis: int, matrix: np.ndarray[Any, Any], dtype: str) -> RelayExpr:
-    """``grad``, of ``shape``, with the matrix (extent, size) applied along ``axis``; ``shape`` changes with it."""
+    """Apply the matrix (extent, size) to ``grad`` of ``shape`` along ``axis``; updates ``shape`` in place."""
     order = [*(i for i in range(len(shape)) if i != axis), axis]
     rows = reshape(transpose(grad, order), (-1, shape[axis]))
     shape[axis] = matrix.shape[0]
@@ -76,7 +76,7 @@ def _space_to_depth(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("nn.depth_to_space")
 def _depth_to_space(orig: Call, grad: RelayExpr) -> Gradients:
-    """In mode CRD a channel's place in its block comes first among channels, in DCR last."""
+    """The place in a block is the outer part of the channel in mode DCR, the inner one in CRD."""
     attrs: Any = orig.attrs
     plain = grad if attrs.layout == "NCHW" else layout_transform(grad, attrs.layout, "NCHW")
     found: RelayExpr = space_to_depth(plain, attrs.block_size, "NCHW")

@@ -1,7 +1,7 @@
-"""How the gradient of an operator is written: ``@rule("name")`` on a function ``(orig, grad) -> gradients``.
+"""Rules for the gradients of operators: ``@rule("name")`` on a function ``(orig, grad) -> gradients``.
 
-``orig`` is the call, typed; ``grad`` is the gradient of the result, of the result's type (a tuple for a tuple). Each
-argument gets one gradient, of its type; None where the result does not depend on it continuously.
+``orig`` is the call, typed; ``grad`` is the gradient of the result, of the result's type (a tuple for a tuple). A rule
+returns one gradient for each argument, of its type; None where the result does not depend on it continuously.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def attrs_of(call: Call, kind: type[A]) -> A:
-    """The attributes of a call of an operator whose attributes are of the class ``kind``."""
+    """Return the attributes of a call, which are of the class ``kind``."""
     assert isinstance(call.attrs, kind)
     return call.attrs
 
 
 def tensor_type(expr: RelayExpr) -> TensorType:
-    """The type of an argument that is a tensor."""
+    """Return the type of a tensor argument."""
     type_ = expr.checked_type
     assert isinstance(type_, TensorType)
     return type_
 
 
 def number(value: float, like: RelayExpr) -> Constant:
-    """A scalar of the data type of ``like``."""
+    """Return a scalar constant of the dtype of ``like``."""
     return const(value, tensor_type(like).dtype)
 
 
 def shape_of(expr: RelayExpr) -> tuple[int, ...] | None:
-    """The shape, where all of it is known while compiling."""
+    """Return the shape if it is known at compile time."""
     type_ = tensor_type(expr)
     return None if type_.is_dynamic else type_.concrete_shape
 
 
 def require_shape(expr: RelayExpr, what: str) -> tuple[int, ...]:
-    """The shape; UnsupportedError where it is not known, since ``what`` has a gradient for known shapes alone."""
+    """Return the shape; raise UnsupportedError, which names ``what``, where it is unknown."""
     shape = shape_of(expr)
     if shape is None:
         raise UnsupportedError(
@@ -70,19 +70,19 @@ def require_shape(expr: RelayExpr, what: str) -> tuple[int, ...]:
 
 
 def reshaped(grad: RelayExpr, like: RelayExpr) -> RelayExpr:
-    """``grad`` in the shape of ``like``."""
+    """Reshape ``grad`` to the shape of ``like``."""
     shape = shape_of(like)
     return reshape_like(grad, like) if shape is None else reshape(grad, shape, allowzero=True)
 
 
 def spread(grad: RelayExpr, like: RelayExpr) -> RelayExpr:
-    """``grad`` broadcast to the shape of ``like``."""
+    """Broadcast ``grad`` to the shape of ``like``."""
     shape = shape_of(like)
     return broadcast_to_like(grad, like) if shape is None else broadcast_to(grad, shape)
 
 
 def collapsed(grad: RelayExpr, source: RelayExpr, like: RelayExpr) -> RelayExpr:
-    """``grad``, of the shape of ``source``, summed over the dimensions along which ``like`` broadcasts to it."""
+    """Sum ``grad``, of the shape of ``source``, over the dimensions along which ``like`` broadcasts to it."""
     have, want = shape_of(source), shape_of(like)
     if have is None or want is None:
         return collapse_sum_like(grad, like)

@@ -33,7 +33,7 @@ from tilewright.relay.op.transform.slicing import StridedSliceAttrs, slices_of, 
 
 
 def _nothing(orig: Call) -> list[None]:
-    """No gradient for the arguments behind the first."""
+    """Only the first argument has a gradient."""
     return [None] * (len(orig.args) - 1)
 
 
@@ -93,7 +93,7 @@ def _reverse_sequence(orig: Call, grad: RelayExpr) -> Gradients:
 
 
 def _fields(expr: RelayExpr) -> list[Any]:
-    """The types of a tuple's fields."""
+    """Return the types of a tuple's fields."""
     type_: Any = expr.checked_type
     return list(type_.fields)
 
@@ -129,7 +129,7 @@ def _stack(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("repeat")
 def _repeat(orig: Call, grad: RelayExpr) -> Gradients:
-    """The sum over an element's copies."""
+    """Sum over the copies of each element."""
     attrs: Any = orig.attrs
     x = orig.args[0]
     shape = require_shape(x, "repeat")
@@ -142,7 +142,7 @@ def _repeat(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("tile")
 def _tile(orig: Call, grad: RelayExpr) -> Gradients:
-    """The sum over the copies of the whole."""
+    """Sum over the copies of the whole tensor."""
     attrs: Any = orig.attrs
     shape = require_shape(orig.args[0], "tile")
     rank = max(len(shape), len(attrs.reps))
@@ -154,7 +154,7 @@ def _tile(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("strided_slice")
 def _strided_slice(orig: Call, grad: RelayExpr) -> Gradients:
-    """The gradient where the slice was, zeros around it."""
+    """Pad the gradient with zeros to the shape of the data."""
     x = orig.args[0]
     shape = require_shape(x, "strided_slice")
     parts = [
@@ -182,7 +182,7 @@ def _slice_like(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("strided_set")
 def _strided_set(orig: Call, grad: RelayExpr) -> Gradients:
-    """What was replaced has no gradient; what replaced it has that of its place."""
+    """The replaced slice of the data has gradient 0; the value has the gradient of that slice."""
     _, value, begin, end, steps = orig.args
     shape = require_shape(value, "strided_set")
     inside = strided_slice(grad, begin, end, steps)
@@ -191,7 +191,7 @@ def _strided_set(orig: Call, grad: RelayExpr) -> Gradients:
 
 @rule("nn.pad")
 def _pad(orig: Call, grad: RelayExpr) -> Gradients:
-    """The inner part; the value that fills the rest has the sum of that."""
+    """The data has the inner part of the gradient, the pad value the sum of the border."""
     attrs: Any = orig.attrs
     if attrs.pad_mode != "constant":
         raise UnsupportedError(f"the gradient of nn.pad is there for the mode constant, found {attrs.pad_mode!r}")

@@ -62,7 +62,7 @@ class Resize3DAttrs(ResizeAttrs):
 
 
 def _coordinates(extent: int, size: int, mode: str) -> Array:
-    """Input coordinates (float32) of the output positions, as ONNX's Resize defines them."""
+    """Return the input coordinates (float32) of the output positions, as ONNX's Resize defines them."""
     at, source, target = np.arange(size, dtype=np.float32), np.float32(extent), np.float32(size)
     scale, half = source / target, np.float32(0.5)
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and size > 1):
@@ -94,7 +94,7 @@ def _nearest(x: Array, rounding: str, mode: str) -> Array:
 def _interpolation_matrix(
     extent: int, size: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool
 ) -> Array:
-    """The matrix (size, extent) that resizes one dimension."""
+    """Return the matrix (size, extent) that resizes one dimension."""
     x = _coordinates(extent, size, mode)
     base = np.floor(x) if method != "nearest_neighbor" else _nearest(x, rounding, mode)
     t = x - base
@@ -128,7 +128,7 @@ def resize_array(
     exclude: bool,
     dtype: Any = None,
 ) -> Array:
-    """``x`` resized along ``axes``, one dimension after another."""
+    """Resize ``x`` along ``axes``, one dimension after another."""
     result = x if method == "nearest_neighbor" else x.astype(np.float64)
     for axis, wanted in zip(axes, size, strict=True):
         if int(wanted) == 0:

@@ -32,7 +32,7 @@ class AffineGridAttrs(Attrs):
 
 
 class AffineGrid(OpDef[AffineGridAttrs]):
-    """Where affine maps take the points of a grid over [-1, 1] x [-1, 1]."""
+    """The points of a grid over [-1, 1] x [-1, 1], mapped by affine transformations."""
 
     name = "image.affine_grid"
     inputs = ("data",)
@@ -66,7 +66,7 @@ affine_grid = builder(AffineGrid, target_shape=None)
 
 
 class GridSampleAttrs(Attrs):
-    """How values between pixels are found, the layout, what is outside, and where -1 and 1 are."""
+    """Interpolation method, layout, padding mode, and whether -1 and 1 are the corner pixels' centres."""
 
     method: str = "bilinear"
     layout: str = "NCHW"
@@ -120,7 +120,7 @@ grid_sample = builder(GridSample)
 
 
 class CropAndResizeAttrs(Attrs):
-    """Size of the crops, layout, method, value of what is outside, and dtype of the result."""
+    """Size of the crops, layout, method, value outside the image, and dtype of the result."""
 
     crop_size: PerAxis
     layout: str = "NCHW"

@@ -60,13 +60,13 @@ leaky_relu = builder(LeakyRelu, alpha=0.01)
 
 
 class GeluAttrs(Attrs):
-    """ "none", or "tanh" for the form with tanh."""
+    """ "none", or "tanh" for the approximation by tanh."""
 
     approximate: str = "none"
 
 
 class Gelu(Elementwise[GeluAttrs]):
-    """data times the probability that a standard normal variable is less; see RecognizeActivations. Not in TVM 0.8."""
+    """data * P(x <= data) of a standard normal variable x; see RecognizeActivations. Not in TVM 0.8."""
 
     name = "nn.gelu"
     in_float32 = True
@@ -182,7 +182,7 @@ class SoftmaxAttrs(Attrs):
 
 
 def softmax_array(x: Array, axis: int) -> Array:
-    """Softmax along ``axis``."""
+    """Return the softmax along ``axis``."""
     e = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
     return np.asarray(e / np.sum(e, axis=axis, keepdims=True), x.dtype)
 
@@ -280,5 +280,5 @@ Dropout.op.set_attr("TSimplifiesFirstField", True)
 
 @exported
 def dropout(data: RelayExpr, rate: float = 0.5) -> TupleGetItem:
-    """``data`` with elements dropped in training; at inference ``data``."""
+    """Return ``data`` with elements dropped in training, unchanged at inference."""
     return TupleWrapper(dropout_raw(data, rate), 2)[0]

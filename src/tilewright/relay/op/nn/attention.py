@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, ``nn.attention``: what RecognizeAttention makes of its parts. Not in TVM 0.8."""
+"""Scaled dot-product attention, ``nn.attention``, which RecognizeAttention inserts. Not in TVM 0.8."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilewright.relay.type_infer.describe import describe_shape
 
 
 class AttentionAttrs(Attrs):
-    """What the scores are multiplied with before the mask is added."""
+    """The factor of the scores before the mask is added."""
 
     scale: float = 1.0
 
@@ -45,8 +45,8 @@ def _check_mask(mask: TensorType, scores: tuple[Any, ...]) -> None:
 class Attention(OpDef[AttentionAttrs]):
     """softmax(query @ key.T * scale + mask) @ value, for every head.
 
-    query (batch, heads, rows, depth), key (batch, heads, keys, depth), value (batch, heads, keys, width) and, if it is
-    given, a mask that broadcasts to (batch, heads, rows, keys); the result is (batch, rows, heads, width).
+    query (batch, heads, rows, depth), key (batch, heads, keys, depth), value (batch, heads, keys, width) and an
+    optional mask that broadcasts to (batch, heads, rows, keys); the result is (batch, rows, heads, width).
     """
 
     name = "nn.attention"

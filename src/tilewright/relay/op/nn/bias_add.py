@@ -29,13 +29,13 @@ class BiasAddAttrs(Attrs):
 
 
 def expand_bias_to_match_axis(bias: RelayExpr, rank: int, axis: int) -> RelayExpr:
-    """A vector as a tensor that broadcasts along ``axis`` of a tensor of ``rank`` dimensions."""
+    """Reshape a vector so that it broadcasts along ``axis`` of a tensor of ``rank`` dimensions."""
     behind = rank - 1 - axis % rank
     return expand_dims(bias, 1, behind) if behind else bias
 
 
 def shape_along(array: Array, rank: int, axis: int) -> Array:
-    """A numpy vector reshaped to broadcast along ``axis``."""
+    """Reshape a numpy vector so that it broadcasts along ``axis``."""
     return array.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
 
 

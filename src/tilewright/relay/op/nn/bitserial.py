@@ -1,4 +1,4 @@
-"""nn.bitpack, nn.bitserial_conv2d and nn.bitserial_dense: products of numbers of few bits."""
+"""nn.bitpack, nn.bitserial_conv2d and nn.bitserial_dense: products of integers of few bits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KERNELS = {"NCHW": ("OIHW", "OIHWi"), "NHWC": ("HWIO", "HWIOi")}
 
 
 class BitPackAttrs(Attrs):
-    """How many bits, the packed dimension, where the bits' own dimension goes, and the type of the words."""
+    """Number of bits, the packed dimension, the position of the bits' dimension, and the dtype of the words."""
 
     bits: int = 1
     pack_axis: int = 1
@@ -36,7 +36,7 @@ class BitPackAttrs(Attrs):
 
 
 class BinaryConv2DAttrs(Attrs):
-    """Those of a convolution, and how many bits the numbers have."""
+    """Attributes of a convolution, and the bit widths of the operands."""
 
     strides: PerAxis = (1, 1)
     padding: Padding = (0, 0, 0, 0)
@@ -52,7 +52,7 @@ class BinaryConv2DAttrs(Attrs):
 
 
 class BinaryDenseAttrs(Attrs):
-    """Number of outputs, and how many bits the numbers have."""
+    """Number of outputs, and the bit widths of the operands."""
 
     units: int | None = None
     data_bits: int = 1
@@ -63,7 +63,7 @@ class BinaryDenseAttrs(Attrs):
 
 
 def pack_bits(data: Array, bits: int, pack_axis: int, bit_axis: int, dtype: str) -> Array:
-    """numpy's meaning of nn.bitpack."""
+    """Pack bits as nn.bitpack does, in numpy."""
     width = dt.bits(dtype)
     rows = np.moveaxis(data, pack_axis, -1)
     rows = rows.reshape(*rows.shape[:-1], rows.shape[-1] // width, width).astype(np.uint64)
@@ -73,7 +73,7 @@ def pack_bits(data: Array, bits: int, pack_axis: int, bit_axis: int, dtype: str)
 
 
 def _numbers(packed: Array, pack_axis: int, bit_axis: int) -> Array:
-    """The numbers that were packed; ``pack_axis`` counts without the bits' dimension."""
+    """Unpack the integers; ``pack_axis`` counts without the bits' dimension."""
     width = packed.dtype.itemsize * 8
     planes = np.moveaxis(packed, bit_axis, 0)
     total = np.zeros((), np.int64)
@@ -86,7 +86,7 @@ def _numbers(packed: Array, pack_axis: int, bit_axis: int) -> Array:
 
 
 def _weights(values: Array, bits: int, unipolar: bool) -> Array:
-    """What weights stand for: each bit for +1 and -1 with ``unipolar``."""
+    """Return the values of the weights: with ``unipolar`` each bit is +1 or -1."""
     low = values.astype(np.int64) & ((1 << bits) - 1)
     return 2 * low - ((1 << bits) - 1) if unipolar else low
 
@@ -142,7 +142,7 @@ bitpack = builder(BitPack)
 
 
 class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
-    """A convolution of numbers of few bits, by counting the bits that words share."""
+    """Convolution of integers of few bits, by counting the common bits of words."""
 
     name = "nn.bitserial_conv2d"
     support_level = 2
@@ -205,7 +205,7 @@ bitserial_conv2d = builder(BitSerialConv2D, padding=(0, 0))
 
 
 class BitSerialDense(OpDef[BinaryDenseAttrs]):
-    """``data`` (batch, in) times the transposed ``weight`` (units, in), of numbers of few bits."""
+    """``data`` (batch, in) times the transposed ``weight`` (units, in), of integers of few bits."""
 
     name = "nn.bitserial_dense"
     inputs = ("data", "weight")

@@ -28,8 +28,8 @@ from tilewright.relay.type_infer.describe import describe_shape
 
 
 class Conv2DAttrs(ConvAttrs):
-    """Strides, padding, dilation, groups, the layouts of data, kernel and output, and the configuration of a record
-    that chose them (``autotvm.task.choices``).
+    """Strides, padding, dilation, groups, the layouts of data, kernel and output, and the tuned configuration that
+    chose them (``autotvm.task.choices``).
     """
 
     strides: PerAxis = (1, 1)
@@ -84,7 +84,7 @@ contrib_conv2d_nchwc = builder(ContribConv2DNCHWc, "contrib_conv2d_nchwc", data_
 
 
 class PatchesAttrs(Attrs):
-    """The windows (padding as top, left, bottom, right), and how many rows of them are one."""
+    """Geometry of the windows (padding as top, left, bottom, right), and how many rows of them are merged into one."""
 
     kernel_size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -94,7 +94,7 @@ class PatchesAttrs(Attrs):
 
 
 class ContribConv2DPatches(OpDef[PatchesAttrs]):
-    """The windows of a packed image, as ``topi.nn.conv2d_patches`` lays them out; only inside of kernels."""
+    """Windows of a packed image in the order of ``topi.nn.conv2d_patches``; only inside kernels."""
 
     name = "nn.contrib_conv2d_patches"
     inputs = ("data",)
@@ -135,7 +135,7 @@ class ContribConv2DPatches(OpDef[PatchesAttrs]):
 
 
 def _windows(attrs: PatchesAttrs) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Their size, strides, padding and dilation."""
+    """Return size, strides, padding and dilation of the windows."""
     return ints(attrs.kernel_size), ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
 
 

@@ -1,4 +1,4 @@
-"""What convolutions share: declaration, attribute values, type relation in any layout, and meaning in numpy."""
+"""Common parts of convolutions: declaration, attributes, type relation in any layout, and meaning in numpy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ C = TypeVar("C", bound=ConvAttrs)
 
 
 def canonical_shape(shape: Sequence[PrimExpr], layout: str, canonical: str, what: str) -> tuple[PrimExpr, ...]:
-    """``shape`` given in ``layout``, in the ``canonical`` layout; raises TypeInferenceError when it does not fit."""
+    """Convert ``shape`` from ``layout`` to the ``canonical`` layout; raise TypeInferenceError where it does not
+    match.
+    """
     if layout == canonical and len(shape) == len(canonical):
         return tuple(shape)
     try:
@@ -45,17 +47,17 @@ def canonical_shape(shape: Sequence[PrimExpr], layout: str, canonical: str, what
 
 
 def shape_in_layout(shape: Sequence[PrimExpr], canonical: str, layout: str, what: str) -> tuple[PrimExpr, ...]:
-    """``shape`` given in the ``canonical`` layout, in ``layout``."""
+    """Convert ``shape`` from the ``canonical`` layout to ``layout``."""
     return canonical_shape(shape, canonical, layout, what)
 
 
 def conv_extent(extent: Any, kernel: Any, stride: int, dilation: int, before: int, after: int) -> PrimExpr:
-    """Output extent of a convolution along one dimension."""
+    """Return the output extent of a convolution along one dimension."""
     return dim_map(lambda x, k: (x + before + after - ((k - 1) * dilation + 1)) // stride + 1, extent, kernel)
 
 
 def infer_conv(types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver, rank: int) -> Type | None:
-    """Type relation of a ``rank``-dimensional convolution; fills in the weight's type from the attributes."""
+    """Infer the type of a ``rank``-dimensional convolution, and from the attributes the weight's if it is missing."""
     data = relations.tensor(types[0], "data")
     weight = relations.tensor(types[1], "weight")
     if data is None:
@@ -83,8 +85,8 @@ def infer_conv(types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver, rank
             )
         if attrs.channels is not None:
             solver.assert_equal(as_expr(attrs.channels), channels_out, "output channels of the weight")
-        for given, dim in zip(attrs.kernel_size or (), kernel, strict=False):
-            solver.assert_equal(as_expr(given), dim, "kernel_size")
+        for extent, dim in zip(attrs.kernel_size or (), kernel, strict=False):
+            solver.assert_equal(as_expr(extent), dim, "kernel_size")
     if known(channels_out) is not None and known(channels_out) % groups:  # type: ignore[operator]
         raise TypeInferenceError(f"{describe_dim(channels_out)} output channels do not divide into {groups} groups")
     pads, strides, dilation = padding_of(attrs.padding, rank), ints(attrs.strides), ints(attrs.dilation)
@@ -136,20 +138,20 @@ def _check_weight(
 
 
 def accumulation_dtype(data: Array, out_dtype: str) -> Any:
-    """The dtype to sum products in: that of the result, float32 for half precision."""
+    """Return the dtype of sums of products: that of the result, float32 for half precision."""
     result = numpy_dtype(out_dtype) if out_dtype else data.dtype
     return np.dtype(np.float32) if result.itemsize == 2 and result.kind not in "iu" else result
 
 
 def result_dtype(data: Array, out_dtype: str) -> Any:
-    """The dtype of the result."""
+    """Return the dtype of the result."""
     return numpy_dtype(out_dtype) if out_dtype else data.dtype
 
 
 def added_padding(
     padding: Sequence[int], data_layout: str, pad_width: Sequence[Sequence[int]], rank: int
 ) -> tuple[int, ...] | None:
-    """``padding`` of ``rank`` dimensions and the widths of ``nn.pad``; None where these are not around the image."""
+    """Return ``padding`` plus the widths of ``nn.pad``; None where these are not only spatial."""
     axes, letters = parse_layout(data_layout), SPATIAL[rank]
     if not axes or any(axes.index_of(a) < 0 or axes.factor_of(a) > 0 for a in letters):
         return None
@@ -163,7 +165,7 @@ def added_padding(
 
 
 def share_computed(attrs: ConvAttrs, image: Sequence[int], size: Sequence[int], out: Sequence[int]) -> float:
-    """The share of a convolution's products that are not with padding.
+    """Return the share of a convolution's products that are not with padding.
 
     ``image``, ``size``, ``out``: the spatial extents of data, windows and result.
     """
@@ -175,7 +177,9 @@ def share_computed(attrs: ConvAttrs, image: Sequence[int], size: Sequence[int], 
 def windows_of(
     data: Array, size: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilation: Sequence[int]
 ) -> Array:
-    """Views of all windows over the dimensions of ``data`` from the third on; their own dimensions come last."""
+    """Return views of all windows over the dimensions of ``data`` from the third on; the windows' dimensions come
+    last.
+    """
     rank = len(size)
     around = [(pads[i], pads[i + rank]) for i in range(rank)]
     data = np.pad(data, [(0, 0), (0, 0), *around, *[(0, 0)] * (data.ndim - 2 - rank)])
@@ -193,7 +197,7 @@ def convolve(
     dilation: Sequence[int],
     groups: int,
 ) -> Array:
-    """Convolution of data (n, c, spatial) with weight (o, c / groups, spatial), by views of all windows."""
+    """Convolve data (n, c, spatial) with weight (o, c / groups, spatial), by views of all windows."""
     rank = data.ndim - 2
     windows = windows_of(data, weight.shape[2:], strides, pads, dilation)
     outputs, inputs = weight.shape[0] // groups, data.shape[1] // groups
@@ -207,7 +211,7 @@ def convolve(
 
 
 def evaluate_conv(attrs: ConvAttrs, inputs: Sequence[Array], rank: int) -> list[Array]:
-    """A convolution in any layout."""
+    """Evaluate a convolution in any layout."""
     spatial = SPATIAL[rank]
     dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
     data = transform_array(inputs[0], attrs.data_layout, f"NC{spatial}").astype(dtype)
@@ -219,7 +223,7 @@ def evaluate_conv(attrs: ConvAttrs, inputs: Sequence[Array], rank: int) -> list[
 
 
 def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
-    """The kernel layout that goes with a data layout: OIHW with NCHW, HWIO (HWOI when depthwise) with NHWC, HWOI with
+    """Return the kernel layout for a data layout: OIHW for NCHW, HWIO (HWOI when depthwise) for NHWC, HWOI for
     HWNC.
     """
     if data_layout.startswith("NC"):
@@ -231,13 +235,13 @@ def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
 def conv_layouts(
     attrs: ConvAttrs, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """A convolution takes and gives exactly the layouts in its attributes."""
+    """Require exactly the layouts in the attributes."""
     inputs = [parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)]
     return InferCorrectLayoutOutput(inputs, [parse_layout(attrs.out_layout or attrs.data_layout)], attrs)
 
 
 class Conv(OpDef[C]):
-    """A convolution of ``rank`` dimensions; a subclass says its name, attributes, rank and strategy."""
+    """Base of convolutions of ``rank`` dimensions; a subclass states its name, attributes, rank and strategy."""
 
     rank: ClassVar[int]
     inputs = ("data", "weight")
@@ -250,7 +254,7 @@ class Conv(OpDef[C]):
 
     @classmethod
     def pad_data(cls, attrs: C, pad_width: Sequence[Sequence[int]], value: float) -> C | None:
-        """The attributes with zeros around the image added to the padding."""
+        """Return the attributes with the zeros around the image added to the padding."""
         padding = added_padding(attrs.padding, attrs.data_layout, pad_width, cls.rank) if value == 0 else None
         return None if padding is None else attrs.replace(padding=padding)
 
@@ -267,7 +271,9 @@ class Conv(OpDef[C]):
     def convert_op_layout(
         cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
     ) -> RelayExpr:
-        """The same convolution in the desired (data, kernel) layouts; kernel "default" picks what goes with data."""
+        """Return the convolution in the desired (data, kernel) layouts; kernel "default" selects the one for the
+        data's.
+        """
         data, kernel = (*desired_layouts, "default")[:2]
         if kernel == "default":
             kernel = kernel_layout_for(data, cls.rank == 2 and is_depthwise(attrs, tinfos[0].shape))

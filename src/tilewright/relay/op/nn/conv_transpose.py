@@ -1,6 +1,6 @@
 """nn.conv1d_transpose, nn.conv2d_transpose and nn.conv3d_transpose: the gradient of a convolution, as a layer.
 
-A kernel layout names dimensions by what they are: I the input channels, O the output channels per group. ONNX and
+The letters of a kernel layout: I are the input channels, O the output channels per group. ONNX and
 PyTorch keep these kernels as IOHW.
 """
 
@@ -110,8 +110,8 @@ def _infer(types: Sequence[Type], attrs: ConvTransposeAttrs, solver: TypeSolver,
         channels_out = relations.dim_mul(per_group, groups)
         if attrs.channels is not None:
             solver.assert_equal(as_expr(attrs.channels), channels_out, "output channels of the weight")
-        for given, dim in zip(attrs.kernel_size or (), kernel, strict=False):
-            solver.assert_equal(as_expr(given), dim, "kernel_size")
+        for extent, dim in zip(attrs.kernel_size or (), kernel, strict=False):
+            solver.assert_equal(as_expr(extent), dim, "kernel_size")
     elif attrs.kernel_size is None or attrs.channels is None:
         return None
     else:

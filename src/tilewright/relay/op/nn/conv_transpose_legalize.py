@@ -37,7 +37,7 @@ from tilewright.relay.op.transform.slicing import strided_slice
 def as_convolution(
     rank: int, attrs: ConvTransposeAttrs, args: Sequence[RelayExpr], types: Sequence[Type]
 ) -> RelayExpr | None:
-    """``nn.conv{rank}d_transpose`` as a convolution; None for dilation, other layouts and unknown shapes."""
+    """Return ``nn.conv{rank}d_transpose`` as a convolution; None for dilation, other layouts and unknown shapes."""
     data, weight, result = types
     plain = f"NC{SPATIAL[rank]}"
     assert isinstance(data, TensorType) and isinstance(weight, TensorType) and isinstance(result, TensorType)
@@ -52,7 +52,7 @@ def as_convolution(
     taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
     starts = [x + j - 1 for x, j in zip(extents, taps, strict=True)]  # positions u along each dimension
     if any(p + o > s * u for p, o, s, u in zip(pads, outs, strides, starts, strict=False)):
-        return None  # output_padding beyond what any input reaches
+        return None  # output_padding beyond the reach of any input
     phases = _phase_kernels(layout_transform(args[1], attrs.kernel_layout, f"IO{SPATIAL[rank]}"), weight, taps, attrs)
     convolution = _convolution(rank, args[0], phases, taps, math.prod(strides) * channels, attrs)
     # (n, g, s..., O, u...) to (n, g, O, u, s, ...): each position's phases follow it
@@ -67,7 +67,7 @@ def as_convolution(
 
 
 def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], attrs: ConvTransposeAttrs) -> RelayExpr:
-    """The kernels of all phases of each group: (I, O / g, k...) to (s... * O, I / g, j...), the j backwards.
+    """Return the kernels of all phases of each group: (I, O / g, k...) to (s... * O, I / g, j...), the j backwards.
 
     Missing elements are 0.
     """

@@ -1,4 +1,4 @@
-"""nn.correlation: patches of one image compared with those around the same place of another."""
+"""nn.correlation: comparison of patches of one image with displaced patches of another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilewright.relay.op.strategy import generic as strategies
 
 
 class CorrelationAttrs(Attrs):
-    """Side of a patch, how far and in which steps patches lie, padding, and whether they are multiplied."""
+    """Side of a patch, range and stride of the displacements, padding, and whether patches are multiplied."""
 
     kernel_size: int = 1
     max_displacement: int = 1
@@ -33,7 +33,7 @@ class CorrelationAttrs(Attrs):
 
 
 class Correlation(OpDef[CorrelationAttrs]):
-    """The mean product of patches of one image and displaced ones of another."""
+    """Mean product of patches of one image and displaced patches of another."""
 
     name = "nn.correlation"
     support_level = 2

@@ -35,7 +35,7 @@ from tilewright.tir.layout import layout as parse_layout
 
 
 class DeformableConv2DAttrs(ConvAttrs):
-    """Those of nn.conv2d, and how many groups of channels have offsets of their own."""
+    """Attributes of nn.conv2d, and the number of channel groups with their own offsets."""
 
     strides: PerAxis = (1, 1)
     padding: Padding = (0, 0, 0, 0)
@@ -126,7 +126,9 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
     def convert_op_layout(
         attrs: DeformableConv2DAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
     ) -> RelayExpr:
-        """The same in the desired (data, kernel) layouts, of which the kernel's may be "default"."""
+        """Return the convolution in the desired (data, kernel) layouts; kernel "default" selects the one for the
+        data's.
+        """
         data, kernel = (*desired_layouts, "default")[:2]
         kernel = kernel_layout_for(data) if kernel == "default" else kernel
         changed = attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")

@@ -44,7 +44,7 @@ class MatmulAttrs(Attrs):
 
 
 class DensePackAttrs(Attrs):
-    """As DenseAttrs, the layout of the packed weight, such as NC16n, and what a record chose (``choices_of``)."""
+    """As DenseAttrs, the layout of the packed weight, such as NC16n, and the tuned configuration (``choices_of``)."""
 
     units: int | None
     out_dtype: str = ""
@@ -149,7 +149,7 @@ dense = builder(Dense, units=None)
 
 
 class Matmul(OpDef[MatmulAttrs]):
-    """``tensor_a`` (m, k) times ``tensor_b`` (k, units), each given transposed if so flagged."""
+    """``tensor_a`` (m, k) times ``tensor_b`` (k, units); either is transposed first where its flag is set."""
 
     name = "nn.matmul"
     inputs = ("tensor_a", "tensor_b")
@@ -175,9 +175,9 @@ matmul = builder(Matmul, units=None)
 
 
 class DensePack(OpDef[DensePackAttrs]):
-    """data (m, k) times a weight that is packed, for example as (n / 16, k, 16) in layout NC16n.
+    """data (m, k) times a packed weight, for example (n / 16, k, 16) in layout NC16n.
 
-    ``units`` may be less than the n that the weight has by less than a block: the last columns are padding.
+    ``units`` may be less than n by less than a block: the last columns are padding.
     """
 
     name = "nn.contrib_dense_pack"

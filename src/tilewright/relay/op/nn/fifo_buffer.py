@@ -23,7 +23,7 @@ class FIFOBufferAttrs(Attrs):
 
 
 class FIFOBuffer(OpDef[FIFOBufferAttrs]):
-    """``buffer`` moved along ``axis`` by the extent of ``data``, which takes the place that becomes free at its end."""
+    """``buffer`` shifted along ``axis`` by the extent of ``data``, with ``data`` appended at its end."""
 
     name = "nn.fifo_buffer"
     inputs = ("data", "buffer")

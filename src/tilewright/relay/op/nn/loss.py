@@ -75,7 +75,7 @@ cross_entropy_with_logits = _entropy(
 
 
 class NLLLossAttrs(Attrs):
-    """What becomes of the losses (mean, sum or none), and the target that does not count."""
+    """How losses are reduced (mean, sum or none), and the target that is ignored."""
 
     reduction: str = "mean"
     ignore_index: int = -100

@@ -1,6 +1,6 @@
-"""Normalisation: batch_norm, layer_norm, instance_norm, group_norm, l2_normalize, lrn.
+"""Normalization: batch_norm, layer_norm, instance_norm, group_norm, l2_normalize, lrn.
 
-All but lrn are written by basic operators before lowering (SimplifyInference), so that they fuse with what is around.
+All but lrn become basic operators before lowering (SimplifyInference), so that they fuse with their neighbours.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LayerNormAttrs(Attrs):
 
 
 class GroupNormAttrs(Attrs):
-    """As BatchNormAttrs; the channels are taken in ``num_groups`` groups."""
+    """As BatchNormAttrs; the channels form ``num_groups`` groups."""
 
     num_groups: int = 0
     axis: int = 1
@@ -70,14 +70,14 @@ class GroupNormAttrs(Attrs):
 
 
 class L2NormalizeAttrs(Attrs):
-    """The least norm and the dimensions of a vector."""
+    """Epsilon and the dimensions of the norm."""
 
     eps: float
     axis: tuple[int, ...] | None = None
 
 
 class LRNAttrs(Attrs):
-    """Window, dimension and constants of local response normalisation."""
+    """Window, dimension and constants of local response normalization."""
 
     size: int = 5
     axis: int = 1
@@ -204,7 +204,7 @@ BatchNorm.op.set_attr("TSimplifiesFirstField", True)
 
 
 class LayerNorm(OpDef[LayerNormAttrs]):
-    """``data`` normalised over ``axis``, times gamma plus beta."""
+    """``data`` normalized over ``axis``, times gamma plus beta."""
 
     name = "nn.layer_norm"
     inputs = ("data", "gamma", "beta")
@@ -230,7 +230,7 @@ layer_norm = builder(LayerNorm)
 
 
 class InstanceNorm(OpDef[InstanceNormAttrs]):
-    """Each channel of each batch item normalised, times gamma plus beta."""
+    """Each channel of each batch item normalized, times gamma plus beta."""
 
     name = "nn.instance_norm"
     inputs = ("data", "gamma", "beta")
@@ -259,14 +259,14 @@ instance_norm = builder(InstanceNorm)
 
 
 def _grouped(shape: Sequence[int], attrs: GroupNormAttrs) -> tuple[list[int], tuple[int, ...]]:
-    """The shape with channels split into groups, and the dimensions to normalise over."""
+    """Return the shape with channels split into groups, and the dimensions to normalize over."""
     axis = attrs.axis % len(shape)
     grouped = [*shape[:axis], attrs.num_groups, shape[axis] // attrs.num_groups, *shape[axis + 1 :]]
     return grouped, tuple(i for i in range(1, len(grouped)) if i != axis)
 
 
 def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: GroupNormAttrs) -> RelayExpr:
-    """The means of groups, for each of their channels, from ``means`` of channels of data of ``shape``."""
+    """Return the mean of its group for each channel, from the ``means`` of the channels of data of ``shape``."""
     axis = attrs.axis % len(shape)
     each = [extent if i in (0, axis) else 1 for i, extent in enumerate(shape)]
     grouped, _ = _grouped(each, attrs)
@@ -275,7 +275,7 @@ def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: GroupNormAttrs) ->
 
 
 class GroupNorm(OpDef[GroupNormAttrs]):
-    """Each group of channels of each batch item normalised, times gamma plus beta."""
+    """Each group of channels of each batch item normalized, times gamma plus beta."""
 
     name = "nn.group_norm"
     inputs = ("data", "gamma", "beta")
@@ -300,10 +300,10 @@ class GroupNorm(OpDef[GroupNormAttrs]):
 
     @staticmethod
     def simplify_inference(attrs: GroupNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """Basic operators on the data with channels split into groups.
+        """Normalize the data with channels split into groups.
 
-        Of a parameter, whose memory is the caller's, another shape would be a copy: there channels are reduced as they
-        are, and then groups of them.
+        A reshape of a parameter would copy it, since its memory is the caller's: there the channels are reduced first,
+        then groups of them.
         """
         shape = typed.args[0].checked_type.concrete_shape  # type: ignore[attr-defined]
         grouped, axes = _grouped(shape, attrs)

@@ -35,7 +35,7 @@ class MirrorPadAttrs(Attrs):
 
 
 class DilateAttrs(Attrs):
-    """Distance of neighbours in the result, for every dimension, and what is between them."""
+    """Stride of the elements in the result, for every dimension, and the value between them."""
 
     strides: tuple[int, ...]
     dilation_value: float = 0.0
@@ -66,7 +66,7 @@ def _widths(attrs: MirrorPadAttrs | PadAttrs) -> tuple[list[int], list[int]]:
 
 
 def _padded(data: Array, attrs: MirrorPadAttrs | PadAttrs, mode: str, **options: Any) -> Array:
-    """numpy.pad, and what negative widths take away again."""
+    """Pad and, where widths are negative, crop."""
     wide = np.pad(data, [(max(b, 0), max(a, 0)) for b, a in attrs.pad_width], mode=mode, **options)  # type: ignore[call-overload]
     kept = tuple(slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(wide.shape, attrs.pad_width, strict=True))
     return np.asarray(wide[kept])

@@ -26,7 +26,9 @@ def _grad_type(types: Sequence[Type], attrs: PoolAttrs, solver: TypeSolver) -> T
 
 
 def _places(attrs: PoolAttrs, shape: Sequence[int], outs: Sequence[int], axes: Sequence[int]) -> Any:
-    """For each position in a window: of every window along each axis, where its element is; -1 outside the data."""
+    """For each position in a window: the index of its element for every window along each axis; -1 outside the
+    data.
+    """
     pads = padding_of(attrs.padding, len(axes))
     for position in itertools.product(*map(range, attrs.pool_size)):
         places = []
@@ -37,7 +39,7 @@ def _places(attrs: PoolAttrs, shape: Sequence[int], outs: Sequence[int], axes: S
 
 
 def _element(array: Array, places: Sequence[Array], axes: Sequence[int]) -> tuple[Array, Array]:
-    """Each window's element at ``places``, and whether it is in the data."""
+    """Return each window's element at ``places``, and whether it is in the data."""
     inside = np.ones((1,) * array.ndim, bool)
     for axis, place in zip(axes, places, strict=True):
         array = np.take(array, np.maximum(place, 0), axis)
@@ -68,7 +70,9 @@ def _evaluate(attrs: PoolAttrs, inputs: Sequence[Array], rank: int, average: boo
 
 
 def _shares(attrs: PoolAttrs, grad: Array, data: Array, rank: int) -> Array:
-    """The gradients over the numbers of elements: pooling of ones with zeros around is the share that counts."""
+    """Divide the gradients by the number of elements that count: a pooling of ones with zeros around is their
+    share.
+    """
     axes, pads = spatial_axes(attrs.layout, rank), padding_of(attrs.padding, rank)
     counts = np.zeros(grad.shape)
     shape = list(data.shape)

@@ -137,12 +137,14 @@ AnySizeAttrs = AdaptivePoolAttrs | GlobalPool2DAttrs
 
 
 def counts_padding(attrs: PoolAttrs) -> bool:
-    """Whether padding counts in means."""
+    """Return whether means count padding."""
     return bool(getattr(attrs, "count_include_pad", True))
 
 
 def spatial_axes(layout: str, rank: int, data: TensorType | None = None) -> list[int]:
-    """Positions of the spatial dimensions in ``layout``; raises TypeInferenceError when it splits or lacks one."""
+    """Return the positions of the spatial dimensions in ``layout``; raise TypeInferenceError if it splits or lacks
+    one.
+    """
     try:
         parsed = parse_layout(layout)
     except TilewrightError as error:
@@ -156,7 +158,9 @@ def spatial_axes(layout: str, rank: int, data: TensorType | None = None) -> list
 
 
 def pooled_extent(extent: Any, kernel: int, stride: int, dilation: int, before: int, after: int, ceil: bool) -> Any:
-    """Output extent of pooling along one dimension; with ``ceil``, a window that starts in the data counts."""
+    """Return the output extent of pooling along one dimension; with ``ceil``, a window that starts in the data
+    counts.
+    """
     reach = (kernel - 1) * dilation + 1
     if not ceil:
         return dim_map(lambda x: (x + before + after - reach) // stride + 1, extent)
@@ -182,7 +186,7 @@ def _pool_type(types: Sequence[Type], attrs: PoolAttrs, solver: TypeSolver, rank
 
 
 def _windows(x: Array, axes: Sequence[int], attrs: PoolAttrs, fill: Any) -> Array:
-    """All windows, their positions in the last dimensions; outside the data is ``fill``."""
+    """Return all windows, their positions in the last dimensions; outside the data is ``fill``."""
     rank = len(axes)
     pads = padding_of(attrs.padding, rank)
     widths = [(0, 0)] * x.ndim
@@ -205,7 +209,7 @@ def _windows(x: Array, axes: Sequence[int], attrs: PoolAttrs, fill: Any) -> Arra
 
 
 def evaluate_pool(attrs: PoolAttrs, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
-    """Pooling over windows in numpy."""
+    """Evaluate pooling over windows in numpy."""
     x = inputs[0]
     axes = spatial_axes(attrs.layout, rank)
     last = tuple(range(-rank, 0))
@@ -216,7 +220,7 @@ def evaluate_pool(attrs: PoolAttrs, inputs: Sequence[Array], rank: int, average:
     total = _windows(x.astype(np.float64), axes, attrs, 0).sum(axis=last)
     pads = padding_of(attrs.padding, rank)
     inside = np.ones([d if i in axes else 1 for i, d in enumerate(x.shape)])
-    if counts_padding(attrs):  # explicit padding counts, what ceil_mode adds beyond it does not
+    if counts_padding(attrs):  # explicit padding counts, that of ceil_mode beyond it does not
         widths = [(pads[axes.index(i)], pads[axes.index(i) + rank]) if i in axes else (0, 0) for i in range(x.ndim)]
         inside = np.pad(inside, widths, constant_values=1)
         count = _windows(inside, axes, attrs.replace(padding=(0,) * 2 * rank), 0).sum(axis=last)
@@ -261,7 +265,9 @@ def _pool(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
 
 
 def _padded(attrs: PoolAttrs, pad_width: Sequence[Sequence[int]], value: float, rank: int, average: bool) -> Any:
-    """A maximum leaves out the pad value only where it is the lowest of all; a mean counts the padded zeros."""
+    """Move padding into the pool: zeros into a mean that counts them, -inf into a maximum; None for other pad
+    values.
+    """
     if value != (0.0 if average else float("-inf")):
         return None
     if average and any(padding_of(attrs.padding, rank)) and not counts_padding(attrs):
@@ -425,23 +431,23 @@ adaptive_avg_pool3d = builder(AdaptiveAvgPool3D, output_size=None)
 
 @exported
 def global_max_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
-    """Maximum over all of the width."""
+    """Return the maximum over the width."""
     return adaptive_max_pool1d(data, 1, layout, out_layout)
 
 
 @exported
 def global_avg_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
-    """Mean over all of the width."""
+    """Return the mean over the width."""
     return adaptive_avg_pool1d(data, 1, layout, out_layout)
 
 
 @exported
 def global_max_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
-    """Maximum over all of depth, height and width."""
+    """Return the maximum over depth, height and width."""
     return adaptive_max_pool3d(data, 1, layout, out_layout)
 
 
 @exported
 def global_avg_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
-    """Mean over all of depth, height and width."""
+    """Return the mean over depth, height and width."""
     return adaptive_avg_pool3d(data, 1, layout, out_layout)

@@ -1,4 +1,4 @@
-"""nn.upsampling and nn.upsampling3d, and moves between channels, batch and space."""
+"""nn.upsampling and nn.upsampling3d, and data movement between channels, batch and space."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _scales(attrs: UpSamplingAttrs | UpSampling3DAttrs, rank: int) -> list[float
 
 
 class Enlarge(OpDef[U]):
-    """Enlarge ``rank`` spatial dimensions by factors."""
+    """Base of operators that enlarge ``rank`` spatial dimensions by factors."""
 
     rank: ClassVar[int]
     inputs = ("data",)
@@ -62,7 +62,7 @@ class Enlarge(OpDef[U]):
 
     @classmethod
     def infer_type(cls, types: Sequence[Type], attrs: U, solver: TypeSolver) -> Type | None:
-        """Spatial extents times the factors."""
+        """The spatial extents times the factors."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -171,7 +171,9 @@ def _subpixel_axes(attrs: SubPixelAttrs, data: TensorType) -> tuple[int, list[in
 
 
 class DepthToSpace(OpDef[SubPixelAttrs]):
-    """Blocks of channels to blocks of pixels; ``mode`` DCR or CRD says which part of the channel is the block."""
+    """Move blocks of channels to blocks of pixels; the place in a block is the outer part of the channel in ``mode``
+    DCR, the inner part in CRD.
+    """
 
     name = "nn.depth_to_space"
     inputs = ("data",)
@@ -212,7 +214,7 @@ depth_to_space = builder(DepthToSpace)
 
 
 class SpaceToDepth(OpDef[SubPixelAttrs]):
-    """Blocks of pixels to blocks of channels."""
+    """Move blocks of pixels to blocks of channels."""
 
     name = "nn.space_to_depth"
     inputs = ("data",)
@@ -258,7 +260,7 @@ class SpaceToBatchNDAttrs(Attrs):
 
 
 class BatchToSpaceNDAttrs(Attrs):
-    """Blocks of dimensions 1 to M, and (before, after) that is cropped of these."""
+    """Blocks of dimensions 1 to M, and (before, after) cropping of these."""
 
     block_shape: tuple[int, ...]
     crops: Pairs

@@ -1,4 +1,4 @@
-"""nn.sparse_dense, nn.sparse_conv2d, nn.sparse_transpose and nn.sparse_add: matrices of which most elements are 0."""
+"""nn.sparse_dense, nn.sparse_conv2d, nn.sparse_transpose and nn.sparse_add: operators on sparse matrices."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PARTS = ("sparse_data", "sparse_indices", "sparse_indptr")
 
 
 class SparseDenseAttrs(Attrs):
-    """Whether the sparse matrix is the left one."""
+    """Whether the sparse matrix is the left operand."""
 
     sparse_lhs: bool = False
 
 
 def _as_dense(data: Array, indices: Array, indptr: Array, inner: int) -> Array:
-    """The matrix of ``inner`` columns in full; elements of one place add up."""
+    """Return the matrix with ``inner`` columns in dense form; duplicate elements add up."""
     blocks = data.reshape(-1, 1, 1) if data.ndim == 1 else data
     rows, columns = blocks.shape[1:]
     result = np.zeros(((len(indptr) - 1) * rows, inner), data.dtype)
@@ -52,7 +52,7 @@ def _check_parts(parts: Sequence[TensorType], ranks: Sequence[int]) -> None:
 
 
 def _checked(name: str, parts: Sequence[RelayExpr], columns: int) -> list[RelayExpr]:
-    """The parts of a matrix of ``columns`` columns: where its elements, or blocks, are is checked."""
+    """Return the parts of a matrix of ``columns`` columns with its indices checked."""
     data, indices, indptr = parts
     type_ = data.checked_type
     assert isinstance(type_, TensorType)
@@ -63,7 +63,7 @@ def _checked(name: str, parts: Sequence[RelayExpr], columns: int) -> list[RelayE
 
 
 def _extent(tensor: RelayExpr, *axes: int) -> int:
-    """The product of dimensions, which kernels of sparse matrices have as numbers."""
+    """Return the product of dimensions, which kernels of sparse matrices need as numbers."""
     type_ = tensor.checked_type
     assert isinstance(type_, TensorType)
     return math.prod(type_.concrete_shape[axis] for axis in axes)
@@ -252,18 +252,18 @@ def _parts(matrix: Any) -> list[Any]:
 
 @exported
 def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
-    """``dense_mat`` (m, k) times the transposed ``sparse_mat`` (n, k), as (m, n); with ``sparse_lhs`` as (n, m).
+    """Multiply ``dense_mat`` (m, k) by the transposed ``sparse_mat`` (n, k), to (m, n); with ``sparse_lhs`` to (n, m).
 
-    ``sparse_mat`` is (data, indices, indptr) in CSR or BSR, or has them as attributes; ``topi.nn.sparse`` says more.
+    ``sparse_mat`` is (data, indices, indptr) in CSR or BSR, or has them as attributes; see ``topi.nn.sparse``.
     """
     return call("nn.sparse_dense", [dense_mat, *_parts(sparse_mat)], SparseDenseAttrs(bool(sparse_lhs)))
 
 
 @exported
 def sparse_conv2d(dense_mat: Any, sparse_mat: Any, layout: str = "NHWC", kernel_size: Any = 1) -> Call:
-    """A convolution of ``dense_mat`` with a sparse weight, of stride 1 and padded to its own height and width.
+    """Convolve ``dense_mat`` with a sparse weight, with stride 1, padded to its own height and width.
 
-    ``sparse_mat`` is (data, indices, indptr) in CSR or BSR; ``topi.nn.sparse_conv2d`` says what its columns are.
+    ``sparse_mat`` is (data, indices, indptr) in CSR or BSR; ``topi.nn.sparse_conv2d`` describes its columns.
     """
     attrs = SparseConv2DAttrs(layout, pair(kernel_size))
     return call("nn.sparse_conv2d", [dense_mat, *_parts(sparse_mat)], attrs)
@@ -271,11 +271,11 @@ def sparse_conv2d(dense_mat: Any, sparse_mat: Any, layout: str = "NHWC", kernel_
 
 @exported
 def sparse_transpose(x: Any) -> TupleWrapper:
-    """(data, indices, indptr) of the transpose of a square matrix in CSR, given likewise."""
+    """Transpose a square matrix in CSR; arguments and results are (data, indices, indptr)."""
     return TupleWrapper(call("nn.sparse_transpose", _parts(x)), 3)
 
 
 @exported
 def sparse_add(dense_mat: Any, sparse_mat: Any) -> Call:
-    """``dense_mat`` (m, n) plus ``sparse_mat``, (data, indices, indptr) in CSR."""
+    """Add ``sparse_mat``, (data, indices, indptr) in CSR, to ``dense_mat`` (m, n)."""
     return call("nn.sparse_add", [dense_mat, *_parts(sparse_mat)])

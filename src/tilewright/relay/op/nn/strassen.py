@@ -1,7 +1,7 @@
 """Dense layers by Strassen's method: the product with a transformed weight, and the transform of the weight.
 
-AlterOpLayout chooses them for layers of constant weights that are faster so on the target (``relay.op.strategy.cpu``);
-FoldConstant then transforms the weights. The option ``relay.dense.strassen`` turns them off.
+AlterOpLayout inserts them for layers of constant weights where they are faster on the target
+(``relay.op.strategy.cpu``); FoldConstant then transforms the weights. ``relay.dense.strassen`` turns them off.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ OPTION = "relay.dense.strassen"
 
 
 class StrassenAttrs(Attrs):
-    """Columns of a block and steps of a chunk, pairs of which are taken together."""
+    """Columns of a block and depth of a chunk; blocks and chunks are processed in pairs."""
 
     block: int = 16
     chunk: int = 64
 
 
 class DenseStrassenAttrs(Attrs):
-    """What a record chose (``choices_of``); nothing untuned."""
+    """The tuned configuration (``choices_of``); empty if untuned."""
 
     tuned: str = ""
 
@@ -46,7 +46,7 @@ class DenseStrassenAttrs(Attrs):
 
 
 class ContribDenseStrassenWeightTransform(OpDef[StrassenAttrs]):
-    """Weight (n, k) as ``nn.contrib_dense_strassen_without_weight_transform`` takes it."""
+    """Transform of a weight (n, k) for ``nn.contrib_dense_strassen_without_weight_transform``."""
 
     name = "nn.contrib_dense_strassen_weight_transform"
     inputs = ("weight",)
@@ -86,7 +86,7 @@ contrib_dense_strassen_weight_transform = builder(ContribDenseStrassenWeightTran
 
 
 class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
-    """``data`` (m, k) times a weight that ``contrib_dense_strassen_weight_transform`` made: (m, n)."""
+    """``data`` (m, k) times a weight transformed by ``contrib_dense_strassen_weight_transform``: (m, n)."""
 
     name = "nn.contrib_dense_strassen_without_weight_transform"
     inputs = ("data", "weight")
@@ -131,7 +131,7 @@ contrib_dense_strassen_without_weight_transform = builder(ContribDenseStrassen)
 
 
 def strassen_call(inputs: Sequence[RelayExpr], block: int, chunk: int, tuned: str = "") -> Call:
-    """The form of a dense layer that Strassen's method takes."""
+    """Return a dense layer by Strassen's method."""
     transformed = contrib_dense_strassen_weight_transform(inputs[1], block, chunk)
     return call(ContribDenseStrassen.name, [inputs[0], transformed], DenseStrassenAttrs(tuned))
 

@@ -9,9 +9,9 @@ after::
     %0 = nn.dense(nn.pad(x, [[0, 1], [0, 0]]), nn.pad(w, [[0, 1], [0, 0]]))
     strided_slice(%0, begin=[0, 0], end=[7, 31])
 
-Of the shapes that tensor cores have the one is taken that adds the fewest multiplications; where these would be more
-than twice those that there are, nothing changes. int8 convolutions in NCHW are padded to groups of 4 channels, of
-which one instruction adds the products (``dp4a``).
+Of the tensor cores' shapes, the one that adds the fewest multiplications is chosen; nothing changes where the number of
+multiplications would more than double. int8 convolutions in NCHW are padded to groups of 4 channels, whose products one
+instruction adds (``dp4a``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _DP4A = 4
 
 
 def padding_for(sizes: Sizes, shapes: Sequence[Sizes]) -> Sizes:
-    """What to add to ``sizes`` so that one of ``shapes`` divides them; zeros where it is not worth it."""
+    """Return the padding of ``sizes`` that makes them multiples of one of ``shapes``; zeros where it does not pay."""
     if 0 in sizes:
         return 0, 0, 0
     choices = [(-sizes[0] % m, -sizes[1] % k, -sizes[2] % n) for m, k, n in shapes]
@@ -62,7 +62,7 @@ def padding_for(sizes: Sizes, shapes: Sequence[Sizes]) -> Sizes:
 
 
 def _padded(x: RelayExpr, axes: dict[int, int], rank: int) -> RelayExpr:
-    """``x`` with as many zeros at the end of axes as said."""
+    """Append zeros to ``x`` at the end of axes."""
     if not any(axes.values()):
         return x
     return pad(x, pad_width=[(0, axes.get(i, 0)) for i in range(rank)])
@@ -78,7 +78,7 @@ def _are_known(types: Sequence[Any]) -> bool:
 
 @topi.nn.dense_legalize.register("cuda")
 def legalize_dense(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
-    """``nn.dense`` of (m, k) and (n, k), padded; None where it stays."""
+    """Pad ``nn.dense`` of (m, k) and (n, k); None where nothing changes."""
     if not _are_known(types) or types[0].dtype not in _PRODUCTS:
         return None
     (m, k), n = types[0].concrete_shape, types[1].concrete_shape[0]
@@ -92,7 +92,7 @@ def legalize_dense(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]
 
 @topi.nn.batch_matmul_legalize.register("cuda")
 def legalize_batch_matmul(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
-    """``nn.batch_matmul``, padded, whichever operands are transposed; None where it stays."""
+    """Pad ``nn.batch_matmul``, with any operands transposed; None where nothing changes."""
     if not _are_known(types) or types[0].dtype not in _PRODUCTS:
         return None
     x, y = (t.concrete_shape for t in types[:2])
@@ -110,7 +110,7 @@ def legalize_batch_matmul(attrs: Any, inputs: Sequence[RelayExpr], types: Sequen
 
 @topi.nn.conv2d_legalize.register("cuda")
 def legalize_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
-    """``nn.conv2d`` with batch and channels padded; None where it stays, as with groups or dilation."""
+    """Pad batch and channels of ``nn.conv2d``; None where nothing changes, as with groups or dilation."""
     data_layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
     if not _are_known(types) or int(attrs.groups) != 1 or {*ints(attrs.dilation)} != {1}:
         return None

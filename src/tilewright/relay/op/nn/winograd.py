@@ -1,6 +1,6 @@
-"""Winograd convolution of packed channels: the convolution of transformed weights, and the transform of the weights.
+"""Winograd convolution of packed channels: the convolution with transformed weights, and the transform of the weights.
 
-AlterOpLayout chooses them for convolutions of constant weights that are faster so on the target
+AlterOpLayout inserts them for convolutions of constant weights where they are faster on the target
 (``relay.op.strategy.cpu``). The weights are transformed when the library is loaded (``OpDef.grows``). The option
 ``relay.conv2d.winograd`` bounds the rounding error.
 """
@@ -38,7 +38,7 @@ _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
 
 
 class Conv2DWinogradAttrs(ConvAttrs):
-    """``Conv2DAttrs``, and the extent of the tiles that are computed at a time, if the window were 3x3."""
+    """``Conv2DAttrs``, and the size of the output tiles for a 3x3 window."""
 
     tile_size: int = 4
     strides: PerAxis = (1, 1)
@@ -55,24 +55,24 @@ class Conv2DWinogradAttrs(ConvAttrs):
 
     @property
     def window(self) -> tuple[int, int]:
-        """Height and width of the window, 3x3 unless ``kernel_size`` says otherwise."""
+        """Return height and width of the window, by default 3x3."""
         height, width = ints(self.kernel_size or (3, 3))
         return height, width
 
     @property
     def form(self) -> Form:
-        """How windows and images are cut."""
+        """Return how windows and images are cut into tiles."""
         return winograd_form(self.window, int(self.tile_size))
 
 
 class WinogradWeightTransformAttrs(Attrs):
-    """Extent of the tiles, if the window were 3x3."""
+    """Size of the output tiles for a 3x3 window."""
 
     tile_size: int = 4
 
 
 class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
-    """Weights (O, I, kh, kw, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
+    """Transform of weights (O, I, kh, kw, ...) for ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform``."""
 
     name = "nn.contrib_conv2d_winograd_weight_transform"
     inputs = ("weight",)
@@ -82,7 +82,7 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: WinogradWeightTransformAttrs, solver: TypeSolver) -> Type | None:
-        """(O, *inputs, groups * I, ...) as of ``winograd_form``."""
+        """(O, *inputs, groups * I, ...) by ``winograd_form``."""
         weight = relations.tensor(types[0], "weight")
         if weight is None:
             return None
@@ -98,7 +98,7 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
 
     @staticmethod
     def compute(attrs: WinogradWeightTransformAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """Of weights in any layout."""
+        """Transform weights in any layout."""
         return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
 
     @staticmethod
@@ -175,7 +175,7 @@ contrib_conv2d_winograd_nchwc_without_weight_transform = builder(
 
 
 def allowed_tile_sizes() -> tuple[int, ...]:
-    """The tile sizes that the option ``relay.conv2d.winograd`` allows."""
+    """Return the tile sizes that the option ``relay.conv2d.winograd`` allows."""
     level = PassContext.current().option(OPTION)
     if level not in _TILE_SIZES:
         raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
@@ -183,7 +183,7 @@ def allowed_tile_sizes() -> tuple[int, ...]:
 
 
 def winograd_call(inputs: Sequence[RelayExpr], attrs: ConvAttrs, tile_size: int) -> Call:
-    """The Winograd form of a packed convolution with ``attrs``, given its inputs before packing."""
+    """Return the Winograd form of a packed convolution with ``attrs``; ``inputs`` are not packed yet."""
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
     weight = contrib_conv2d_winograd_weight_transform(packed, tile_size)
     values = Conv2DWinogradAttrs(tile_size=tile_size, **dict(attrs.field_values()))

@@ -29,7 +29,7 @@ _KEY = TensorType((10,), "uint64")
 
 
 def threefry(key: Array, counters: Array) -> Array:
-    """Threefry-4x64 of 20 rounds: ``counters`` (n, 4) encrypted with ``key`` (4,)."""
+    """Encrypt ``counters`` (n, 4) with ``key`` (4,) by Threefry-4x64 with 20 rounds."""
     words = counters.astype(np.uint64).T.copy()
     whole = np.append(key, np.bitwise_xor.reduce(key) ^ np.uint64(PARITY))
     for step in range(ROUNDS // 4 + 1):
@@ -86,7 +86,7 @@ class ThreefryGenerate(OpDef[ThreefryGenerateAttrs]):
 
 
 def _with_room(state: Array, count: int) -> Array:
-    """A state like ``state`` whose counter can grow by ``count``."""
+    """Return a state whose counter can advance by ``count`` without overflow."""
     if int(state[7]) < END - count:
         return state
     if state[8:].any():
@@ -97,13 +97,13 @@ def _with_room(state: Array, count: int) -> Array:
 
 
 def _step(state: Array) -> Array:
-    """The bit of the path after that of ``state``."""
+    """Return the bit of the path after the last one of ``state``."""
     place = (int(state[8]) << 64 | int(state[9])) >> 1
     return np.array(divmod(place, 1 << 64), np.uint64)
 
 
 class ThreefrySplit(OpDef[None]):
-    """Two keys, for two parts of a program that each draw numbers. Use ``key`` nowhere else."""
+    """Two keys, for two independent streams of random numbers. Do not use ``key`` again."""
 
     name = "random.threefry_split"
     inputs = ("key",)
@@ -137,20 +137,22 @@ threefry_split = builder(ThreefrySplit)
 
 @exported
 def threefry_key(seed: int) -> Constant:
-    """The key of a seed from 0 to 2**256 - 1."""
+    """Return the key of a seed from 0 to 2**256 - 1."""
     words = np.frombuffer(int(seed).to_bytes(32, "little"), "<u8").astype(np.uint64)
     return Constant(nd.array(np.concatenate([words, np.array([0, 0, 0, 0, 1 << 63, 0], np.uint64)])))
 
 
 @exported
 def threefry_generate(key: RelayExpr, shape: Any) -> Call:
-    """The next key, and uint64 random bits of ``shape``. Use ``key`` nowhere else: it gives the same bits again."""
+    """Return the next key, and uint64 random bits of ``shape``. Do not use ``key`` again: it yields the same bits."""
     return call("random.threefry_generate", [key], ThreefryGenerateAttrs(static_ints(shape, "shape")))
 
 
 @exported
 def uniform(key: RelayExpr, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Tuple:
-    """The next key, and numbers from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64) of its width."""
+    """Return the next key, and numbers from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64) of its
+    width.
+    """
     digits = UNIFORM_DIGITS.get(dtype)
     if digits is None:
         raise UnsupportedError(f"uniform numbers are float32 or float64, found {dtype!r}; cast them")

@@ -22,7 +22,7 @@ def _arg_type(types: Sequence[Type], attrs: ArgReduceAttrs, solver: TypeSolver) 
 
 
 def _flat_position(data: Array, attrs: ArgReduceAttrs, pick: Callable[..., Array]) -> Array:
-    """Position of the extreme in the reduced axes, flattened."""
+    """Return the position of the extreme in the flattened reduced axes."""
     found = reduce_axes(attrs, data.ndim)
     kept = [i for i in range(data.ndim) if i not in found]
     moved = np.transpose(data, [*kept, *found]).reshape([data.shape[i] for i in kept] + [-1])

@@ -26,7 +26,9 @@ from tilewright.relay.op.tensor.unary import exp, isinf, log, sqrt
 
 
 class ReduceAttrs(Attrs):
-    """The axes (None: all), whether they stay as 1, and whether the others are meant."""
+    """The reduced axes (None: all), whether they are kept with extent 1, and whether ``axis`` lists the others
+    instead.
+    """
 
     axis: int | tuple[int, ...] | None = None
     keepdims: bool = False
@@ -40,7 +42,7 @@ class VarianceAttrs(ReduceAttrs):
 
 
 def reduced_shape(data: TensorType, attrs: ReduceAttrs | ArgReduceAttrs) -> tuple[PrimExpr, ...]:
-    """Shape of the reduced tensor."""
+    """Return the shape of the reduced tensor."""
     gone = relations.normalize_axes(attrs.axis, len(data.shape), attrs.exclude)
     if attrs.keepdims:
         return tuple(as_expr(1) if i in gone else d for i, d in enumerate(data.shape))
@@ -48,7 +50,7 @@ def reduced_shape(data: TensorType, attrs: ReduceAttrs | ArgReduceAttrs) -> tupl
 
 
 class ArgReduceAttrs(Attrs):
-    """As ReduceAttrs; ``select_last_index``: of equal extremes, take the last."""
+    """As ReduceAttrs; ``select_last_index`` takes the last of equal extremes."""
 
     axis: int | tuple[int, ...] | None = None
     keepdims: bool = False
@@ -57,7 +59,7 @@ class ArgReduceAttrs(Attrs):
 
 
 def reduce_axes(attrs: ReduceAttrs | ArgReduceAttrs, rank: int) -> tuple[int, ...]:
-    """The axes that are reduced, sorted, counted from the front."""
+    """Return the reduced axes, sorted, counted from the front."""
     return relations.normalize_axes(attrs.axis, rank, attrs.exclude)
 
 
@@ -105,7 +107,9 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def _extreme(function: Callable[..., Array], is_max: bool) -> Callable[..., Array]:
-    """Maximum or minimum; of nothing the least or greatest value of the type, as the kernels give it."""
+    """Return numpy's maximum or minimum, as kernels compute it: over no elements, the least or greatest value of
+    the dtype.
+    """
 
     def evaluate(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
         return function(data, axis=axis, keepdims=keepdims, initial=_end(data.dtype, least=is_max))
@@ -182,7 +186,9 @@ def variance(
     unbiased: bool = False,
     with_mean: RelayExpr | None = None,
 ) -> Call:
-    """Variance over ``axis``; ``unbiased`` divides by n - 1; ``with_mean`` is the mean with axes kept, if known."""
+    """Return the variance over ``axis``; ``unbiased`` divides by n - 1; ``with_mean`` is the mean with axes kept,
+    if known.
+    """
     center = mean(data, axis, True, exclude) if with_mean is None else with_mean
     return call("variance", [data, center], VarianceAttrs(axes(axis), bool(keepdims), bool(exclude), bool(unbiased)))
 
@@ -191,7 +197,7 @@ def variance(
 def std(
     data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> Call:
-    """Standard deviation over ``axis``."""
+    """Return the standard deviation over ``axis``."""
     return sqrt(variance(data, axis, keepdims, exclude, unbiased))
 
 
@@ -199,7 +205,7 @@ def std(
 def mean_variance(
     data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> TupleWrapper:
-    """(mean, variance) over ``axis``."""
+    """Return (mean, variance) over ``axis``."""
     kept = mean(data, axis, True, exclude)
     var = variance(data, axis, keepdims, exclude, unbiased, kept)
     return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), var)), 2)
@@ -207,7 +213,7 @@ def mean_variance(
 
 @exported
 def mean_std(data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
-    """(mean, standard deviation) over ``axis``."""
+    """Return (mean, standard deviation) over ``axis``."""
     kept = mean(data, axis, True, exclude)
     deviation = sqrt(variance(data, axis, keepdims, exclude, False, kept))
     return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), deviation)), 2)
@@ -215,7 +221,7 @@ def mean_std(data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude
 
 @exported
 def logsumexp(data: RelayExpr, axis: Axes = None, keepdims: bool = False) -> Call:
-    """log(sum(exp(data))) over ``axis``, without overflow; where the largest is infinite, that."""
+    """Return log(sum(exp(data))) over ``axis``, without overflow; an infinite maximum is the result."""
 
     def finite(largest: RelayExpr) -> RelayExpr:
         return where(isinf(largest), zeros_like(largest), largest)

@@ -1,7 +1,7 @@
-"""What operators run on which target, a file for each kind of target.
+"""Strategies: implementations of operators, a file for each kind of target.
 
-implementation.py   what a strategy is           wrappers.py   topi functions as computes of operators
-generic.py          the functions that targets register with, and what runs where none has
+implementation.py   the classes of a strategy    wrappers.py   topi functions as computes of operators
+generic.py          the functions that targets register with; their defaults are plain loops
 cpu.py gpu.py       for the keys "cpu" and "gpu"; loaded by ``relay.op``, after the operators
 """
 

@@ -1,7 +1,7 @@
-"""What operators run on CPUs: topi.cpu's computes and schedules, and the layouts that they want.
+"""Strategies and layouts of operators on CPUs: topi.cpu's computes and schedules.
 
-All that Relay knows of ``topi.cpu`` is here: strategies and schedules, registered for the target key "cpu", and how
-AlterOpLayout packs convolutions and products for it.
+No other module of Relay uses ``topi.cpu``: this one registers its strategies and schedules for the target key "cpu",
+and chooses how AlterOpLayout packs convolutions and products for it.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ for _generic, _schedule in (
 
 @generic.schedule_pool.register("cpu")
 def schedule_pool_cpu(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Pooling over windows."""
+    """Schedule pooling over windows."""
     with target:
         return cpu.schedule_pool(outs, attrs.layout)
 
 
 @generic.schedule_adaptive_pool.register("cpu")
 def schedule_adaptive_pool_cpu(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Pooling to a given size."""
+    """Schedule adaptive pooling."""
     with target:
         return cpu.schedule_adaptive_pool(outs, attrs.layout)
 
@@ -109,7 +109,7 @@ _CONV2D: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 @generic.conv2d_strategy.register("cpu")
 def conv2d_strategy_cpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
-    """nn.conv2d, by layouts and groups."""
+    """Return the strategy of nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
     compute, schedule = _CONV2D[form]
     return one_implementation(wrap_conv2d_form(form, compute), wrap_topi_schedule(schedule), f"{form}.cpu")
@@ -119,14 +119,14 @@ def conv2d_strategy_cpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: Tenso
 def conv2d_winograd_strategy_cpu(
     attrs: winograd.Conv2DWinogradAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
 ) -> OpStrategy:
-    """Winograd convolution of packed channels; the name tells its tiles."""
+    """Return the strategy of a Winograd convolution of packed channels; the name states the tile size."""
     schedule = wrap_topi_schedule(cpu.schedule_conv2d_NCHWc_winograd)
     compute = wrap_compute_winograd(cpu.conv2d_NCHWc_winograd)
     return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.form}.cpu")
 
 
 def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any) -> None:
-    """One implementation on CPUs, called ``name``."""
+    """Register one implementation for CPUs as ``name``."""
 
     def implementation(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cpu")
@@ -187,7 +187,7 @@ _register_all()
 
 
 def _target() -> Target:
-    """The target for which a layout is chosen."""
+    """Return the target for which a layout is chosen."""
     target = Target.current(allow_none=False)
     assert target is not None
     return target
@@ -197,8 +197,9 @@ def _target() -> Target:
 def conv2d_alter_layout_cpu(
     attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
-    """Pack channels by the vector width, NCHW to NCHW{b}c, where a packed kernel exists: as a record says of the
-    convolution (``conv2d_task``), else as the model does.
+    """Pack channels by the vector width, NCHW to NCHW{b}c, where a packed kernel exists.
+
+    The configuration is that of a record for the convolution (``conv2d_task``), else the model's choice.
     """
     task = conv2d_task(attrs, *tinfos[:2])
     constant = _is_known(inputs[1])
@@ -211,12 +212,12 @@ def conv2d_alter_layout_cpu(
 
 
 def _is_known(weight: RelayExpr) -> bool:
-    """Whether a weight is known when the library is loaded."""
+    """Return whether a weight is known when the library is loaded."""
     return isinstance(weight, Constant) and not is_whole(weight)
 
 
 def _recorded(task: tuple[Any, ...]) -> str:
-    """What a record in force says of a task, which is noted where tasks are extracted; nothing where none is."""
+    """Return the tuned configuration of a task as text, empty if there is none; task extraction notes the task."""
     tracing = TaskExtractEnv.current
     if tracing is not None and tracing.tracing:
         tracing.add_task(task[0], task[1:])
@@ -231,7 +232,7 @@ def _recorded(task: tuple[Any, ...]) -> str:
 
 
 def pack_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], constant: bool) -> Call | None:
-    """The packed form of an NCHW convolution, of choices that are in force (``autotvm.task.choices``).
+    """Return the packed form of an NCHW convolution for the configuration in force (``autotvm.task.choices``).
 
     ``constant``: whether the weight is known when the library is loaded. None where channels are not packed.
     """
@@ -265,7 +266,7 @@ def _in_layouts(attrs: Any, chosen: cpu.Conv2dLayouts, kernel_layout: str) -> An
 
 
 def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
-    """The tile size of Winograd's method for a convolution of a constant weight; None where another way is chosen.
+    """Return the tile size of Winograd's method for a convolution of a constant weight; None for another method.
 
     Parameters
     ----------
@@ -292,10 +293,10 @@ def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
 def dense_alter_layout_cpu(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
-    """Strassen's method where it is faster, else a weight packed by the vector width, NC to NC{b}n: as a record says of
-    the layer (``dense_task``), else as the model does.
+    """Use Strassen's method where it is faster, else pack the weight by the vector width, NC to NC{b}n.
 
-    A matrix that is read only once, since the other operand is a vector, is read as it is.
+    The configuration is that of a record for the layer (``dense_task``), else the model's choice. The matrix of a
+    product with a vector stays as it is, since it is read only once.
     """
     target, (data, weight) = _target(), tinfos[:2]
     if weight.is_dynamic or len(data.shape) != 2 or not isinstance(data.shape[1], IntImm):
@@ -316,14 +317,14 @@ def dense_alter_layout_cpu(
 def pack_dense(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], block: int, constant: bool, tuned: str = ""
 ) -> Call:
-    """The form of a dense layer, of choices that are in force (``autotvm.task.choices``).
+    """Return the form of a dense layer for the configuration in force (``autotvm.task.choices``).
 
     Parameters
     ----------
     tinfos : types of data (m, k) and weight (n, k)
     block : columns of a block of a packed weight, by the model
     constant : whether the weight is known when the library is loaded
-    tuned : the choices in force, as text
+    tuned : the configuration in force, as text
     """
     data, weight = tinfos[:2]
     units = int(weight.shape[0])
@@ -339,7 +340,7 @@ def pack_dense(
 
 
 def pack_dense_of_task(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], target: Target) -> Call:
-    """``pack_dense`` of a task's layer, whose weight is known: it is packed even where the model would not."""
+    """As ``pack_dense`` for a task, whose weight counts as known: it is packed even where the model would not."""
     (rows, inner), units = (int(d) for d in tinfos[0].shape), int(tinfos[1].shape[0])
     dtype = tinfos[0].dtype
     block = cpu.dense_block(rows, units, inner, dtype, target) or vector_lanes(attrs.out_dtype or dtype)
@@ -347,7 +348,7 @@ def pack_dense_of_task(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence
 
 
 def _strassen_layout(rows: int, inner: int, units: int, dtype: str) -> tuple[int, int] | None:
-    """Block and chunk of the weight of a dense layer by Strassen's method; None where another way is chosen."""
+    """Return block and chunk of the weight of a dense layer by Strassen's method; None for another method."""
     arguments = rows, units, inner, dtype, _target()
     layouts = strassen_layouts(*arguments)
     best = choose_strassen(*arguments) if layouts else None
@@ -360,7 +361,9 @@ def _strassen_layout(rows: int, inner: int, units: int, dtype: str) -> tuple[int
 
 
 def _vector_product(attrs: Any, inputs: Sequence[RelayExpr], rows: int) -> RelayExpr | None:
-    """One row or one column of outputs, without the transposition of the matrix; None where there is none."""
+    """Return a product with one row or one column without the transposition of the matrix; None where there is
+    none.
+    """
     data, weight = inputs
     matrix = _transposed(weight if rows == 1 else data, (1, 0))
     if matrix is None:
@@ -370,7 +373,7 @@ def _vector_product(attrs: Any, inputs: Sequence[RelayExpr], rows: int) -> Relay
 
 
 def _transposed(expr: RelayExpr, axes: tuple[int, ...]) -> RelayExpr | None:
-    """What ``expr`` is a transposition by ``axes`` of."""
+    """Return the operand if ``expr`` transposes it by ``axes``, else None."""
     if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.name != "transpose":
         return None
     found: Any = expr.attrs
@@ -382,7 +385,7 @@ def _transposed(expr: RelayExpr, axes: tuple[int, ...]) -> RelayExpr | None:
 def batch_matmul_alter_layout_cpu(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
-    """Transposed matrices are read as they are: packing, or a product with a vector, takes any order."""
+    """Remove the transposition of matrices: packing and products with vectors read any order."""
     a, b = inputs
     vector = 1 in [known(d) for d in out_type.shape[1:]]
     plain_a, plain_b = _transposed(a, (0, 2, 1)) if vector else None, _transposed(b, (0, 2, 1))

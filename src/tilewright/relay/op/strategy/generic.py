@@ -1,4 +1,4 @@
-"""What operators run where a target has registered nothing of its own: computes in plain loops.
+"""Default strategies: computes in plain loops, for targets that have registered nothing of their own.
 
 Each function dispatches on the keys of the current target (``tilewright.target.generic_func``); its body is the
 default. A target registers for its key, here a schedule for all injective kernels and a strategy for convolutions::
@@ -9,7 +9,7 @@ default. A target registers for its key, here a schedule for all injective kerne
     @conv2d_strategy.register("my_key")
     def conv2d_strategy_my_key(attrs, inputs, out_type, target): ...   # -> OpStrategy
 
-The names are TVM 0.8's. Operators that have a compute, and no choice, are scheduled by what fuses with them:
+The names are TVM 0.8's. Operators that have a compute, and no choice, are scheduled by their fusion pattern:
 ``schedule_injective``, ``schedule_reduce`` or ``schedule_extern``.
 """
 
@@ -69,74 +69,74 @@ from tilewright.topi.nn.winograd import conv2d_NCHWc_winograd
 
 @generic_func
 def schedule_injective(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of element-wise, broadcasting and data-moving kernels."""
+    """Schedule element-wise, broadcasting and data-moving kernels."""
     with target:
         return topi.generic.schedule_injective(outs)
 
 
 @generic_func
 def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of commutative reductions."""
+    """Schedule commutative reductions."""
     with target:
         return topi.generic.schedule_reduce(outs)
 
 
 @generic_func
 def schedule_extern(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of hand-written loops and of computes of no known kind."""
+    """Schedule hand-written loops and computes of no known kind."""
     with target:
         return topi.generic.schedule_extern(outs)
 
 
 @generic_func
 def schedule_concatenate(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of concatenate."""
+    """Schedule concatenate."""
     return schedule_injective(attrs, outs, target)
 
 
 @generic_func
 def schedule_transpose(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of transpose."""
+    """Schedule transpose."""
     return schedule_injective(attrs, outs, target)
 
 
 @generic_func
 def schedule_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of pooling over windows."""
+    """Schedule pooling over windows."""
     with target:
         return topi.generic.schedule_pool(outs, attrs.layout)
 
 
 @generic_func
 def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of pooling to a given size."""
+    """Schedule adaptive pooling."""
     with target:
         return topi.generic.schedule_adaptive_pool(outs, attrs.layout)
 
 
 @generic_func
 def schedule_lrn(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of local response normalisation."""
+    """Schedule local response normalization."""
     with target:
         return topi.generic.schedule_lrn(outs)
 
 
 @generic_func
 def schedule_roi_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of roi_pool."""
+    """Schedule roi_pool."""
     return schedule_extern(attrs, outs, target)
 
 
 @generic_func
 def schedule_conv2d_winograd_weight_transform(attrs: ConvAttrs, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of the transform of Winograd's weights."""
+    """Schedule the transform of Winograd's weights."""
     with target:
         return topi.generic.schedule_conv2d_winograd_weight_transform(outs)
 
 
 @generic_func
 def schedule_bitpack(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule of packing bits into words."""
+    """Schedule packing of bits into words."""
     with target:
         return topi.generic.schedule_bitpack(outs)
 
@@ -158,7 +158,7 @@ _CONV2D: dict[str, Callable[..., Any]] = {
 
 
 def _strategy(name: str, compute: Compute, doc: str) -> GenericFunc:
-    """The generic function ``name`` whose default is one implementation in plain loops."""
+    """Return the generic function ``name`` whose default is one implementation in plain loops."""
 
     def strategy(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, _loops, f"{name.removesuffix('_strategy')}.generic")
@@ -167,7 +167,9 @@ def _strategy(name: str, compute: Compute, doc: str) -> GenericFunc:
 
 
 def _in_loops(name: str, operator: str, compute: Compute, doc: str) -> GenericFunc:
-    """The generic function ``name`` of an operator whose compute is hand-written loops, right for every target."""
+    """Return the generic function ``name`` of an operator whose compute is hand-written loops, valid on every
+    target.
+    """
 
     def strategy(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, schedule_extern, f"{operator}.{target.kind.name}")
@@ -185,7 +187,7 @@ def _named(name: str, default: Any, doc: str) -> GenericFunc:
 
 @override_native_generic_func("conv2d_strategy")
 def conv2d_strategy(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
-    """nn.conv2d, by layouts and groups."""
+    """Return the strategy of nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
     return one_implementation(wrap_conv2d_form(form, _CONV2D[form]), _loops, f"{form}.generic")
 

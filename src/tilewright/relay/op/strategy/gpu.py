@@ -1,8 +1,8 @@
-"""What operators run on graphics processors: topi's computes with the schedules of topi.gpu.
+"""Strategies of operators on GPUs: topi's computes with the schedules of topi.gpu.
 
-Every operator that is a tensor expression has a kernel by ``schedule_kernels``. Of those that are hand-written loops,
-such as sorting, the ones that bind threads have; any other is refused by its schedule, which says what to do. Matrix
-products and convolutions register what is better for them in ``gpu_contraction``.
+``schedule_kernels`` schedules every operator that is a tensor expression. Operators in hand-written loops, such as
+sorting, run where the loops bind threads; the schedule refuses any other with a message that says what to do. Matrix
+products and convolutions register their own schedules in ``gpu_contraction``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ for _schedule in (
 
 @generic.check_indices_strategy.register("gpu")
 def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
-    """check_indices by clamping: a kernel has no way to report an error."""
+    """Clamp the indices: a kernel has no way to report an error."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         extents = attrs.extents_of(inputs[-1].shape)
@@ -41,14 +41,14 @@ def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Tens
 
 @generic.check_shape_strategy.register("gpu")
 def check_shape_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-    """check_shape by a copy: a kernel has no way to report an error; what allocates finds what there is no room for."""
+    """Copy the numbers: a kernel has no way to report an error; the allocation fails instead."""
     return one_implementation(
         lambda attrs, inputs, out_type: [identity(inputs[0])], schedule_kernels, "check_shape.gpu"
     )
 
 
 def _in_kernels(strategy: GenericFunc) -> None:
-    """Run the computes of ``strategy`` for targets that have nothing of their own, in threads."""
+    """Register the computes of ``strategy``, bound to threads, for GPUs."""
     default = strategy.fdefault
     assert default is not None
 

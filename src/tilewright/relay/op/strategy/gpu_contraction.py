@@ -38,7 +38,7 @@ from tilewright.topi.gpu.templates import constant_shapes
 
 
 def _positional(template: Callable[..., Any]) -> Callable[..., Any]:
-    """A template of a grouped convolution, which takes its arguments by position, called by the names of two."""
+    """Return a template of a grouped convolution, which takes positional arguments, with two named ones."""
     last = template in (conv.conv3d_ncdhw, conv.conv3d_ndhwc)
 
     def compute(*args: Any, groups: int, out_dtype: str) -> Any:
@@ -65,7 +65,7 @@ _WINOGRAD = {
 
 @generic.conv2d_strategy.register("gpu")
 def conv2d_strategy_gpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
-    """nn.conv2d, by layouts and groups."""
+    """Return the strategy of nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
     compute, schedule = _CONV2D[form]
     strategy = one_implementation(wrap_conv2d_form(form, compute), wrap_topi_schedule(schedule), f"{form}.cuda")
@@ -75,7 +75,7 @@ def conv2d_strategy_gpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: Tenso
         form in _WINOGRAD
         and constant
         and winograd.fits([int(places[window.index(s)]) for s in "HW"], ints(attrs.strides), ints(attrs.dilation))
-    ):  # chosen where a record says so: what is summed has larger rounding errors
+    ):  # only where a record chooses it: its sums have larger rounding errors
         compute, schedule = _WINOGRAD[form]
         name = f"{form}_winograd.cuda"
         strategy.add_implementation(wrap_compute_conv2d(compute), wrap_topi_schedule(schedule), name, plevel=5)
@@ -87,7 +87,7 @@ _SMALL_BATCH = 32  # rows from which on TVM's tasks of dense layers are called t
 
 @generic.dense_strategy.register("gpu")
 def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
-    """nn.dense: one schedule, whose tasks have TVM's names, by dtype and rows."""
+    """Return the strategy of nn.dense: one schedule; its tasks have TVM's names, by dtype and rows."""
     rows = known(inputs[0].shape[0])
     integers = [t.dtype for t in inputs[:2]] == ["int8", "int8"] and output_dtype(attrs, inputs) == "int32"
     if target.kind.capabilities.int8_dot_products and integers:
@@ -101,7 +101,7 @@ def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, 
 
 
 def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any) -> None:
-    """One implementation on GPUs, called ``name``."""
+    """Register one implementation for GPUs as ``name``."""
 
     def implementation(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cuda")

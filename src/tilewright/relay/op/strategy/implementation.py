@@ -49,13 +49,13 @@ class OpSpecialization:
     implementations: list[OpImplementation] = field(default_factory=list)
 
     def add_implementation(self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10) -> None:
-        """Add one."""
+        """Add an implementation."""
         self.implementations.append(OpImplementation(compute, schedule, name, plevel))
 
 
 @dataclass(eq=False)
 class OpStrategy:
-    """What a strategy function gives back."""
+    """The specializations that a strategy function returns."""
 
     specializations: list[OpSpecialization] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class OpStrategy:
 
 
 def one_implementation(compute: Compute, schedule: Schedule, name: str) -> OpStrategy:
-    """A strategy without a choice."""
+    """Return a strategy of one implementation."""
     strategy = OpStrategy()
     strategy.add_implementation(compute, schedule, name)
     return strategy

@@ -1,7 +1,7 @@
 """topi functions as the computes and schedules of operators: attributes become arguments.
 
-``wrap_compute_NAME(topi_compute)`` gives a compute ``(attrs, inputs, out_type) -> [te.Tensor]`` of a topi function with
-the arguments that topi's function of that name takes.
+``wrap_compute_NAME(topi_compute)`` returns a compute ``(attrs, inputs, out_type) -> [te.Tensor]`` that calls a topi
+function with the parameters of the topi function NAME.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def wrap_topi_schedule(topi_schedule: Callable[..., Any]) -> Schedule:
-    """A schedule ``(attrs, outs, target)`` of a topi schedule ``(outs)``."""
+    """Return a schedule ``(attrs, outs, target)`` that calls a topi schedule ``(outs)``."""
 
     def schedule(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
         with target:
@@ -35,7 +35,7 @@ def wrap_topi_schedule(topi_schedule: Callable[..., Any]) -> Schedule:
 
 
 def wrap_topi_compute(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute ``(attrs, inputs, out_type)`` of a topi function that takes only the input tensors."""
+    """Return a compute that calls a topi function of the input tensors alone."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(*inputs)]
@@ -44,13 +44,13 @@ def wrap_topi_compute(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def output_dtype(attrs: Any, inputs: Sequence[Any]) -> str:
-    """The dtype that an accumulating operator gives: the attribute ``out_dtype``, else that of the first input."""
+    """Return the result's dtype of an accumulating operator: ``out_dtype``, else that of the first input."""
     dtype: str = attrs.out_dtype or inputs[0].dtype
     return inputs[0].dtype if dtype == "same" else dtype
 
 
 def wrap_compute_deformable_conv2d(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi function with the parameters of ``deformable_conv2d_nchw``."""
+    """Return a compute that calls a topi function with the parameters of ``deformable_conv2d_nchw``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         relations.require(
@@ -70,7 +70,9 @@ def wrap_compute_conv2d(
     need_out_layout: bool = False,
     has_groups: bool = False,
 ) -> Compute:
-    """A compute of a topi convolution ``(data, kernel, strides, padding, dilation, [groups, layouts,] out_dtype)``."""
+    """Return a compute that calls a topi ``(data, kernel, strides, padding, dilation, [groups, layouts,]
+    out_dtype)``.
+    """
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         args: list[Any] = [
@@ -93,22 +95,22 @@ def wrap_compute_conv2d(
 
 
 def wrap_compute_conv1d(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi 1-D convolution ``(data, kernel, strides, padding, dilation, out_dtype)``."""
+    """Return a compute that calls a topi ``(data, kernel, strides, padding, dilation, out_dtype)``."""
     return wrap_compute_conv2d(topi_compute)
 
 
 def wrap_compute_group_conv1d(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a grouped topi 1-D convolution."""
+    """Return a compute that calls a grouped 1-D convolution of topi."""
     return wrap_compute_conv2d(topi_compute, has_groups=True)
 
 
 def wrap_compute_conv3d(topi_compute: Callable[..., Any], need_layout: bool = False) -> Compute:
-    """A compute of a topi 3-D convolution ``(data, kernel, strides, padding, dilation, groups, out_dtype)``."""
+    """Return a compute that calls a topi ``(data, kernel, strides, padding, dilation, groups, out_dtype)``."""
     return wrap_compute_conv2d(topi_compute, has_groups=True)
 
 
 def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi transposed convolution ``(data, kernel, strides, padding, out_dtype, output_padding)``."""
+    """Return a compute that calls a topi ``(data, kernel, strides, padding, out_dtype, output_padding)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         dtype, extra = output_dtype(attrs, inputs), ints(attrs.output_padding)
@@ -118,7 +120,7 @@ def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_dense(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi dense layer ``(data, weight, bias, out_dtype)``."""
+    """Return a compute that calls a topi ``(data, weight, bias, out_dtype)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], inputs[1], None, output_dtype(attrs, inputs))]
@@ -127,7 +129,7 @@ def wrap_compute_dense(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], need_out_dtype: bool = False) -> Compute:
-    """A compute of a topi batched product ``(x, y, oshape, [out_dtype, transpose_a, transpose_b])``."""
+    """Return a compute that calls a topi ``(x, y, oshape, [out_dtype, transpose_a, transpose_b])``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         args: list[Any] = [inputs[0], inputs[1], out_type.shape]
@@ -139,7 +141,7 @@ def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], need_out_dtype: 
 
 
 def wrap_compute_softmax(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi softmax ``(data, axis)``."""
+    """Return a compute that calls a topi ``(data, axis)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], int(attrs.axis))]
@@ -148,7 +150,7 @@ def wrap_compute_softmax(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_matmul(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi product ``(a, b, bias, out_dtype, transpose_a, transpose_b)``."""
+    """Return a compute that calls a topi ``(a, b, bias, out_dtype, transpose_a, transpose_b)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         flags = bool(attrs.transpose_a), bool(attrs.transpose_b)
@@ -158,7 +160,7 @@ def wrap_compute_matmul(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def flat_rows(compute: Compute) -> Compute:
-    """A product of matrices taken for data of other than two dimensions too: its last are the matrix's columns."""
+    """Extend a product of matrices to data of other ranks: the last dimension is the columns, all others are rows."""
 
     def run(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         data = inputs[0]
@@ -176,7 +178,7 @@ def flat_rows(compute: Compute) -> Compute:
 
 
 def wrap_compute_dense_pack(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi packed product, less the columns that are padding of the last block."""
+    """Return a compute that calls a packed product of topi and drops the columns that pad the last block."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         (product,) = wrap_compute_dense(topi_compute)(attrs, inputs, out_type)
@@ -188,7 +190,7 @@ def wrap_compute_dense_pack(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi attention ``(query, key, value, mask, scale)``."""
+    """Return a compute that calls a topi ``(query, key, value, mask, scale)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         query, key, value, *masks = inputs
@@ -198,7 +200,7 @@ def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_layer_norm(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi layer norm ``(data, gamma, beta, axis, epsilon)``."""
+    """Return a compute that calls a topi ``(data, gamma, beta, axis, epsilon)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         gamma, beta = inputs[1] if attrs.scale else None, inputs[2] if attrs.center else None
@@ -208,7 +210,7 @@ def wrap_compute_layer_norm(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_winograd(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi Winograd convolution ``(data, weight, padding, tile_size, dilation, window, groups)``."""
+    """Return a compute that calls a topi ``(data, weight, padding, tile_size, dilation, window, groups)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         more = ints(attrs.dilation), attrs.window, int(attrs.groups)
@@ -221,13 +223,13 @@ def wrap_compute_winograd(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def is_depthwise(attrs: ConvAttrs, data: Sequence[Any]) -> bool:
-    """Whether every input channel is a group of its own."""
+    """Return whether every input channel is its own group."""
     channels = known(data[layout(attrs.data_layout).index_of("C")])
     return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
 
 
 def conv2d_task(attrs: ConvAttrs, data: Any, kernel: Any) -> tuple[Any, ...] | None:
-    """AutoTVM's workload of an NCHW convolution of tensors of these types; None of other layouts or unknown extents."""
+    """Return AutoTVM's workload of an NCHW convolution; None for other layouts or unknown extents."""
     shapes = data.shape, kernel.shape
     if (attrs.data_layout, attrs.kernel_layout) != ("NCHW", "OIHW") or any(known(d) is None for s in shapes for d in s):
         return None
@@ -239,7 +241,7 @@ def conv2d_task(attrs: ConvAttrs, data: Any, kernel: Any) -> tuple[Any, ...] | N
 
 
 def dense_task(attrs: Any, data: Any, weight: Any) -> tuple[Any, ...] | None:
-    """AutoTVM's workload of a matrix times a weight (n, k) of these types; None of other shapes, and of vectors."""
+    """Return AutoTVM's workload of a matrix times a weight (n, k); None for other shapes and for vectors."""
     if (
         any(len(t.shape) != 2 or not all(known(d) for d in t.shape) for t in (data, weight))
         or known(data.shape[0]) == 1
@@ -250,9 +252,9 @@ def dense_task(attrs: Any, data: Any, weight: Any) -> tuple[Any, ...] | None:
 
 
 def conv2d_form(attrs: ConvAttrs, data: Sequence[Any], kernel: Sequence[Any]) -> str:
-    """topi's name of the 2-D convolution of these shapes, by layouts and groups.
+    """Return the name of the topi function for a 2-D convolution of these shapes, layouts and groups.
 
-    ``conv2d_any_layout`` is what has no name: converted to NCHW and back.
+    ``conv2d_any_layout`` converts to NCHW and back, for convolutions without a function of their own.
     """
     layouts, depthwise = (attrs.data_layout, attrs.kernel_layout), is_depthwise(attrs, data)
     if layouts == ("NCHW", "OIHW"):
@@ -267,7 +269,7 @@ def conv2d_form(attrs: ConvAttrs, data: Sequence[Any], kernel: Sequence[Any]) ->
 
 
 def wrap_conv2d_form(form: str, topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of the topi function for ``form``, one of those that ``conv2d_form`` gives."""
+    """Return a compute that calls the topi function for ``form``, a result of ``conv2d_form``."""
     if form == "conv2d_any_layout":
         return in_any_layout(topi_compute, 2)
     if form == "depthwise_conv2d_nchw":
@@ -276,7 +278,7 @@ def wrap_conv2d_form(form: str, topi_compute: Callable[..., Any]) -> Compute:
 
 
 def _channels_apart(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A depthwise convolution with a kernel (c * m, 1, kh, kw), which topi takes as (c, m, kh, kw)."""
+    """Adapt a depthwise convolution to kernels (c * m, 1, kh, kw); topi's are (c, m, kh, kw)."""
 
     def compute(data: Any, kernel: Any, *args: Any) -> Any:
         channels, (outputs, _, height, width) = data.shape[1], kernel.shape
@@ -288,9 +290,9 @@ def _channels_apart(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
-    """A compute in any layouts of a topi convolution that takes NC... and OI... ones: convert, compute, convert back.
+    """Extend a topi convolution of NC... data and OI... kernels to any layouts: convert, compute, convert back.
 
-    It is called with ``(data, kernel, strides, padding, dilation, groups=, out_dtype=)``.
+    The result takes ``(data, kernel, strides, padding, dilation, groups=, out_dtype=)``.
     """
     plain, plain_kernel = f"NC{SPATIAL[rank]}", f"OI{SPATIAL[rank]}"
 
@@ -305,9 +307,9 @@ def in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
 
 
 def channels_last(topi_compute: Callable[..., Any], rank: int, otherwise: Compute) -> Compute:
-    """A compute of a topi convolution of N...C data with a ...IO kernel; ``otherwise`` is that of other layouts.
+    """Use a topi convolution for N...C data with a ...IO kernel, and ``otherwise`` for other layouts.
 
-    It is called as that of ``in_any_layout``.
+    The result takes the arguments of ``in_any_layout``'s.
     """
     plain, plain_kernel = f"N{SPATIAL[rank]}C", f"{SPATIAL[rank]}IO"
 
@@ -322,9 +324,9 @@ def channels_last(topi_compute: Callable[..., Any], rank: int, otherwise: Comput
 
 
 def transposed_in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
-    """A compute in any layouts of a transposed convolution of NC... data with an IO... kernel.
+    """Extend a transposed convolution of NC... data with an IO... kernel to any layouts.
 
-    It is called with ``(data, kernel, strides, padding, out_dtype, output_padding, groups)``.
+    The result takes ``(data, kernel, strides, padding, out_dtype, output_padding, groups)``.
     """
     plain, plain_kernel = f"NC{SPATIAL[rank]}", f"IO{SPATIAL[rank]}"
 
@@ -347,7 +349,9 @@ def transposed_in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Com
 
 
 def ungrouped(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A topi transposed convolution that knows no groups, called with their number as the last argument."""
+    """Add the number of groups, which must be 1, as the last parameter of a topi transposed convolution without
+    groups.
+    """
 
     def compute(data: Any, weight: Any, *args: Any) -> Any:
         *rest, groups = args
@@ -362,14 +366,14 @@ def ungrouped(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compute_bitserial_conv2d(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-    """A convolution of numbers of few bits, in either layout."""
+    """Compute a convolution of integers of few bits, in either layout."""
     kernel = topi.nn.bitserial_conv2d_nchw if attrs.data_layout == "NCHW" else topi.nn.bitserial_conv2d_nhwc
     bits = int(attrs.activation_bits), int(attrs.weight_bits), attrs.pack_dtype, attrs.out_dtype, bool(attrs.unipolar)
     return [kernel(inputs[0], inputs[1], ints(attrs.strides), padding(attrs.padding, 2), *bits)]
 
 
 def compute_bitserial_dense(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-    """A matrix product of numbers of few bits."""
+    """Compute a matrix product of integers of few bits."""
     bits = int(attrs.data_bits), int(attrs.weight_bits), attrs.pack_dtype, attrs.out_dtype, bool(attrs.unipolar)
     return [topi.nn.bitserial_dense(inputs[0], inputs[1], *bits)]
 
@@ -378,7 +382,7 @@ def compute_bitserial_dense(attrs: Any, inputs: Sequence[Any], out_type: TensorT
 
 
 def wrap_compute_sort(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi sort ``(data, axis, is_ascend)``."""
+    """Return a compute that calls a topi ``(data, axis, is_ascend)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], attrs.axis, attrs.is_ascend)]
@@ -387,7 +391,7 @@ def wrap_compute_sort(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_argsort(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi argsort ``(data, valid_count, axis, is_ascend, dtype)``."""
+    """Return a compute that calls a topi ``(data, valid_count, axis, is_ascend, dtype)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], None, attrs.axis, attrs.is_ascend, attrs.dtype)]
@@ -396,7 +400,7 @@ def wrap_compute_argsort(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_topk(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi topk ``(data, k, axis, ret_type, is_ascend, dtype)``."""
+    """Return a compute that calls a topi ``(data, k, axis, ret_type, is_ascend, dtype)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         out = topi_compute(inputs[0], attrs.k, attrs.axis, attrs.ret_type, attrs.is_ascend, attrs.dtype)
@@ -406,7 +410,7 @@ def wrap_compute_topk(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_scanop(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi running total ``(data, axis, dtype, exclusive)``."""
+    """Return a compute that calls a topi scan ``(data, axis, dtype, exclusive)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(inputs[0], attrs.axis, out_type.dtype, bool(attrs.exclusive))]
@@ -415,7 +419,7 @@ def wrap_compute_scanop(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_scatter(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi scatter ``(data, indices, updates, axis)``."""
+    """Return a compute that calls a topi ``(data, indices, updates, axis)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(*inputs, attrs.axis)]
@@ -424,7 +428,7 @@ def wrap_compute_scatter(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_scatter_nd(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi scatter_nd ``(data, indices, updates, mode)``."""
+    """Return a compute that calls a topi ``(data, indices, updates, mode)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi_compute(*inputs, attrs.mode)]
@@ -433,7 +437,9 @@ def wrap_compute_scatter_nd(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_roi_align(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi roi_align ``(data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned=)``."""
+    """Return a compute that calls a topi ``(data, rois, pooled_size, spatial_scale, mode, sample_ratio,
+    aligned=)``.
+    """
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         aligned = {"aligned": True} if attrs.aligned else {}
@@ -444,7 +450,7 @@ def wrap_compute_roi_align(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_get_valid_counts(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi get_valid_counts ``(data, score_threshold, id_index, score_index)``."""
+    """Return a compute that calls a topi ``(data, score_threshold, id_index, score_index)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return list(topi_compute(inputs[0], known_number(inputs[1]), attrs.id_index, attrs.score_index))
@@ -453,7 +459,9 @@ def wrap_compute_get_valid_counts(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_nms(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi non_max_suppression; see ``topi.vision.non_max_suppression`` for its arguments."""
+    """Return a compute that calls topi's non_max_suppression; see ``topi.vision.non_max_suppression`` for its
+    arguments.
+    """
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         out = topi_compute(
@@ -467,7 +475,7 @@ def wrap_compute_nms(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def known_number(tensor: te.Tensor) -> Any:
-    """The number that a constant scalar tensor is, or the tensor."""
+    """Return the value of a constant scalar tensor, or the tensor itself."""
     body = getattr(tensor.op, "body", None)
     if body and isinstance(body[0], (IntImm, FloatImm)):
         return body[0].value

@@ -1,4 +1,4 @@
-"""Tensors made from nothing or in the form of another: zeros, full, arange, and where."""
+"""Creation of tensors: zeros, full, arange and their -like forms, and where."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _initial_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver)
 
 
 def _fill(name: str, value: int) -> tuple[Builder, Builder]:
-    """Declare ``name`` and ``name_like``; returns their builders."""
+    """Declare ``name`` and ``name_like``; return their builders."""
 
     def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi.full(out_type.shape, out_type.dtype, value)]
@@ -79,7 +79,7 @@ ones, ones_like = _fill("ones", 1)
 
 
 class Full(OpDef[InitOpAttrs]):
-    """A tensor of one value, which is a scalar tensor."""
+    """A tensor of one value, given as a scalar tensor."""
 
     name = "full"
     support_level = 3
@@ -88,7 +88,7 @@ class Full(OpDef[InitOpAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
-        """The shape of the attributes; the dtype of the value unless one is given."""
+        """The shape of the attributes; the dtype is that of the attributes, else the value's."""
         value = relations.tensor(types[0], "fill_value")
         if value is None:
             return None
@@ -109,7 +109,7 @@ full = builder(Full, computed="shape", shape=())
 
 
 class FullLike(OpDef[None]):
-    """A tensor of one value in the form of another."""
+    """A tensor of one value with the shape and dtype of another."""
 
     name = "full_like"
     support_level = 3
@@ -131,7 +131,7 @@ full_like = builder(FullLike)
 
 
 class ArangeAttrs(Attrs):
-    """The range, where it is known while compiling."""
+    """The range, where it is known at compile time."""
 
     start: float | int | None = None
     stop: float | int | None = None
@@ -171,7 +171,7 @@ class Arange(OpDef[ArangeAttrs]):
 
 @exported
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
-    """The values from ``start`` (0 when only one bound is given) up to below ``stop``."""
+    """Return start, start + step, ... below ``stop``. With one bound alone, that is ``stop``, and ``start`` is 0."""
     if stop is None:
         start, stop = const(0, dtype), start
     ends = [v if isinstance(v, RelayExpr) else const(v, dtype) for v in (start, stop, 1 if step is None else step)]
@@ -180,7 +180,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
 
 
 class Where(OpDef[None]):
-    """x where the condition is true (not 0), else y; all three broadcast."""
+    """x where the condition is not 0, else y; all three broadcast."""
 
     name = "where"
     support_level = 4

@@ -24,13 +24,13 @@ def _to_bool(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | No
 
 
 def erf_array(x: Array) -> Array:
-    """The error function of every element, in double precision."""
+    """Return the error function of every element, computed in float64."""
     values = [math.erf(float(v)) for v in np.asarray(x).reshape(-1)]
     return np.asarray(values, np.float64).reshape(np.shape(x))
 
 
 def sigmoid_array(x: Array) -> Array:
-    """1 / (1 + e ** -x), rounded to the precision of ``x``; halves are computed in float32, where powers fit."""
+    """Return 1 / (1 + e ** -x), rounded to the dtype of ``x``; float16 is computed in float32, where powers fit."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     one = np.asarray(1, wide.dtype)
     return np.asarray(one / (one + np.exp(-wide))).astype(x.dtype)
@@ -41,7 +41,7 @@ def _round_away(x: Array) -> Array:
 
 
 def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
-    """Rounding leaves integers as they are."""
+    """Return a rounding function that leaves integers unchanged."""
     return lambda x: function(x) if x.dtype.kind not in "iub" else x
 
 

@@ -1,4 +1,4 @@
-"""Operators on the form of tensors.
+"""Operators that reshape, move and index tensors.
 
 reshape.py axes.py join.py layout.py slicing.py replicate.py   shapes and layouts
 indexing.py scatter.py sorting.py matrix.py                    elements by index, order, and position

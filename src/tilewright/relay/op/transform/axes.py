@@ -68,7 +68,7 @@ transpose = builder(Transpose)
 
 
 class ExpandDimsAttrs(Attrs):
-    """Where new dimensions go and how many."""
+    """Position and number of the new dimensions."""
 
     axis: int
     num_newaxis: int = 1
@@ -189,7 +189,7 @@ reverse = builder(Reverse, axis=...)
 
 
 class ReverseSequenceAttrs(Attrs):
-    """Which dimension is time and which the batch."""
+    """The time dimension and the batch dimension."""
 
     seq_axis: int = 1
     batch_axis: int = 0

@@ -1,4 +1,4 @@
-"""check_indices: what comes as data when a program runs is checked before it is used."""
+"""check_indices: check indices that a program computes before they are used."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tilewright.relay.op.value_ranges import EVERYTHING, Range
 
 
 class CheckIndicesAttrs(Attrs):
-    """How the error names the indices, and their range.
+    """The name of the indices in the error, and their range.
 
-    The extents are numbers, or the dimensions ``axes`` of the argument ``like``, plus ``more``. One holds for all
-    indices; of several, each is that of a row of dimension ``axis`` of the indices. Indices are from ``least`` to the
-    extent less 1, and with ``from_end`` from minus the extent on.
+    The extents are numbers, or the dimensions ``axes`` of the argument ``like``, plus ``more``. One extent holds for
+    all indices; several hold for the rows along dimension ``axis`` of the indices. Indices are from ``least`` to the
+    extent less 1; with ``from_end`` they may also be negative, from minus the extent on.
     """
 
     what: str
@@ -39,12 +39,14 @@ class CheckIndicesAttrs(Attrs):
     least: int = 0
 
     def extents_of(self, like: Sequence[Any]) -> list[Any]:
-        """The extents; ``like`` is the shape of the second argument, if there is one, and may hold expressions."""
+        """Return the extents; ``like`` is the shape of the second argument, if there is one, and may hold
+        expressions.
+        """
         return [like[a] if not self.more else like[a] + self.more for a in self.axes] or list(self.extents)
 
 
 class CheckIndices(OpDef[CheckIndicesAttrs]):
-    """The indices, counted from the front; an error that names the first one that is out of its range."""
+    """The indices, counted from the front; an error names the first one that is out of range."""
 
     name = "check_indices"
     inputs = None  # indices, and like where an extent is not a number
@@ -94,7 +96,7 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
 
 
 class CheckAllAttrs(Attrs):
-    """For each tensor what its check says: see CheckIndicesAttrs."""
+    """The check of each tensor, as in CheckIndicesAttrs."""
 
     what: tuple[str, ...]
     extents: tuple[tuple[int, ...], ...]
@@ -103,19 +105,19 @@ class CheckAllAttrs(Attrs):
     least: tuple[int, ...]
 
     def each(self) -> list[CheckIndicesAttrs]:
-        """The checks."""
+        """Return the checks."""
         columns = zip(self.what, self.extents, self.axis, self.from_end, self.least, strict=True)
         return [CheckIndicesAttrs(w, extents, (), 0, axis, end, least) for w, extents, axis, end, least in columns]
 
     @staticmethod
     def of(checks: Sequence[CheckIndicesAttrs]) -> CheckAllAttrs:
-        """Those of checks whose extents are numbers."""
+        """Return the attributes of checks whose extents are numbers."""
         columns = zip(*((c.what, c.extents, c.axis, c.from_end, c.least) for c in checks), strict=True)
         return CheckAllAttrs(*columns)
 
 
 class CheckAllIndices(OpDef[CheckAllAttrs]):
-    """Several tensors of indices, checked by one kernel; calling a kernel costs more than a check."""
+    """Several tensors of indices, checked by one kernel: calling a kernel costs more than a check."""
 
     name = "check_all_indices"
     inputs = None
@@ -134,14 +136,14 @@ class CheckAllIndices(OpDef[CheckAllAttrs]):
 
 
 def check_indices(indices: RelayExpr, attrs: CheckIndicesAttrs, like: RelayExpr | None = None) -> Call:
-    """``indices`` counted from the front, or the error that one of them is out of range; ``like`` as in ``attrs``."""
+    """Return ``indices`` counted from the front, or raise where one is out of range; ``like`` as in ``attrs``."""
     return call("check_indices", [indices] if like is None else [indices, like], attrs)
 
 
 def checked(operator: str, indices: RelayExpr, data: RelayExpr, axes: Sequence[int], axis: int = 0) -> RelayExpr:
-    """What the hook ``check_indices`` of an operator makes of its ``indices``, positions along ``axes`` of ``data``.
+    """Return the checked ``indices`` of an operator, which are positions along ``axes`` of ``data``.
 
-    Both are typed. Negative positions count from the end. Of several axes, dimension ``axis`` of the indices lists a
+    Both are typed. Negative positions count from the end. With several axes, dimension ``axis`` of the indices lists a
     coordinate for each.
     """
     what = f"{operator}: index"
@@ -149,12 +151,14 @@ def checked(operator: str, indices: RelayExpr, data: RelayExpr, axes: Sequence[i
 
 
 def checked_from_front(what: str, indices: RelayExpr, data: RelayExpr) -> RelayExpr:
-    """``indices``, which ``what`` names: positions in the first dimension of ``data``, not counted from the end."""
+    """Return the checked ``indices``, which ``what`` names: positions in the first dimension of ``data``, not
+    negative.
+    """
     return _positions(indices, CheckIndicesAttrs(what, axes=(0,)), data)
 
 
 def checked_below(what: str, values: RelayExpr, extent: int, least: int = 0) -> RelayExpr:
-    """``values``, numbers from ``least`` to ``extent`` less 1 that ``what`` names."""
+    """Return the checked ``values``, which ``what`` names: numbers from ``least`` to ``extent`` less 1."""
     return check_indices(values, CheckIndicesAttrs(what, extents=(extent,), least=least))
 
 
@@ -167,6 +171,6 @@ def _positions(indices: RelayExpr, attrs: CheckIndicesAttrs, data: RelayExpr) ->
 
 
 def checked_first(operator: str, rows: RelayExpr, data: RelayExpr) -> RelayExpr:
-    """As ``checked`` of ``rows`` (count, n), the first number of each being a position in the first dimension."""
+    """As ``checked`` for ``rows`` (count, n), whose first numbers are positions in the first dimension."""
     first, rest = split(rows, (1,), axis=1)
     return concatenate([checked_from_front(f"{operator}: batch index", first, data), rest], axis=1)

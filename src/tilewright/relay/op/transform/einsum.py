@@ -27,7 +27,9 @@ class EinsumAttrs(Attrs):
 
 
 class Einsum(OpDef[EinsumAttrs]):
-    """The product of the tensors ``data``, summed over what the ``equation`` leaves out, as ``numpy.einsum``."""
+    """The product of the tensors ``data``, summed over the subscripts that are not in the result, as
+    ``numpy.einsum``.
+    """
 
     name = "einsum"
     inputs = ("data",)

@@ -26,7 +26,7 @@ from tilewright.runtime.ndarray import numpy_dtype
 
 
 class TakeAttrs(Attrs):
-    """Leading dimensions that data and indices share, the dimension, and what indices outside do (clip, wrap, fast)."""
+    """Number of batch dimensions, the indexed dimension, and the mode for indices out of range (clip, wrap, fast)."""
 
     batch_dims: int = 0
     axis: int | None = None
@@ -34,7 +34,7 @@ class TakeAttrs(Attrs):
 
 
 def bounded(indices: Array, extent: int, mode: str) -> Array:
-    """Indices with those outside clamped or wrapped."""
+    """Clamp or wrap indices that are out of range."""
     indices = indices.astype(np.int64)
     return indices % extent if mode == "wrap" else np.clip(indices, 0, max(extent - 1, 0))
 
@@ -147,7 +147,7 @@ gather = builder(Gather, order="data axis indices")
 
 
 class GatherNDAttrs(Attrs):
-    """Leading dimensions that are shared; the number of indexed dimensions where the shape does not say."""
+    """Number of batch dimensions; the number of indexed dimensions where the shape does not tell."""
 
     batch_dims: int = 0
     index_rank: int | None = None
@@ -242,11 +242,11 @@ class AdvIndex(OpDef[None]):
     @staticmethod
     def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Each tensor indexes one dimension of the data."""
-        given = args[0]
-        if not isinstance(given, Tuple):
-            types = enumerate(given.checked_type.fields)  # type: ignore[attr-defined]
-            given = Tuple([TupleGetItem(given, i).with_checked_type(t) for i, t in types])
-        data, *indices = given.fields
+        operands = args[0]
+        if not isinstance(operands, Tuple):
+            types = enumerate(operands.checked_type.fields)  # type: ignore[attr-defined]
+            operands = Tuple([TupleGetItem(operands, i).with_checked_type(t) for i, t in types])
+        data, *indices = operands.fields
         return [Tuple([data, *(checked("adv_index", index, data, [k]) for k, index in enumerate(indices))])]
 
     @staticmethod
@@ -258,7 +258,7 @@ adv_index = builder(AdvIndex)
 
 
 class OneHotAttrs(Attrs):
-    """Number of classes, where their dimension goes, and the result's dtype."""
+    """Number of classes, position of their dimension, and dtype of the result."""
 
     depth: int
     axis: int
@@ -266,7 +266,7 @@ class OneHotAttrs(Attrs):
 
 
 class OneHot(OpDef[OneHotAttrs]):
-    """``on_value`` at the class that ``indices`` gives, ``off_value`` at the others; scalars."""
+    """``on_value`` at the classes in ``indices``, ``off_value`` elsewhere; both are scalars."""
 
     name = "one_hot"
     inputs = ("indices", "on_value", "off_value")
@@ -299,14 +299,14 @@ one_hot = builder(OneHot, required=True, computed="depth")
 
 
 class SequenceMaskAttrs(Attrs):
-    """The value outside, and which of the first two dimensions is time."""
+    """The value outside the sequences, and which of the first two dimensions is time."""
 
     mask_value: float = 0.0
     axis: int = 0
 
 
 class SequenceMask(OpDef[SequenceMaskAttrs]):
-    """Replace what lies beyond each sequence's length by a value."""
+    """Replace the elements beyond each sequence's length by a value."""
 
     name = "sequence_mask"
     inputs = ("data", "valid_length")

@@ -92,7 +92,7 @@ concatenate = builder(Concatenate, axis=...)
 
 
 class StackAttrs(Attrs):
-    """Where the new dimension goes."""
+    """Position of the new dimension."""
 
     axis: int = 0
 
@@ -136,7 +136,7 @@ stack = builder(Stack, axis=...)
 
 
 class SplitAttrs(Attrs):
-    """The number of equal parts, or where to cut."""
+    """The number of equal parts, or the indices to split at."""
 
     indices_or_sections: Any
     axis: int = 0
@@ -152,7 +152,7 @@ def _parts(extent: int, indices_or_sections: Any) -> list[int]:
 
 
 def _unknown_parts(extent: PrimExpr, indices_or_sections: Any) -> list[PrimExpr]:
-    """The parts of an extent that is not known; what they take for granted is noted: that they fit in it."""
+    """Return the parts of an unknown extent, and note the assumption that they fit in it."""
     if isinstance(indices_or_sections, int):
         part = relations.dim_floordiv(extent, indices_or_sections)
         note_equal(relations.dim_mul(part, indices_or_sections), extent)
@@ -171,7 +171,7 @@ def _unknown_parts(extent: PrimExpr, indices_or_sections: Any) -> list[PrimExpr]
 def _split_layouts(
     attrs: SplitAttrs, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> layout_rules.InferCorrectLayoutOutput:
-    """Any layout whose blocks are not cut; all parts have it."""
+    """Take any layout whose blocks the split does not cut; all parts have it."""
     old, data = old_in_layouts[0], old_in_types[0]
     new = new_in_layouts[0] if new_in_layouts else old
     if old and old.is_primal and new is not old and convertible(old, new) and isinstance(data, TensorType):
@@ -266,7 +266,7 @@ class Meshgrid(OpDef[MeshgridAttrs]):
 
 @exported
 def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
-    """``data`` cut into a number of equal parts, or before the given indices."""
+    """Split ``data`` into a number of equal parts, or before each of the indices."""
     if isinstance(indices_or_sections, (list, tuple)):
         sections: Any = ints(indices_or_sections)
         count = len(sections) + 1
@@ -277,7 +277,7 @@ def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrap
 
 @exported
 def meshgrid(data: Any, indexing: str = "ij") -> TupleWrapper:
-    """Coordinate grids of the tensors of ``data``."""
+    """Return the coordinate grids of the tensors of ``data``."""
     fields = tuple_operand(data)
     count = len(fields.fields) if isinstance(fields, TupleExpr) else len(data)
     return TupleWrapper(call("meshgrid", [fields], MeshgridAttrs(indexing)), count)

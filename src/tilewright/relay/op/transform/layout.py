@@ -1,4 +1,4 @@
-"""layout_transform: the same tensor in another layout."""
+"""layout_transform: conversion between layouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.tir.layout import Layout, bijective_layout, layout
 
 
 class LayoutTransformAttrs(Attrs):
-    """The layout that the data has and the one it gets."""
+    """Source and destination layout."""
 
     src_layout: str
     dst_layout: str
@@ -35,9 +35,7 @@ def _by_letter(item: Layout) -> tuple[list[str], dict[str, list[int]]]:
 
 
 def transform_array(data: Array, src_layout: str, dst_layout: str) -> Array:
-    """``data`` rearranged from one layout to another, as a view if possible; where a factor does not divide, padded
-    with zeros.
-    """
+    """Convert ``data`` between layouts, as a view if possible; pad with zeros where a factor does not divide."""
     src, dst = layout(src_layout), layout(dst_layout)
     letters, places = _by_letter(src)
     whole = np.transpose(data, [p for letter in letters for p in places[letter]])

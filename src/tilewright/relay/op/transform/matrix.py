@@ -23,7 +23,7 @@ from tilewright.topi import tag
 
 
 class MatrixSetDiagAttrs(Attrs):
-    """First and last diagonal, and at which end shorter ones are padded."""
+    """First and last diagonal, and the end at which shorter ones are padded."""
 
     k1: int = 0
     k2: int = 0
@@ -167,7 +167,7 @@ ndarray_size = builder(NdarraySize)
 
 @exported
 def matrix_set_diag(data: RelayExpr, diagonal: RelayExpr, k: Any = 0, align: str = "RIGHT_LEFT") -> Call:
-    """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced by ``diagonal``."""
+    """Replace the diagonals ``k`` (one, or first to last) of the matrices of ``data`` by ``diagonal``."""
     bounds = ints(k)
     upper, lower = align.split("_")
     attrs = MatrixSetDiagAttrs(bounds[0], bounds[-1], upper == "RIGHT", lower == "RIGHT")

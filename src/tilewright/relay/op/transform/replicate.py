@@ -22,14 +22,14 @@ from tilewright.relay.op.tensor.creation import InitOpAttrs
 
 
 class RepeatAttrs(Attrs):
-    """How often, and along which dimension (None: of the flattened data)."""
+    """Number of repeats and the dimension (None: of the flattened data)."""
 
     repeats: int
     axis: int | None = None
 
 
 class TileAttrs(Attrs):
-    """How often each dimension repeats."""
+    """Number of repeats of each dimension."""
 
     reps: tuple[int, ...]
 
@@ -222,7 +222,7 @@ collapse_sum_like = builder(CollapseSumLike)
 
 @exported
 def collapse_sum_to(data: RelayExpr, shape: Any) -> Call:
-    """``data`` summed to ``shape``, the reverse of broadcasting."""
+    """Sum ``data`` to ``shape``, the reverse of broadcasting."""
     values = dims(shape)
     operand = shape if isinstance(shape, RelayExpr) else const([int(d) for d in values])
     return call("collapse_sum_to", [data, operand], InitOpAttrs(values))

@@ -1,4 +1,4 @@
-"""Reshaping: reshape with TVM's special values, its mirrored and -like forms, batch_flatten's relatives."""
+"""Reshaping: reshape with TVM's special values, reverse_reshape and reshape_like."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class ReshapeLikeAttrs(Attrs):
 
 
 def resolve_shape(shape: Sequence[Dim], newshape: Sequence[Any], allowzero: bool = False) -> list[Dim]:
-    """The shape that reshape gives a tensor of ``shape``.
+    """Return the shape after a reshape of a tensor of ``shape``.
 
     Special values: 0 copies the dimension at this place; -1 is inferred; -2 copies all remaining dimensions; -3 joins
     the next two; -4, followed by two values, of which one may be -1, splits the next one.
 
     Raises:
-        TypeInferenceError: the new shape holds another number of elements.
+        TypeInferenceError: the new shape has another number of elements.
     """
     result: list[Dim] = []
     source, infer_at, position = 0, -1, 0
@@ -121,7 +121,9 @@ def _infer_rest(shape: Sequence[Dim], result: list[Dim], infer_at: int, newshape
 
 
 def _rest(shape: Sequence[Dim], others: Sequence[Dim]) -> Dim:
-    """What is left of the elements of ``shape`` for one dimension beside ``others``; equal dimensions cancel."""
+    """Return the extent inferred for -1: the elements of ``shape`` over those of ``others``; equal dimensions
+    cancel.
+    """
     left, over = list(shape), []
     for dim in others:
         symbolic = known(dim) is None and not isinstance(dim, AnyDim)
@@ -150,7 +152,7 @@ class Reshape(OpDef[ReshapeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReshapeAttrs, solver: TypeSolver) -> Type | None:
-        """The new shape with special values worked out."""
+        """The new shape with its special values resolved."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -191,7 +193,7 @@ class ReverseReshape(OpDef[ReshapeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReshapeAttrs, solver: TypeSolver) -> Type | None:
-        """The new shape with special values worked out from the back."""
+        """The new shape with its special values resolved from the back."""
         data = relations.tensor(types[0])
         return None if data is None else TensorType(_resolve_reversed(data.shape, attrs.newshape), data.dtype)
 
@@ -246,5 +248,5 @@ reshape_like = builder(ReshapeLike)
 
 
 def flatten_array(data: Array) -> Array:
-    """All dimensions after the first as one."""
+    """Flatten all dimensions after the first."""
     return data.reshape(data.shape[0], int(np.prod(data.shape[1:])))

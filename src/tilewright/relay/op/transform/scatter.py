@@ -31,7 +31,7 @@ class ScatterAttrs(Attrs):
 
 
 class ScatterNDAttrs(Attrs):
-    """How an update is combined with what is there: update, add, mul, min, max."""
+    """How updates are combined with the data: update, add, mul, min, max."""
 
     mode: str = "update"
 
@@ -168,10 +168,10 @@ scatter_nd = builder(ScatterND)
 
 @exported
 def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | None = None) -> Call:
-    """Sums of the rows of ``data`` (n, ...) that have one number in ``segment_ids`` (n,): (num_segments, ...).
+    """Sum the rows of ``data`` (n, ...) that have one number in ``segment_ids`` (n,): (num_segments, ...).
 
     Raises:
-        UnsupportedError: ``num_segments`` is not given as a number: the numbers are known when the model runs.
+        UnsupportedError: ``num_segments`` is not a number.
     """
     if not isinstance(num_segments, int):
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""check_shape: numbers that say how large a result is are checked before anything is made."""
+"""check_shape: check numbers that determine the size of a result before it is allocated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.topi.shape_checks import RULES
 
 
 class CheckShapeAttrs(Attrs):
-    """The rule (``topi.shape_checks``), and the words of the error around the numbers and the dimensions."""
+    """The rule (``topi.shape_checks``), and the text of the error around the numbers and the dimensions."""
 
     rule: str
     what: str
@@ -28,7 +28,9 @@ class CheckShapeAttrs(Attrs):
 
 
 class CheckShape(OpDef[CheckShapeAttrs]):
-    """The numbers, int64 (n,); an error that gives them where they do not suit the dimensions, int64 (rank,)."""
+    """The numbers, int64 (n,); an error states them where the rule for the dimensions, int64 (rank,), does not
+    hold.
+    """
 
     name = "check_shape"
     inputs = None  # the numbers, and the dimensions where the rule takes some
@@ -60,5 +62,5 @@ class CheckShape(OpDef[CheckShapeAttrs]):
 
 
 def check_shape(numbers: RelayExpr, attrs: CheckShapeAttrs, dims: RelayExpr | None = None) -> Call:
-    """Return ``numbers``, or the error that they do not suit the dimensions ``dims``."""
+    """Return ``numbers``, or raise an error where they do not fit the dimensions ``dims``."""
     return call("check_shape", [numbers] if dims is None else [numbers, dims], attrs)

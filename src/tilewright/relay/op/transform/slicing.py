@@ -35,7 +35,7 @@ class StridedSliceAttrs(Attrs):
 
 
 def slices_of(shape: Sequence[int | None], attrs: StridedSliceAttrs) -> list[slice]:
-    """One Python slice for each dimension; unknown extents give the slice as it is written."""
+    """Return one Python slice for each dimension; where the extent is unknown, bounds stay as written."""
     axes = range(len(attrs.begin)) if attrs.axes is None else [a % len(shape) for a in attrs.axes]
     result = [slice(None)] * len(shape)
     for i, axis in enumerate(axes):
@@ -52,12 +52,14 @@ def slices_of(shape: Sequence[int | None], attrs: StridedSliceAttrs) -> list[sli
 
 
 def _simplest(part: slice, extent: int | None) -> slice:
-    """``:`` for a slice that takes everything."""
+    """Return ``:`` for a slice of the whole dimension."""
     return slice(None) if extent is not None and part.indices(extent) == (0, extent, 1) else part
 
 
 def _of_blocks(part: slice, extent: int | None, size: int) -> slice | None:
-    """The slice of the blocks that a dimension is split into; None where it cuts a block or has steps."""
+    """Return the slice in units of the blocks that a dimension is split into; None where it cuts a block or has
+    steps.
+    """
     if part == slice(None):
         return part
     begin, end, step = part.indices(extent or 0)
@@ -80,7 +82,7 @@ def _slice_layouts(
     old_in_layouts: Sequence[Layout],
     old_in_types: Sequence[Type],
 ) -> InferCorrectLayoutOutput:
-    """Whole dimensions may move; a split one must be sliced between its blocks, if at all."""
+    """Allow whole dimensions to move; a split one must be sliced between its blocks."""
     old, data = old_in_layouts[0], old_in_types[0]
     chosen = old
     new = new_in_layouts[0] if new_in_layouts else old
@@ -117,7 +119,7 @@ class StridedSlice(OpDef[StridedSliceAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: StridedSliceAttrs, solver: TypeSolver) -> Type | None:
-        """The number of elements that each slice takes."""
+        """The number of elements of each slice."""
         data = relations.tensor(types[0])
         if data is None:
             return None
@@ -223,7 +225,7 @@ slice_like = builder(SliceLike)
 
 
 def operand_vector(values: Any) -> RelayExpr:
-    """Numbers as a constant; an expression stays."""
+    """Return numbers as a constant vector; an expression is unchanged."""
     return values if isinstance(values, RelayExpr) else const(np.array(ints(values), "int64"))
 
 
@@ -231,9 +233,9 @@ def operand_vector(values: Any) -> RelayExpr:
 def strided_slice(
     data: RelayExpr, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
 ) -> Call:
-    """``data[begin:end:strides]`` in each dimension, or in ``axes``; mode "size" takes ``end`` as sizes.
+    """Return ``data[begin:end:strides]`` in each dimension, or in ``axes``; mode "size" takes ``end`` as sizes.
 
-    A dimension that ``end`` names and ``begin`` does not is taken from its beginning.
+    A dimension with an ``end`` but no ``begin`` is sliced from 0.
     """
     if computed(begin, end, strides):
         values = [operand_vector(v) for v in (begin, end, [1] if strides is None else strides)]
@@ -255,7 +257,7 @@ def strided_slice(
 
 @exported
 def strided_set(data: RelayExpr, v: RelayExpr, begin: Any, end: Any, strides: Any = None) -> Call:
-    """``data`` with ``data[begin:end:strides]`` replaced by ``v``."""
+    """Return ``data`` with ``data[begin:end:strides]`` replaced by ``v``."""
     bounds = [b if isinstance(b, RelayExpr) else const(list(b)) for b in (begin, end)]
     if strides is None:
         rank = len(static_ints(bounds[0], "begin"))

@@ -34,7 +34,7 @@ class ArgsortAttrs(Attrs):
 
 
 class TopkAttrs(Attrs):
-    """How many, along which dimension, what is returned (both, values, indices), and in which order."""
+    """Number of elements, the dimension, the results (both, values, indices), and the order."""
 
     k: int | None = 1
     axis: int = -1
@@ -44,7 +44,7 @@ class TopkAttrs(Attrs):
 
 
 class ScanopAttrs(Attrs):
-    """The dimension (None: flattened), the dtype of the sum, and whether the element itself is left out."""
+    """The dimension (None: flattened), the dtype of the sum, and whether each sum excludes its own element."""
 
     axis: int | None = None
     dtype: str = ""
@@ -52,7 +52,7 @@ class ScanopAttrs(Attrs):
 
 
 def sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
-    """Indices that sort ``data``; equal elements keep their order in both directions."""
+    """Return the indices that sort ``data``; equal elements keep their order in both directions."""
     if ascending:
         return np.argsort(data, axis=axis, kind="stable")
     mirrored = np.flip(data, axis)
@@ -213,9 +213,9 @@ cumprod = _scan("cumprod", "Running product along ``axis``, as ``cumsum``.", str
 def topk(
     data: RelayExpr, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
 ) -> Any:
-    """The ``k`` largest (``is_ascend``: smallest) elements along ``axis``; k < 1 takes all.
+    """Return the ``k`` largest (``is_ascend``: smallest) elements along ``axis``; k < 1 takes all.
 
-    ``ret_type`` "both" gives (values, indices), else one of them.
+    With ``ret_type`` "both" the result is (values, indices), else one of them.
     """
     rest = int(axis), ret_type, bool(is_ascend), dtype
     if computed(k):

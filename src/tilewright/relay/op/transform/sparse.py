@@ -28,7 +28,7 @@ class SparseToDenseAttrs(Attrs):
 
 
 class SparseToDense(OpDef[SparseToDenseAttrs]):
-    """Values at their places in a tensor of one default value."""
+    """A tensor of a default value with sparse values at their indices."""
 
     name = "sparse_to_dense"
     inputs = ("sparse_indices", "sparse_values", "default_value")
@@ -69,7 +69,7 @@ class SparseToDense(OpDef[SparseToDenseAttrs]):
 
 
 class SparseReshape(OpDef[None]):
-    """Places of the elements of a sparse tensor of ``prev_shape`` after a reshape, and the new shape without -1."""
+    """Indices of the elements of a sparse tensor of ``prev_shape`` after a reshape, and the new shape without -1."""
 
     name = "sparse_reshape"
     inputs = ("sparse_indices", "prev_shape", "new_shape")
@@ -160,9 +160,9 @@ searchsorted = builder(SearchSorted)
 def sparse_to_dense(
     sparse_indices: RelayExpr, output_shape: Any, sparse_values: RelayExpr, default_value: Any = 0
 ) -> Call:
-    """``sparse_values`` (count,) at the places ``sparse_indices`` (count, rank), and ``default_value`` elsewhere.
+    """Return a tensor with ``sparse_values`` (count,) at ``sparse_indices`` (count, rank), else ``default_value``.
 
-    ``output_shape`` is known while compiling. Of several values for one place the last counts.
+    ``output_shape`` must be known at compile time. Of duplicate indices the last one wins.
     """
     if not isinstance(default_value, RelayExpr):
         type_ = sparse_values.checked_type_or_none or getattr(sparse_values, "type_annotation", None)

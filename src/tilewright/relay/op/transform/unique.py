@@ -1,4 +1,4 @@
-"""unique: the elements of a row that differ."""
+"""unique: the distinct elements of a vector."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tilewright.relay.op.families import Array
 
 
 class UniqueAttrs(Attrs):
-    """Whether elements come in rising order, else as they first occur, and whether they are counted."""
+    """Whether elements are sorted, else in the order of first occurrence, and whether they are counted."""
 
     sorted: bool = True
     return_counts: bool = False
 
 
 class Unique(OpDef[UniqueAttrs]):
-    """The different elements of a row, 0 behind, with where they are and how many."""
+    """The distinct elements of a vector, padded with 0, with their indices and counts."""
 
     name = "unique"
     inputs = ("data",)
@@ -35,7 +35,7 @@ class Unique(OpDef[UniqueAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: UniqueAttrs, solver: TypeSolver) -> Type | None:
-        """(elements, first places, inverse, number) and the counts."""
+        """(elements, indices, inverse, number), and the counts."""
         data = relations.tensor(types[0], "data")
         if data is None:
             return None
@@ -62,9 +62,9 @@ class Unique(OpDef[UniqueAttrs]):
 
 @exported
 def unique(data: RelayExpr, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
-    """(elements, indices, inverse_indices, num_unique), and counts: the different elements of ``data`` (n,).
+    """Return (elements, indices, inverse_indices, num_unique), and counts, of the distinct elements of ``data`` (n,).
 
-    All but the number (1,) have n elements; 0 is behind the last. ``topi.unique`` says more.
+    All but the number (1,) have n elements, padded with 0; see ``topi.unique``.
     """
     attrs = UniqueAttrs(bool(is_sorted), bool(return_counts))
     return TupleWrapper(call("unique", [data], attrs), 5 if return_counts else 4)

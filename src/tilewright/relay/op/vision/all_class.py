@@ -1,4 +1,4 @@
-"""vision.all_class_non_max_suppression: of overlapping boxes the best, in each class by itself."""
+"""vision.all_class_non_max_suppression: non-maximum suppression in each class separately."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tilewright.relay.op.vision.nms import overlap
 
 
 class AllClassNonMaximumSuppressionAttrs(Attrs):
-    """How the boxes are listed: as ONNX's operator does, or as TensorFlow's."""
+    """The format of the result: ONNX's or TensorFlow's."""
 
     output_format: str = "onnx"
 
 
 def _kept(boxes: Array, scores: Array, limit: int, share: float, least: float) -> list[int]:
-    """The chosen boxes of one class, in order of score."""
+    """Return the chosen boxes of one class, in order of score."""
     kept: list[int] = []
     for place in sorted_indices(scores, 0, False):
         if scores[place] > least and (limit < 0 or len(kept) < limit):
@@ -41,7 +41,7 @@ def _kept(boxes: Array, scores: Array, limit: int, share: float, least: float) -
 
 
 class AllClassNonMaximumSuppression(OpDef[AllClassNonMaximumSuppressionAttrs]):
-    """Of overlapping boxes the one of highest score, for every class."""
+    """The best of overlapping boxes, for every class."""
 
     name = "vision.all_class_non_max_suppression"
     sequential = True
@@ -109,12 +109,12 @@ def all_class_non_max_suppression(
     score_threshold: Any = -1.0,
     output_format: str = "onnx",
 ) -> TupleWrapper:
-    """Of boxes of one class that overlap, the best; see ``topi.vision.all_class_non_max_suppression``.
+    """Choose the best of overlapping boxes of each class; see ``topi.vision.all_class_non_max_suppression``.
 
-    Gives (indices, count) in the format "onnx", (indices, scores, counts) in the format "tensorflow".
+    The result is (indices, count) in the format "onnx", (indices, scores, counts) in the format "tensorflow".
     """
-    given = ((max_output_boxes_per_class, "int32"), (iou_threshold, "float32"), (score_threshold, "float32"))
-    numbers = [v if isinstance(v, RelayExpr) else const(v, dtype) for v, dtype in given]
+    parameters = ((max_output_boxes_per_class, "int32"), (iou_threshold, "float32"), (score_threshold, "float32"))
+    numbers = [v if isinstance(v, RelayExpr) else const(v, dtype) for v, dtype in parameters]
     attrs = AllClassNonMaximumSuppressionAttrs(str(output_format))
     out = call("vision.all_class_non_max_suppression", [boxes, scores, *numbers], attrs)
     return TupleWrapper(out, 2 if output_format == "onnx" else 3)

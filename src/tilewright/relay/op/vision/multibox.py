@@ -19,7 +19,7 @@ from tilewright.relay.op.relations import dim_mul
 
 
 class MultiBoxPriorAttrs(Attrs):
-    """Sizes and ratios of the boxes of a pixel, steps and offsets (down, across) of their centres."""
+    """Sizes and ratios of the boxes of a pixel, steps and offsets (vertical, horizontal) of their centres."""
 
     sizes: tuple[float, ...] = (1.0,)
     ratios: tuple[float, ...] = (1.0,)
@@ -29,7 +29,7 @@ class MultiBoxPriorAttrs(Attrs):
 
 
 class MultiBoxTransformLocAttrs(Attrs):
-    """Whether boxes end at the border, the least probability, and factors of the predictions."""
+    """Whether boxes are clipped at the border, the least probability, and factors of the predictions."""
 
     clip: bool = True
     threshold: float = 0.01

@@ -21,14 +21,16 @@ from tilewright.relay.op.transform.sorting import sorted_indices
 
 
 class GetValidCountsAttrs(Attrs):
-    """Where a row has its class and its score."""
+    """Positions of class and score in a row."""
 
     id_index: int = 0
     score_index: int = 1
 
 
 class NonMaximumSuppressionAttrs(Attrs):
-    """Options of non_max_suppression; indices say where a row has its coordinates, score and class."""
+    """Options of non_max_suppression; the ``*_index`` fields are positions of coordinates, score and class in a
+    row.
+    """
 
     force_suppress: bool = False
     top_k: int = -1
@@ -40,7 +42,7 @@ class NonMaximumSuppressionAttrs(Attrs):
 
 
 class GetValidCounts(OpDef[GetValidCountsAttrs]):
-    """Boxes of enough score moved to the front."""
+    """The boxes whose score is above the threshold, moved to the front."""
 
     name = "vision.get_valid_counts"
     inputs = ("data", "score_threshold")
@@ -74,7 +76,7 @@ class GetValidCounts(OpDef[GetValidCountsAttrs]):
 
 
 def overlap(a: Array, b: Array) -> float:
-    """Intersection over union of two boxes."""
+    """Return the intersection over union of two boxes."""
     al, ar, at, ab = *np.sort(a[[0, 2]]), *np.sort(a[[1, 3]])
     bl, br, bt, bb = *np.sort(b[[0, 2]]), *np.sort(b[[1, 3]])
     shared = max(min(ar, br) - max(al, bl), 0) * max(min(ab, bb) - max(at, bt), 0)
@@ -83,7 +85,7 @@ def overlap(a: Array, b: Array) -> float:
 
 
 def _suppress(rows: Array, attrs: NonMaximumSuppressionAttrs, limit: int, threshold: float) -> list[int]:
-    """Which of the boxes, in order of score, stay."""
+    """Return which of the boxes, in order of score, are kept."""
     kept: list[int] = []
     alive = rows[:, attrs.score_index] > 0
     corners = rows[:, attrs.coord_start : attrs.coord_start + 4]
@@ -99,7 +101,7 @@ def _suppress(rows: Array, attrs: NonMaximumSuppressionAttrs, limit: int, thresh
 
 
 class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
-    """Of overlapping boxes the one of highest score."""
+    """The best of overlapping boxes."""
 
     name = "vision.non_max_suppression"
     support_level = 5
@@ -148,7 +150,9 @@ class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
 
 @exported
 def get_valid_counts(data: RelayExpr, score_threshold: Any, id_index: int = 0, score_index: int = 1) -> TupleWrapper:
-    """(count, boxes, indices): the boxes of ``data`` whose score is above the threshold, moved to the front."""
+    """Return (count, boxes, indices) of the boxes of ``data`` whose score is above the threshold, moved to the
+    front.
+    """
     threshold = score_threshold if isinstance(score_threshold, RelayExpr) else const(score_threshold, "float32")
     attrs = GetValidCountsAttrs(int(id_index), int(score_index))
     return TupleWrapper(call("vision.get_valid_counts", [data, threshold], attrs), 3)
@@ -169,7 +173,7 @@ def non_max_suppression(
     return_indices: bool = True,
     invalid_to_bottom: bool = False,
 ) -> Any:
-    """Of overlapping boxes of one class, the one of highest score; see ``topi.vision.non_max_suppression``."""
+    """Choose the best of overlapping boxes of one class; see ``topi.vision.non_max_suppression``."""
     limit = max_output_size if isinstance(max_output_size, RelayExpr) else const(max_output_size, "int32")
     threshold = iou_threshold if isinstance(iou_threshold, RelayExpr) else const(iou_threshold, "float32")
     attrs = NonMaximumSuppressionAttrs(

@@ -20,7 +20,7 @@ from tilewright.relay.op.transform.sorting import sorted_indices
 
 
 class ProposalAttrs(Attrs):
-    """Scales and ratios of the anchors, pixels a step, and how boxes are chosen."""
+    """Scales and ratios of the anchors, stride in pixels, and how boxes are chosen."""
 
     scales: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0)
     ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
@@ -33,7 +33,7 @@ class ProposalAttrs(Attrs):
 
 
 def _boxes(moves: Array, info: Array, attrs: ProposalAttrs) -> tuple[Array, Array]:
-    """Corners (anchors, 4, height, width) of one batch item, and which of them are large enough."""
+    """Return corners (anchors, 4, height, width) of one batch item, and which of them are large enough."""
     height, width = moves.shape[2:]
     made = [
         topi.vision.rcnn.generate_anchor(ratio, scale, attrs.feature_stride)
@@ -58,7 +58,7 @@ def _boxes(moves: Array, info: Array, attrs: ProposalAttrs) -> tuple[Array, Arra
 
 
 def _kept(boxes: Array, threshold: float) -> list[int]:
-    """Which boxes, in order of score, overlap no better one by more."""
+    """Return which boxes, in order of score, overlap no better one by more than the threshold."""
     kept: list[int] = []
     areas = np.prod(boxes[:, 2:] - boxes[:, :2] + 1, 1)
     for j, box in enumerate(boxes):

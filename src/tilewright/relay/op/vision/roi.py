@@ -29,7 +29,7 @@ from tilewright.tir.layout import layout as parse_layout
 class ROIAlignAttrs(Attrs):
     """Size of the result, scale of the coordinates, samples in a bin, layout and mode (avg or max).
 
-    ``aligned`` is for ONNX: pixels have their centres between whole numbers, and regions may be smaller than one.
+    ``aligned`` selects ONNX's half-pixel coordinates, which allow regions smaller than one pixel.
     """
 
     pooled_size: tuple[int, ...]
@@ -70,13 +70,13 @@ def _roi_layouts(
     old_in_layouts: Sequence[Layout],
     old_in_types: Sequence[Type],
 ) -> InferCorrectLayoutOutput:
-    """Data and result lie as the attribute says; regions have no layout."""
+    """Keep the layout of the attributes for data and result; regions have no layout."""
     data = parse_layout(attrs.layout)
     return InferCorrectLayoutOutput([data, layout_rules.UNDEFINED], [data], attrs)
 
 
 def _planes(data: Array, layout: str) -> Array:
-    """The data with its channels before height and width."""
+    """Return the data with its channels before height and width."""
     return np.moveaxis(data, 3, 1) if layout == "NHWC" else data
 
 
@@ -85,7 +85,7 @@ def _in_layout(result: Array, layout: str) -> Array:
 
 
 def _sample(plane: Array, y: float, x: float) -> Array:
-    """Interpolated values of all channels (c, h, w) at (y, x)."""
+    """Return the interpolated values of all channels (c, h, w) at (y, x)."""
     height, width = plane.shape[1:]
     if y < -1 or y > height or x < -1 or x > width:
         return np.zeros(plane.shape[0])
@@ -191,9 +191,9 @@ def roi_align(
     layout: str = "NCHW",
     mode: str = "avg",
 ) -> Call:
-    """Interpolated samples of ``rois`` (count, 5: batch, left, top, right, bottom) as (count, c, *pooled_size).
+    """Average interpolated samples of ``rois`` (count, 5: batch, left, top, right, bottom): (count, c, *pooled_size).
 
-    With ``layout`` NHWC, of data (n, h, w, c), as (count, *pooled_size, c).
+    With ``layout`` NHWC, of data (n, h, w, c): (count, *pooled_size, c).
     """
     _check_layout(layout)
     attrs = ROIAlignAttrs(pair(pooled_size), float(spatial_scale), int(sample_ratio), layout, mode)
@@ -202,6 +202,8 @@ def roi_align(
 
 @exported
 def roi_pool(data: RelayExpr, rois: RelayExpr, pooled_size: Any, spatial_scale: float, layout: str = "NCHW") -> Call:
-    """The maxima of the bins of ``rois`` as (count, c, *pooled_size), (count, *pooled_size, c) in layout NHWC."""
+    """Return the maxima of the bins of ``rois``: (count, c, *pooled_size), or (count, *pooled_size, c) in layout
+    NHWC.
+    """
     _check_layout(layout)
     return call("vision.roi_pool", [data, rois], ROIPoolAttrs(pair(pooled_size), float(spatial_scale), layout))
