@@ -5,4 +5,4 @@ from tilewright.relay.op.random.threefry import threefry_generate as threefry_ge
 
 __all__ = ['threefry_generate', 'threefry_key', 'threefry_split', 'uniform']
 
-def threefry_split(key: Operand) -> Call: 'Two keys, for two parts of a program that each draw numbers. Use ``key`` nowhere else.'
+def threefry_split(key: Operand) -> Call: 'Two keys, for two independent streams of random numbers. Do not use ``key`` again.'
