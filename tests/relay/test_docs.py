@@ -38,6 +38,9 @@ def test_the_operator_of_the_architecture_guide_is_complete() -> None:
         for kind in ("debug", "graph"):
             run = relay.create_executor(kind, tvm.IRModule.from_expr(func), tvm.cpu(), "llvm").evaluate()
             np.testing.assert_allclose(run(data).numpy(), expected, rtol=1e-6)
+        step = tvm.IRModule.from_expr(relay.transform.gradient(func))
+        _, (by_x,) = relay.create_executor("debug", step).evaluate()(data)
+        np.testing.assert_allclose(by_x.numpy(), np.where(data >= 0.25, expected, 0), rtol=1e-6)
     finally:
         Op.registry.pop("demo.threshold", None)
 

@@ -38,6 +38,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     slice_operands(call, cut, shape, operands)             -> Part | None, see ``slice_rules``
     places(attrs)                                          -> [Place] of each argument and of the result
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
+    gradient(attrs, orig, grad)                            -> [Expr | None] of each argument, see ``gradients``
 
 The traits, ``TRAITS``, are facts that passes read; a declaration states those that differ from ``OpDef``'s.
 """
@@ -45,7 +46,7 @@ The traits, ``TRAITS``, are facts that passes read; a declaration states those t
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args
 
 from tilewright.ir.attrs import Attrs
@@ -111,6 +112,7 @@ HOOKS: dict[str, str] = {
     "pad_data": "FPadData",
     "scale_axes": "FScaleAxes",
     "slice_operands": "FSliceOperands",
+    "gradient": "FPrimalGradient",
 }
 
 TRAITS: dict[str, str] = {
@@ -192,8 +194,13 @@ class OpDef(Generic[A]):
             if (value := getattr(cls, trait)) != getattr(OpDef, trait):
                 op.set_attr(key, value)
         for method, key in HOOKS.items():
-            if hasattr(cls, method):
-                op.set_attr(key, getattr(cls, method))
+            if (hook := getattr(cls, method, None)) is not None:
+                op.set_attr(key, _of_call(hook) if method == "gradient" else hook)
+
+
+def _of_call(gradient: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A gradient with TVM's parameters, the call and the gradient of its result."""
+    return lambda orig, grad: gradient(orig.attrs, orig, grad)
 
 
 def declare(name: str, doc: str, base: type[OpDef[Any]] = OpDef, **members: Any) -> type[OpDef[Any]]:

@@ -27,12 +27,13 @@ from tilewright.relay.expr import Call, Constant
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
+from tilewright.relay.op.gradients import no_gradient, reshaped_gradient
 from tilewright.relay.op.nn.pad import PadAttrs
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import SqueezeAttrs
 from tilewright.relay.op.transform.indexing import OneHotAttrs
-from tilewright.relay.op.transform.replicate import TileAttrs
+from tilewright.relay.op.transform.replicate import BroadcastTo, TileAttrs
 from tilewright.relay.op.transform.reshape import ReshapeAttrs
 from tilewright.relay.op.transform.slicing import StridedSliceAttrs
 from tilewright.relay.op.transform.sorting import TopkAttrs
@@ -182,6 +183,7 @@ declare_dyn(
     infer=lambda types, attrs: TensorType(_dims(attrs, types[1], "dyn.reshape", "newshape"), types[0].dtype),
     shape=_reshaped,
     compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
+    gradient=reshaped_gradient,
 )  # fmt: skip
 
 
@@ -209,6 +211,7 @@ declare_dyn(
     ),
     shape=_squeezed,
     compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
+    gradient=reshaped_gradient,
 )  # fmt: skip
 
 
@@ -236,10 +239,11 @@ declare_dyn(
     "dyn.broadcast_to", "broadcast_to", ("data", "shape"), (1,), InitOpAttrs, **{**_of_shape(1), "shape": _broadcast},
     infer=lambda types, attrs: TensorType(_dims(attrs, types[1], "dyn.broadcast_to", "shape"), types[0].dtype),
     compute=lambda attrs, inputs, out_type: [topi.broadcast_to(inputs[0], out_type.shape)],
+    gradient=BroadcastTo.gradient,
 )  # fmt: skip
 for _name, _number in (("zeros", 0), ("ones", 1)):
     declare_dyn(
-        f"dyn.{_name}", _name, ("shape",), (0,), InitOpAttrs, **_of_shape(0),
+        f"dyn.{_name}", _name, ("shape",), (0,), InitOpAttrs, **_of_shape(0), gradient=no_gradient,
         infer=lambda types, attrs: TensorType(_dims(attrs, types[0], "a tensor", "shape"), attrs.dtype),
         compute=lambda attrs, inputs, out_type, _number=_number: _filled(ops.const(_number, out_type.dtype), out_type),
     )  # fmt: skip

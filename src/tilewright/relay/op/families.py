@@ -10,10 +10,11 @@ import numpy as np
 from tilewright.ir.op import Op
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import gradients, layout_rules, relations
 from tilewright.relay.op.attributes import Operand
 from tilewright.relay.op.builder import builder, caller
 from tilewright.relay.op.definition import A, OpDef, OpPattern, TypeSolver, declare
+from tilewright.relay.op.gradients import Derivative
 
 Array = np.ndarray[Any, Any]
 
@@ -65,12 +66,15 @@ def unary(
     evaluate: Callable[[Array], Any],
     relation: Callable[..., Any] = relations.identity,
     in_float32: bool = False,
+    derivative: Derivative | None = None,
     **traits: Any,
 ) -> Unary:
     """Declare an element-wise operator of one input and return its builder.
 
-    The result has the input's dtype unless ``relation`` says otherwise.
+    The result has the input's dtype unless ``relation`` says otherwise. ``derivative`` is its gradient as a formula.
     """
+    if derivative is not None:
+        traits["gradient"] = gradients.derivative(derivative)
     made = declare(
         name,
         doc,

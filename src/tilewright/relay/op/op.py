@@ -19,8 +19,6 @@ from tilewright.relay.op.strategy.generic import schedule_injective, schedule_re
 
 _Registered = Callable[[Any], Any] | Any
 
-Op.providers["FPrimalGradient"] = "tilewright.relay.op.gradient"
-
 
 def get(op_name: str) -> Op:
     """Return the operator ``op_name``; raise TilewrightError where it is not registered."""

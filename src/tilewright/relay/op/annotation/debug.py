@@ -13,6 +13,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import same_gradient
 from tilewright.runtime.ndarray import array
 from tilewright.runtime.registry import need_global_func, register_func
 
@@ -28,6 +29,7 @@ class Debug(OpDef[DebugAttrs]):
 
     name = "debug"
     inputs = ("program",)
+    gradient = staticmethod(same_gradient)
     stateful = True
     non_computational = True
 

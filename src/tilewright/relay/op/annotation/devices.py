@@ -18,6 +18,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import same_gradient
 from tilewright.runtime.device import device as make_device
 
 
@@ -60,6 +61,7 @@ class OnDevice(_Placement):
 
     name = "on_device"
     attrs_type = OnDeviceAttrs
+    gradient = staticmethod(same_gradient)
 
 
 class DeviceCopy(_Placement):

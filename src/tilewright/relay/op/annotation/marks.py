@@ -12,6 +12,7 @@ from tilewright.relay.op import layout_rules
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import same_gradient
 
 
 class CompilerAttrs(Attrs):
@@ -30,7 +31,7 @@ def _same(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | No
     return types[0]
 
 
-def _mark(name: str, doc: str, attrs_class: type[Attrs] | None = None) -> type[OpDef[Any]]:
+def _mark(name: str, doc: str, attrs_class: type[Attrs] | None = None, gradient: Any = None) -> type[OpDef[Any]]:
     def compute(attrs: object, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         return [topi.identity(x) for x in inputs]
 
@@ -46,19 +47,24 @@ def _mark(name: str, doc: str, attrs_class: type[Attrs] | None = None) -> type[O
         infer_type=_same,
         compute=compute,
         evaluate=evaluate,
+        gradient=gradient,
         infer_correct_layout=layout_rules.elementwise,
     )
 
 
-StopFusion = _mark("annotation.stop_fusion", "``data``, with which what comes after does not fuse.")
+StopFusion = _mark(
+    "annotation.stop_fusion", "``data``, with which what comes after does not fuse.", gradient=same_gradient
+)
 CastHint = _mark("annotation.cast_hint", "``data``, which may be kept as ``dtype``.", CastHintAttrs)
 Checkpoint = _mark(
     "annotation.checkpoint", "``data``, which is worked out again where gradients need it, instead of being kept."
 )
 CompilerBegin = _mark(
-    "annotation.compiler_begin", "``data`` entering the region of an external compiler.", CompilerAttrs
+    "annotation.compiler_begin", "``data`` entering the region of an external compiler.", CompilerAttrs, same_gradient
 )
-CompilerEnd = _mark("annotation.compiler_end", "``data`` leaving the region of an external compiler.", CompilerAttrs)
+CompilerEnd = _mark(
+    "annotation.compiler_end", "``data`` leaving the region of an external compiler.", CompilerAttrs, same_gradient
+)
 
 stop_fusion = builder(StopFusion)
 cast_hint = builder(CastHint)

@@ -10,13 +10,17 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import Extents
+from tilewright.relay.op.attributes import Extents, ints
 from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, ops, require_shape, tensor_type
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import layout as parse_layout
 
@@ -162,6 +166,46 @@ def _resized_type(types: Sequence[Type], attrs: ResizeAttrs, solver: TypeSolver,
     return TensorType(shape, attrs.out_dtype or data.dtype)
 
 
+def _matrix(attrs: Any, op: Op, axes: Sequence[int], k: int, extent: int) -> Array:
+    """The matrix (extent, size) of dimension ``k``: what the operator makes of each unit vector, one an image."""
+    layout = attrs.layout
+    if hasattr(attrs, "size"):
+        attrs = attrs.replace(size=tuple(s if i == k else 1 for i, s in enumerate(ints(attrs.size))), out_dtype="")
+    shape = [1] * len(layout)
+    shape[layout.index("N")] = shape[axes[k]] = extent
+    units = np.zeros(shape, np.float64)
+    index: list[Any] = [0] * len(layout)
+    index[layout.index("N")] = index[axes[k]] = np.arange(extent)
+    units[tuple(index)] = 1
+    (result,) = op.get_attr("FEvaluate")(attrs, [units])
+    kept: list[Any] = [0] * len(layout)
+    kept[layout.index("N")] = kept[axes[k]] = slice(None)
+    found: Array = result[tuple(kept)]
+    return found if layout.index("N") < axes[k] else found.T
+
+
+def _multiplied(grad: RelayExpr, shape: list[int], axis: int, matrix: Array, dtype: str) -> RelayExpr:
+    """``grad``, of ``shape``, with the matrix (extent, size) applied along ``axis``; ``shape`` changes with it."""
+    order = [*(i for i in range(len(shape)) if i != axis), axis]
+    rows = ops.reshape(ops.transpose(grad, order), (-1, shape[axis]))
+    shape[axis] = matrix.shape[0]
+    found = ops.reshape(ops.nn.dense(rows, const(matrix, dtype)), [shape[i] for i in order])
+    return ops.transpose(found, [order.index(i) for i in range(len(shape))])
+
+
+def resize_gradient(attrs: Any, orig: Call, grad: RelayExpr, rank: int) -> Gradients:
+    """Resizing multiplies each dimension by a matrix, and its gradient by the transposed one."""
+    x, name = orig.args[0], str(orig.op)
+    before, shape = require_shape(x, name), list(require_shape(orig, name))
+    axes, dtype = _axes(attrs.layout, rank), tensor_type(x).dtype
+    assert isinstance(orig.op, Op)
+    if tensor_type(orig).dtype != dtype:
+        grad = ops.cast(grad, dtype)
+    for k, axis in enumerate(axes):
+        grad = _multiplied(grad, shape, axis, _matrix(attrs, orig.op, axes, k, before[axis]), dtype)
+    return [grad]
+
+
 def _resize(attrs_class: type[ResizeAttrs], doc: str, computed: str = "") -> Builder:
     rank = attrs_class.rank
 
@@ -186,6 +230,7 @@ def _resize(attrs_class: type[ResizeAttrs], doc: str, computed: str = "") -> Bui
         infer_type=lambda types, attrs, solver: _resized_type(types, attrs, solver, rank),
         compute=compute,
         evaluate=evaluate,
+        gradient=lambda attrs, orig, grad: resize_gradient(attrs, orig, grad, rank),
         infer_correct_layout=layout_rules.with_layout_attr("layout", _SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(f"image.resize{rank}d"),
     )

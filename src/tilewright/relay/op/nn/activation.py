@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,7 +17,8 @@ from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
-from tilewright.relay.op.nn.bias_add import shape_along
+from tilewright.relay.op.gradients import Gradients, derivative, number, ops, tensor_type
+from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.unary import erf_array
 
@@ -29,6 +31,7 @@ relu = unary(
     finite=True,
     homogeneous=Homogeneous.POSITIVE,
     support_level=1,
+    derivative=lambda x, y, g, n: ops.where(ops.less_equal(x, n(0)), n(0), g),  # 0 at 0
 )
 
 
@@ -54,6 +57,12 @@ class LeakyRelu(Elementwise[LeakyReluAttrs]):
     def evaluate(attrs: LeakyReluAttrs, inputs: Sequence[Array]) -> list[Array]:
         x = inputs[0]
         return [np.where(x > 0, x, x * np.asarray(attrs.alpha, x.dtype))]
+
+    @staticmethod
+    def gradient(attrs: LeakyReluAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        x = orig.args[0]
+        slope = number(float(attrs.alpha), x)
+        return [ops.where(ops.less_equal(x, number(0, x)), ops.multiply(grad, slope), grad)]
 
 
 leaky_relu = builder(LeakyRelu, alpha=0.01)
@@ -86,6 +95,21 @@ class Gelu(Elementwise[GeluAttrs]):
             inner = erf_array(x * np.sqrt(0.5))
         return [(x * 0.5 * (1 + inner)).astype(inputs[0].dtype)]
 
+    @staticmethod
+    def gradient(attrs: GeluAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Of x P(x): P(x) + x p(x), where p is the derivative of P."""
+        x = orig.args[0]
+        one, half, square = number(1, x), number(0.5, x), ops.multiply(x, x)
+        if attrs.approximate == "none":
+            below = half * (one + ops.erf(ops.multiply(x, number(math.sqrt(0.5), x))))
+            density = number(1 / math.sqrt(2 * math.pi), x) * ops.exp(-(half * square))
+        else:
+            scale, bend = math.sqrt(2 / math.pi), number(math.sqrt(2 / math.pi) * 0.044715, x) * square
+            t = ops.tanh(ops.multiply(x, number(scale, x) + bend))  # P = (1 + tanh(scale x + bend x)) / 2
+            below = half * (one + t)
+            density = half * ((one - t * t) * (number(scale, x) + number(3, x) * bend))
+        return [ops.multiply(grad, below + ops.multiply(x, density))]
+
 
 gelu = builder(Gelu)
 
@@ -112,6 +136,14 @@ class Swish(Elementwise[SwishAttrs]):
         with np.errstate(over="ignore"):
             return [(x / (1 + np.exp(-attrs.beta * x))).astype(inputs[0].dtype)]
 
+    @staticmethod
+    def gradient(attrs: SwishAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Of x s(b x): s + b x s (1 - s), of the sigmoid s."""
+        x = orig.args[0]
+        scaled = ops.multiply(x, number(float(attrs.beta), x))
+        s = ops.sigmoid(scaled)
+        return [ops.multiply(grad, ops.add(s, ops.multiply(scaled, ops.multiply(s, ops.subtract(number(1, x), s)))))]
+
 
 swish = builder(Swish)
 
@@ -121,6 +153,7 @@ class Softplus(Elementwise[None]):
 
     name = "nn.softplus"
     in_float32 = True
+    gradient = staticmethod(derivative(lambda x, y, g, n: g * ops.sigmoid(x)))
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -171,6 +204,16 @@ class PRelu(OpDef[PReluAttrs]):
         x = inputs[0]
         return [np.where(x > 0, x, x * shape_along(inputs[1], x.ndim, attrs.axis))]
 
+    @staticmethod
+    def gradient(attrs: PReluAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """x where positive, else a x."""
+        x, alpha = orig.args
+        rank = len(tensor_type(x).shape)
+        slopes = expand_bias_to_match_axis(alpha, rank, attrs.axis)
+        negative_part = ops.where(ops.less_equal(x, number(0, x)), ops.multiply(grad, x), number(0, x))
+        by_x = ops.where(ops.less_equal(x, number(0, x)), ops.multiply(grad, slopes), grad)
+        return [by_x, ops.sum(negative_part, axis=attrs.axis, exclude=True)]
+
 
 prelu = builder(PRelu)
 
@@ -216,6 +259,12 @@ class Softmax(OpDef[SoftmaxAttrs]):
     def evaluate(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [softmax_array(inputs[0], attrs.axis)]
 
+    @staticmethod
+    def gradient(attrs: SoftmaxAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """y (g - sum(g y))"""
+        mean = ops.sum(ops.multiply(grad, orig), axis=attrs.axis, keepdims=True)
+        return [ops.multiply(orig, ops.subtract(grad, mean))]
+
 
 class FastSoftmax(Softmax):
     """``softmax`` with an approximate exp."""
@@ -236,6 +285,11 @@ class LogSoftmax(Softmax):
     @staticmethod
     def evaluate(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [_log_softmax_array(inputs[0], attrs.axis)]
+
+    @staticmethod
+    def gradient(attrs: Any, orig: Call, grad: RelayExpr) -> Gradients:
+        """g - exp(y) sum(g)"""
+        return [ops.subtract(grad, ops.multiply(ops.exp(orig), ops.sum(grad, axis=attrs.axis, keepdims=True)))]
 
 
 softmax = builder(Softmax)

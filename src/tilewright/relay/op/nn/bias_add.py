@@ -16,6 +16,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, ops
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.transform.axes import expand_dims
 from tilewright.relay.type_infer.describe import describe_shape
@@ -86,6 +87,11 @@ class BiasAdd(OpDef[BiasAddAttrs]):
         """Add the bias, expanded to the rank of the data."""
         rank = len(typed.args[0].checked_type.shape)  # type: ignore[attr-defined]
         return call("add", [args[0], expand_bias_to_match_axis(args[1], rank, attrs.axis)])
+
+    @staticmethod
+    def gradient(attrs: BiasAddAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """The bias gets the sum over all other axes."""
+        return [grad, ops.sum(grad, axis=attrs.axis, exclude=True)]
 
 
 bias_add = builder(BiasAdd)

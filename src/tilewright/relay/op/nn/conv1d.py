@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilewright.relay.op.attributes import Padding, PerAxis
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn.conv_common import Conv
+from tilewright.relay.op.nn.conv_gradients import convolution_gradient
 from tilewright.relay.op.strategy import generic as strategies
 
 
@@ -33,6 +36,7 @@ class Conv1D(Conv[Conv1DAttrs]):
     support_level = 2
     rank = 1
 
+    gradient = staticmethod(partial(convolution_gradient, rank=1))
     strategy = strategies.conv1d_strategy
 
 

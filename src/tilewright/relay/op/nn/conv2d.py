@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tilewright import topi
@@ -22,6 +23,7 @@ from tilewright.relay.op.nn.conv_common import (
     conv_layouts,
     windows_of,
 )
+from tilewright.relay.op.nn.conv_gradients import convolution_gradient
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
@@ -58,6 +60,7 @@ class Conv2D(Conv[Conv2DAttrs]):
     support_level = 2
     rank = 2
 
+    gradient = staticmethod(partial(convolution_gradient, rank=2))
     strategy = strategies.conv2d_strategy
     alter_op_layout = topi.nn.conv2d_alter_layout
     legalize = topi.nn.conv2d_legalize

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilewright import topi
 from tilewright.relay.op.attributes import Padding, PerAxis
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn.conv_common import Conv
+from tilewright.relay.op.nn.conv_gradients import convolution_gradient
 from tilewright.relay.op.strategy import generic as strategies
 
 
@@ -34,6 +37,7 @@ class Conv3D(Conv[Conv3DAttrs]):
     support_level = 2
     rank = 3
 
+    gradient = staticmethod(partial(convolution_gradient, rank=3))
     strategy = strategies.conv3d_strategy
     alter_op_layout = topi.nn.conv3d_alter_layout
 

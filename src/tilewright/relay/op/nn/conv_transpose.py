@@ -7,6 +7,7 @@ PyTorch keep these kernels as IOHW.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from tilewright.relay.op.nn.conv_common import (
     result_dtype,
     shape_in_layout,
 )
+from tilewright.relay.op.nn.conv_gradients import transposed_gradient
 from tilewright.relay.op.nn.conv_transpose_legalize import as_convolution
 from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.strategy import generic as strategies
@@ -192,6 +194,7 @@ def _transposed(
         legalize=legalize,
         infer_correct_layout=conv_layouts,
         convert_op_layout=convert,
+        gradient=partial(transposed_gradient, rank=rank),
     )
     order = "data weight strides padding dilation groups channels kernel_size data_layout kernel_layout out_layout"
     return builder(made, order=f"{order} output_padding out_dtype", module=__name__, kernel_layout=canonical)

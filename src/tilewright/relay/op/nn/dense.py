@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,15 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, ops, require_shape, shape_of, tensor_type
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
 from tilewright.relay.op.relations import known
@@ -101,6 +104,42 @@ def _product(a: Array, b: Array, attrs: BatchMatmulAttrs | DenseAttrs | DensePac
     return result.astype(result_dtype(a, attrs.out_dtype), copy=False)
 
 
+def _of_product(
+    attrs: BatchMatmulAttrs | MatmulAttrs, orig: Call, grad: RelayExpr, multiply: Callable[..., Call]
+) -> Gradients:
+    """Gradients of op(a) op(b), either of which may be transposed.
+
+    C = A B: dA = dC B^T, dB = A^T dC; a transposed operand's gradient is the transpose of that.
+    """
+    a, b = orig.args
+    grad, left, right = _in_dtype(orig, grad), bool(attrs.transpose_a), bool(attrs.transpose_b)
+    by_a = (
+        multiply(b, grad, transpose_a=right, transpose_b=True)
+        if left
+        else multiply(grad, b, transpose_a=False, transpose_b=not right)
+    )
+    by_b = (
+        multiply(grad, a, transpose_a=True, transpose_b=left)
+        if right
+        else multiply(a, grad, transpose_a=not left, transpose_b=False)
+    )
+    return [by_a, by_b]
+
+
+def _in_dtype(orig: Call, grad: RelayExpr) -> RelayExpr:
+    """The gradient in the operands' data type, where the product has another (``out_dtype``)."""
+    dtype = tensor_type(orig.args[0]).dtype
+    return grad if tensor_type(orig).dtype == dtype else ops.cast(grad, dtype)
+
+
+def _matmul(a: RelayExpr, b: RelayExpr, left: bool, right: bool) -> RelayExpr:
+    return matmul(a, b, transpose_a=left, transpose_b=right)
+
+
+def _batch_matmul(a: RelayExpr, b: RelayExpr, left: bool, right: bool) -> RelayExpr:
+    return batch_matmul(a, b, transpose_a=left, transpose_b=right)
+
+
 class Dense(OpDef[DenseAttrs]):
     """``data`` (..., k) times ``weight`` (units, k) transposed."""
 
@@ -144,6 +183,17 @@ class Dense(OpDef[DenseAttrs]):
         """Require row-major matrices."""
         return InferCorrectLayoutOutput([layout("NC"), layout("NC")], [layout("NC")], attrs)
 
+    @staticmethod
+    def gradient(attrs: DenseAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Y = X W^T: dX = dY W, dW = dY^T X. All dimensions of the data but the last are rows."""
+        data, weight = orig.args
+        grad = _in_dtype(orig, grad)
+        by_data = dense(grad, ops.transpose(weight))
+        if len(tensor_type(data).shape) != 2:
+            units, size = require_shape(weight, "nn.dense")
+            grad, data = ops.reshape(grad, (-1, units)), ops.reshape(data, (-1, size))
+        return [by_data, dense(ops.transpose(grad), ops.transpose(data))]
+
 
 dense = builder(Dense, units=None)
 
@@ -169,6 +219,10 @@ class Matmul(OpDef[MatmulAttrs]):
 
     strategy = strategies.matmul_strategy
     legalize = topi.nn.matmul_legalize
+
+    @staticmethod
+    def gradient(attrs: MatmulAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return _of_product(attrs, orig, grad, matmul)
 
 
 matmul = builder(Matmul, units=None)
@@ -270,6 +324,17 @@ class BatchMatmul(OpDef[BatchMatmulAttrs]):
     strategy = strategies.batch_matmul_strategy
     alter_op_layout = topi.nn.batch_matmul_alter_layout
     legalize = topi.nn.batch_matmul_legalize
+
+    @staticmethod
+    def gradient(attrs: BatchMatmulAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """A batch of one matrix goes with all matrices of the other; its gradient is the sum over them."""
+        both = _of_product(attrs, orig, grad, batch_matmul)
+        batches = tensor_type(orig).shape[0]
+        return [
+            by if (shape_of(arg) or (0,))[0] != 1 or batches == 1 else ops.sum(by, axis=0, keepdims=True)
+            for arg, by in zip(orig.args, both, strict=True)
+            if by is not None
+        ]
 
 
 batch_matmul = builder(BatchMatmul, transpose_b=True)

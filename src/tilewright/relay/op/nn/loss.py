@@ -11,11 +11,12 @@ from tilewright import te, topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import const
+from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, number, ops, require_shape, tensor_type
 from tilewright.relay.op.tensor.binary import equal
 from tilewright.relay.op.tensor.creation import where
 from tilewright.relay.op.transform.checks import checked_from_front
@@ -36,8 +37,15 @@ def _loss_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type |
 
 
 def _entropy(
-    name: str, doc: str, log: Callable[[te.Tensor], te.Tensor], log_array: Callable[[Array], Array]
+    name: str,
+    doc: str,
+    log: Callable[[te.Tensor], te.Tensor],
+    log_array: Callable[[Array], Array],
+    log_of: Callable[[RelayExpr], RelayExpr],
+    slope: Callable[[RelayExpr, RelayExpr], RelayExpr],
 ) -> Builder:
+    """Declare -sum(log(x) y) / batch; ``slope`` is the derivative of log(x) times y."""
+
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         x, y = inputs
         total = topi.sum(topi.multiply(log(x), y), [0, 1])
@@ -46,6 +54,11 @@ def _entropy(
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         x, y = inputs
         return [np.asarray(-np.sum(log_array(x) * y) / x.shape[0], x.dtype)]
+
+    def gradient(attrs: None, orig: Call, grad: RelayExpr) -> Gradients:
+        x, y = orig.args
+        scaled = ops.negative(ops.divide(grad, number(require_shape(x, "a loss")[0], x)))
+        return [ops.multiply(scaled, slope(x, y)), ops.multiply(scaled, log_of(x))]
 
     made = declare(
         name,
@@ -56,6 +69,7 @@ def _entropy(
         infer_type=_loss_type,
         compute=compute,
         evaluate=evaluate,
+        gradient=gradient,
     )
     return builder(made, module=__name__)
 
@@ -65,12 +79,16 @@ cross_entropy = _entropy(
     "-sum(log(predictions) * targets) / batch, of probabilities (batch, classes)",
     topi.log,
     np.log,
+    lambda x: ops.log(x),
+    lambda x, y: ops.divide(y, x),
 )
 cross_entropy_with_logits = _entropy(
     "nn.cross_entropy_with_logits",
     "-sum(predictions * targets) / batch, of log-probabilities (batch, classes)",
     lambda x: x,
     lambda x: x,
+    lambda x: x,
+    lambda x, y: y,
 )
 
 
@@ -135,6 +153,26 @@ class NLLLoss(OpDef[NLLLossAttrs]):
         if attrs.reduction == "mean":
             total = total / weight.sum(dtype=np.float64)
         return [np.asarray(total, predictions.dtype)]
+
+    @staticmethod
+    def gradient(attrs: NLLLossAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Of each target t: l = -w[t] x[t]. A mean divides their sum by the weights': (-x[t] - mean) by w[t]."""
+        x, targets, weights = orig.args
+        zero, dtype = number(0, x), tensor_type(targets).dtype
+        counts = ops.not_equal(targets, const(attrs.ignore_index, dtype))
+        safe = where(counts, targets, const(0, dtype))
+        weight = where(counts, ops.take(weights, safe, axis=0), zero)
+        hot = ops.one_hot(safe, number(1, x), zero, require_shape(x, "nn.nll_loss")[1], 1, tensor_type(x).dtype)
+        by_weight = ops.negative(ops.sum(ops.multiply(hot, x), axis=1))
+        if attrs.reduction == "mean":
+            grad = ops.divide(grad, ops.sum(weight))
+            by_weight = ops.subtract(by_weight, orig)
+        by_weight = where(counts, ops.multiply(by_weight, grad), zero)
+        return [
+            ops.multiply(hot, ops.expand_dims(ops.negative(ops.multiply(weight, grad)), 1)),
+            None,
+            ops.sum(ops.multiply(hot, ops.expand_dims(by_weight, 1)), axis=1, exclude=True),
+        ]
 
 
 nll_loss = builder(NLLLoss)

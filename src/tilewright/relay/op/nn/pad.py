@@ -12,12 +12,15 @@ from tilewright import topi
 from tilewright.ir import prim_ops
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import Pairs
+from tilewright.relay.op.attributes import Pairs, ints
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, ops, require_shape, tensor_type
 
 
 class PadAttrs(Attrs):
@@ -100,6 +103,17 @@ class Pad(OpDef[PadAttrs]):
         if attrs.pad_mode == "constant":
             return [_padded(inputs[0], attrs, "constant", constant_values=inputs[1].reshape(()).item())]
         return [_padded(inputs[0], attrs, attrs.pad_mode)]
+
+    @staticmethod
+    def gradient(attrs: PadAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """The inner part; the value that fills the rest has the sum of that."""
+        if attrs.pad_mode != "constant":
+            raise UnsupportedError(f"the gradient of nn.pad is there for the mode constant, found {attrs.pad_mode!r}")
+        begin = [ints(width)[0] for width in attrs.pad_width]
+        shape = require_shape(orig.args[0], "nn.pad")
+        inner = ops.strided_slice(grad, begin, [b + d for b, d in zip(begin, shape, strict=True)])
+        outside = ops.cast(ops.subtract(ops.sum(grad), ops.sum(inner)), tensor_type(orig.args[1]).dtype)
+        return [inner, outside]
 
 
 pad = builder(Pad, order="data pad_width pad_value pad_mode", computed="pad_width", pad_value=0)

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients
 from tilewright.relay.op.nn.pooling import POOL_ATTRS, PoolAttrs, counts_padding, evaluate_pool, spatial_axes
 from tilewright.relay.op.strategy import generic as strategies
 
@@ -95,6 +98,10 @@ def _gradient(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
         axes = spatial_axes(attrs.layout, rank)
         return [topi.nn.pool_grad_nd(grad, data, *windows, kind, bool(attrs.ceil_mode), axes, include)]
 
+    def _of_shares(attrs: PoolAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Again the mean over windows."""
+        return [call(f"nn.avg_pool{rank}d", [grad], attrs), None]
+
     return declare(
         f"nn.{kind}_pool{rank}d_grad",
         doc,
@@ -106,6 +113,7 @@ def _gradient(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
         compute=compute,
         schedule=strategies.schedule_extern,
         evaluate=lambda attrs, inputs: _evaluate(attrs, inputs, rank, kind == "avg"),
+        gradient=_of_shares if kind == "avg" else None,
     )
 
 

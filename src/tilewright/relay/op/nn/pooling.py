@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +11,18 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.errors import TilewrightError, TypeInferenceError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import OutputSize, Padding, PerAxis, ints
+from tilewright.relay.op.attributes import OutputSize, Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, number, ops, require_shape, spread, tensor_type
 from tilewright.relay.op.nn.conv_common import SPATIAL, added_padding
 from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.strategy import generic as strategies
@@ -259,6 +261,7 @@ def _pool(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
         evaluate=lambda attrs, inputs: evaluate_pool(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(name),
+        gradient=lambda attrs, orig, grad: [call(f"{name}_grad", [grad, orig.args[0]], attrs)],
         pad_data=lambda attrs, pad_width, value: _padded(attrs, pad_width, value, rank, kind == "avg"),
         **_TRAITS[kind],
     )
@@ -316,6 +319,33 @@ def _evaluate_adaptive(attrs: AnySizeAttrs, inputs: Sequence[Array], rank: int, 
     return [result]
 
 
+def _adaptive_gradient(attrs: AnySizeAttrs, orig: Call, grad: RelayExpr, kind: str, rank: int) -> Gradients:
+    """Of one window, the whole, or of windows of one size where the extents divide."""
+    name, axes = str(orig.op), spatial_axes(attrs.layout, rank)
+    if isinstance(attrs, GlobalPool2DAttrs):
+        return _of_whole(orig, grad, kind == "avg", axes)
+    data, result = require_shape(orig.args[0], name), require_shape(orig, name)
+    if all(result[a] == 1 for a in axes):
+        return _of_whole(orig, grad, kind == "avg", axes)
+    if any(data[a] % result[a] for a in axes):
+        raise UnsupportedError(
+            f"the gradient of {name} is there for outputs whose size divides the data's; found {data} to {result}"
+        )
+    size = tuple(data[a] // result[a] for a in axes)
+    windows = POOL_ATTRS[kind, rank](size, size, (1,) * rank, (0,) * 2 * rank, attrs.layout)
+    return [call(f"nn.{kind}_pool{rank}d_grad", [grad, orig.args[0]], windows)]
+
+
+def _of_whole(orig: Call, grad: RelayExpr, average: bool, axes: list[int]) -> Gradients:
+    """Equal shares to all, or to those that are the greatest."""
+    x = orig.args[0]
+    if average:
+        count = math.prod(require_shape(x, str(orig.op))[axis] for axis in axes)
+        return [spread(ops.divide(grad, number(count, x)), x)]
+    taken = ops.cast(ops.equal(x, orig), tensor_type(x).dtype)
+    return [ops.multiply(taken, ops.divide(grad, ops.sum(taken, axis=axes, keepdims=True)))]
+
+
 def _adaptive(
     name: str, doc: str, kind: str, attrs_class: type[AnySizeAttrs], topi_name: str, support_level: int = 10
 ) -> type[OpDef[Any]]:
@@ -338,6 +368,7 @@ def _adaptive(
         infer_type=lambda types, attrs, solver: _adaptive_type(types, attrs, solver, rank),
         compute=compute,
         schedule=strategies.schedule_adaptive_pool,
+        gradient=lambda attrs, orig, grad: _adaptive_gradient(attrs, orig, grad, kind, rank),
         evaluate=lambda attrs, inputs: _evaluate_adaptive(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(name),

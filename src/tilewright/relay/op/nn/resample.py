@@ -10,14 +10,17 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import Pairs
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.image.resize import resize_array
+from tilewright.relay.op.gradients import Gradients, ops, require_shape, reshaped_gradient
+from tilewright.relay.op.image.resize import resize_array, resize_gradient
 from tilewright.relay.op.nn.pooling import spatial_axes
 from tilewright.relay.op.relations import known
 from tilewright.topi.nn.upsampling import scaled_extent
@@ -81,6 +84,11 @@ class Enlarge(OpDef[U]):
             mode = attrs.coordinate_transformation_mode
         return [resize_array(x, axes, size, _METHODS[attrs.method], mode, "", -0.5, False)]
 
+    @classmethod
+    def gradient(cls, attrs: U, orig: Call, grad: RelayExpr) -> Gradients:
+        """As of resizing."""
+        return resize_gradient(attrs, orig, grad, cls.rank)
+
 
 class UpSampling(Enlarge[UpSamplingAttrs]):
     """Height and width enlarged by factors; ``method`` is nearest_neighbor, bilinear or bicubic."""
@@ -125,6 +133,7 @@ class BatchFlatten(OpDef[None]):
     support_level = 2
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(reshaped_gradient)
     reshapes = True
 
     @staticmethod
@@ -209,6 +218,20 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
             moved = x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
         return [_from_nchw(moved.reshape(n, c // b**2, h * b, w * b), attrs.layout)]
 
+    @staticmethod
+    def gradient(attrs: SubPixelAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """In mode CRD a channel's place in its block comes first among channels, in DCR last."""
+        plain = grad if attrs.layout == "NCHW" else ops.layout_transform(grad, attrs.layout, "NCHW")
+        found: RelayExpr = space_to_depth(plain, attrs.block_size, "NCHW")
+        if attrs.mode == "CRD":
+            n, c, h, w = require_shape(orig.args[0], "nn.depth_to_space")
+            if attrs.layout != "NCHW":
+                n, h, w, c = require_shape(orig.args[0], "nn.depth_to_space")
+            block = attrs.block_size**2
+            apart = ops.transpose(ops.reshape(found, (n, block, c // block, h, w)), (0, 2, 1, 3, 4))
+            found = ops.reshape(apart, (n, c, h, w))
+        return [found if attrs.layout == "NCHW" else ops.layout_transform(found, "NCHW", attrs.layout)]
+
 
 depth_to_space = builder(DepthToSpace)
 
@@ -246,6 +269,10 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
         n, c, h, w = x.shape
         moved = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
         return [_from_nchw(moved.reshape(n, c * b**2, h // b, w // b), attrs.layout)]
+
+    @staticmethod
+    def gradient(attrs: SubPixelAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [depth_to_space(grad, attrs.block_size, attrs.layout, "DCR")]
 
 
 space_to_depth = builder(SpaceToDepth, order="data block_size layout")

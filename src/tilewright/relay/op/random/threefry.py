@@ -20,6 +20,7 @@ from tilewright.relay.op.attributes import call, static_ints
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import no_gradient
 from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.runtime import ndarray as nd
@@ -64,6 +65,7 @@ class ThreefryGenerate(OpDef[ThreefryGenerateAttrs]):
     name = "random.threefry_generate"
     inputs = ("key",)
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ThreefryGenerateAttrs, solver: TypeSolver) -> Type | None:
@@ -108,6 +110,7 @@ class ThreefrySplit(OpDef[None]):
     name = "random.threefry_split"
     inputs = ("key",)
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:

@@ -13,6 +13,7 @@ from tilewright.relay.op import layout_rules, relations, value_ranges
 from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import no_gradient
 from tilewright.relay.op.reduce.reduce import ArgReduceAttrs, reduce_axes, reduced_shape
 
 
@@ -49,6 +50,7 @@ def _position(name: str, doc: str, compute: Callable[..., Any], pick: Callable[.
         pattern=OpPattern.COMM_REDUCE,
         infer_type=_arg_type,
         compute=run,
+        gradient=no_gradient,
         evaluate=lambda attrs, inputs: [_flat_position(inputs[0], attrs, pick)],
         value_range=value_ranges.extreme_positions,
         infer_correct_layout=layout_rules.arg_reduction,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,9 +22,19 @@ from tilewright.relay.op.attributes import Axes, axes, call
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.tensor.binary import add, subtract
+from tilewright.relay.op.gradients import (
+    Gradients,
+    collapsed,
+    no_gradient,
+    number,
+    ops,
+    require_shape,
+    spread,
+    tensor_type,
+)
+from tilewright.relay.op.tensor.binary import add, divide, equal, multiply, subtract
 from tilewright.relay.op.tensor.creation import where, zeros_like
-from tilewright.relay.op.tensor.unary import exp, isinf, log, sqrt
+from tilewright.relay.op.tensor.unary import cast, exp, isinf, log, sqrt
 
 
 class ReduceAttrs(Attrs):
@@ -125,6 +137,54 @@ def _end(dtype: np.dtype[Any], least: bool) -> Any:
     return -np.inf if least else np.inf
 
 
+def _kept(value: RelayExpr, attrs: ReduceAttrs, orig: Call) -> RelayExpr:
+    """A value of the reduced shape with the reduced dimensions as 1."""
+    for axis in () if attrs.keepdims else _axes_of(attrs, orig):
+        value = ops.expand_dims(value, axis)
+    return value
+
+
+def _axes_of(attrs: ReduceAttrs, orig: Call) -> tuple[int, ...]:
+    return reduce_axes(attrs, len(tensor_type(orig.args[0]).shape))
+
+
+def _count(attrs: ReduceAttrs, orig: Call) -> int:
+    """How many elements go into one."""
+    shape = require_shape(orig.args[0], str(orig.op))
+    return math.prod(shape[axis] for axis in _axes_of(attrs, orig))
+
+
+def _of_sum(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+    return [spread(_kept(grad, attrs, orig), orig.args[0])]
+
+
+def _of_mean(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+    x = orig.args[0]
+    return [spread(divide(_kept(grad, attrs, orig), number(builtins.max(_count(attrs, orig), 1), x)), x)]
+
+
+def _of_extreme(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+    """Equal shares to all elements that are the greatest, or least."""
+    x, axes = orig.args[0], _axes_of(attrs, orig)
+    taken = cast(equal(x, _kept(orig, attrs, orig)), tensor_type(x).dtype)
+    share = divide(_kept(grad, attrs, orig), sum(taken, axis=axes, keepdims=True) if axes else taken)
+    return [multiply(taken, share)]
+
+
+def _of_product(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+    """The product of all others: of those before and of those behind, which zeros do not spoil as a division would."""
+    x, axes = orig.args[0], _axes_of(attrs, orig)
+    if not axes:
+        return [grad]
+    shape = require_shape(x, "prod")
+    order = [*(i for i in range(len(shape)) if i not in axes), *axes]
+    rows = ops.reshape(ops.transpose(x, order), (*(shape[i] for i in order[: -len(axes)]), _count(attrs, orig)))
+    before = ops.cumprod(rows, axis=-1, exclusive=True)
+    behind = ops.reverse(ops.cumprod(ops.reverse(rows, -1), axis=-1, exclusive=True), -1)
+    others = ops.reshape(multiply(before, behind), [shape[i] for i in order])
+    return [multiply(_kept(grad, attrs, orig), ops.transpose(others, [order.index(i) for i in range(len(order))]))]
+
+
 sum = builder(
     _reduction(
         "sum",
@@ -134,16 +194,28 @@ sum = builder(
         in_float32=True,
         fixed_points=(0,),
         support_level=4,
+        gradient=_of_sum,
     )
 )
-prod = builder(_reduction("prod", "Product over ``axis``.", topi.prod, np.prod, in_float32=True, support_level=4))
-max = builder(_reduction("max", "Maximum over ``axis``.", topi.max, _extreme(np.max, is_max=True), support_level=4))
-min = builder(_reduction("min", "Minimum over ``axis``.", topi.min, _extreme(np.min, is_max=False), support_level=4))
-all = builder(_reduction("all", "Whether all elements over ``axis`` are true.", topi.all, np.all, support_level=4))
-any = builder(_reduction("any", "Whether some element over ``axis`` is true.", topi.any, np.any, support_level=4))
+prod = builder(_reduction(
+    "prod", "Product over ``axis``.", topi.prod, np.prod, in_float32=True, support_level=4, gradient=_of_product,
+))  # fmt: skip
+max = builder(_reduction(
+    "max", "Maximum over ``axis``.", topi.max, _extreme(np.max, is_max=True), support_level=4, gradient=_of_extreme,
+))  # fmt: skip
+min = builder(_reduction(
+    "min", "Minimum over ``axis``.", topi.min, _extreme(np.min, is_max=False), support_level=4, gradient=_of_extreme,
+))  # fmt: skip
+all = builder(_reduction(
+    "all", "Whether all elements over ``axis`` are true.", topi.all, np.all, support_level=4, gradient=no_gradient,
+))  # fmt: skip
+any = builder(_reduction(
+    "any", "Whether some element over ``axis`` is true.", topi.any, np.any, support_level=4, gradient=no_gradient,
+))  # fmt: skip
 Mean = _reduction(
-    "mean", "Mean over ``axis``.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1), support_level=4
-)
+    "mean", "Mean over ``axis``.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1), support_level=4,
+    gradient=_of_mean,
+)  # fmt: skip
 mean = builder(Mean)
 
 
@@ -175,6 +247,15 @@ class Variance(OpDef[VarianceAttrs]):
         count = int(np.prod([data.shape[a] for a in found])) - int(attrs.unbiased)
         total = np.sum(np.square(data - mean), axis=found, keepdims=bool(attrs.keepdims))
         return [np.asarray(total / count).astype(data.dtype)]
+
+    @staticmethod
+    def gradient(attrs: VarianceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Of the mean of (x - m)^2: 2 (x - m) / n, and for m the negative sum of that."""
+        x, mean = orig.args
+        count = _count(attrs, orig) - int(attrs.unbiased)
+        scaled = multiply(_kept(grad, attrs, orig), number(2 / count if count else float("nan"), x))
+        by_x = multiply(scaled, subtract(x, mean))
+        return [by_x, multiply(collapsed(by_x, x, mean), number(-1, x))]
 
 
 @exported

@@ -20,6 +20,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import Builder, builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise
+from tilewright.relay.op.gradients import Gradients, collapsed, no_gradient, number, ops, tensor_type
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -58,6 +59,7 @@ def _fill(name: str, value: int) -> tuple[Builder, Builder]:
         pattern=OpPattern.ELEMWISE,
         fill=value,
         support_level=3,
+        gradient=no_gradient,
         infer_type=_initial_type,
         compute=compute,
         evaluate=evaluate,
@@ -68,6 +70,7 @@ def _fill(name: str, value: int) -> tuple[Builder, Builder]:
         Elementwise,
         fill=value,
         support_level=3,
+        gradient=no_gradient,
         compute=compute_like,
         evaluate=evaluate_like,
     )
@@ -104,6 +107,12 @@ class Full(OpDef[InitOpAttrs]):
         dtype = numpy_dtype(attrs.dtype) if attrs.dtype else inputs[0].dtype
         return [np.full(attrs.shape, inputs[0].reshape(()), dtype)]
 
+    @staticmethod
+    def gradient(attrs: InitOpAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        value = orig.args[-1]
+        found = ops.cast(ops.sum(grad), tensor_type(value).dtype)
+        return [found] if len(orig.args) == 1 else [None, found]
+
 
 full = builder(Full, computed="shape", shape=())
 
@@ -115,6 +124,7 @@ class FullLike(OpDef[None]):
     support_level = 3
     inputs = ("data", "fill_value")
     pattern = OpPattern.ELEMWISE
+    gradient = staticmethod(Full.gradient)
 
     infer_type = staticmethod(relations.identity)
 
@@ -168,6 +178,17 @@ class Arange(OpDef[ArangeAttrs]):
         count = max(0, math.ceil((stop - start) / step))
         return [(start + step * np.arange(count)).astype(numpy_dtype(attrs.dtype))]
 
+    @staticmethod
+    def gradient(attrs: ArangeAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """Each element is start + i step."""
+        start, _, step = orig.args
+        position = ops.cumsum(ones_like(orig), axis=0, exclusive=True)
+        return [
+            ops.cast(ops.sum(grad), tensor_type(start).dtype),
+            None,
+            ops.cast(ops.sum(ops.multiply(grad, position)), tensor_type(step).dtype),
+        ]
+
 
 @exported
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
@@ -210,6 +231,16 @@ class Where(OpDef[None]):
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         return [np.where(inputs[0] != 0, inputs[1], inputs[2])]
+
+    @staticmethod
+    def gradient(attrs: None, orig: Call, grad: RelayExpr) -> Gradients:
+        condition, x, y = orig.args
+        zero = number(0, x)
+        return [
+            None,
+            collapsed(where(condition, grad, zero), orig, x),
+            collapsed(where(condition, zero, grad), orig, y),
+        ]
 
 
 where = builder(Where)

@@ -10,11 +10,14 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
+from tilewright.relay.op.gradients import Gradients, no_gradient, number, ops, tensor_type
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -45,53 +48,106 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return lambda x: function(x) if x.dtype.kind not in "iub" else x
 
 
-exp = unary("exp", "e ** data", topi.exp, np.exp, fast="fast_exp", support_level=1)
-expm1 = unary("expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1)
-log = unary("log", "Natural logarithm of ``data``.", topi.log, np.log, support_level=1)
+exp = unary("exp", "e ** data", topi.exp, np.exp, fast="fast_exp", support_level=1, derivative=lambda x, y, g, n: g * y)
+expm1 = unary(
+    "expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1,
+    derivative=lambda x, y, g, n: g * (y + n(1)),
+)  # fmt: skip
+log = unary(
+    "log", "Natural logarithm of ``data``.", topi.log, np.log, support_level=1, derivative=lambda x, y, g, n: g / x,
+)  # fmt: skip
 log1p = unary(
-    "log1p", "Natural logarithm of 1 + ``data``, also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p
-)
-log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2)
-log10 = unary("log10", "Logarithm to base 10.", topi.log10, np.log10)
-sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt, fixed_points=(0, 1), support_level=1)
-rsqrt = unary("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True, support_level=1)
-tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh, fast="fast_tanh", finite=True, support_level=1)
-sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array, finite=True, support_level=1)
-erf = unary("erf", "Error function.", topi.erf, erf_array, fast="fast_erf")
-sin = unary("sin", "Sine.", topi.sin, np.sin)
-cos = unary("cos", "Cosine.", topi.cos, np.cos)
-tan = unary("tan", "Tangent.", topi.tan, np.tan)
-asin = unary("asin", "Arc sine.", topi.asin, np.arcsin)
-acos = unary("acos", "Arc cosine.", topi.acos, np.arccos)
-atan = unary("atan", "Arc tangent.", topi.atan, np.arctan)
-sinh = unary("sinh", "Hyperbolic sine.", topi.sinh, np.sinh)
-cosh = unary("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh)
-asinh = unary("asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh)
-acosh = unary("acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh)
-atanh = unary("atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh)
-abs = unary("abs", "Absolute value.", topi.abs, np.abs, fixed_points=(0, 1), support_level=3)
-sign = unary("sign", "-1, 0 or 1.", topi.sign, np.sign, support_level=3)
-negative = unary("negative", "-data", topi.negative, np.negative, fixed_points=(0,), support_level=3)
-ceil = unary("ceil", "Round up; integers stay.", topi.ceil, _float_only(np.ceil), support_level=3)
-floor = unary("floor", "Round down; integers stay.", topi.floor, _float_only(np.floor), support_level=3)
+    "log1p", "Natural logarithm of 1 + ``data``, also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p,
+    derivative=lambda x, y, g, n: g / (x + n(1)),
+)  # fmt: skip
+log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2, derivative=lambda x, y, g, n: g / (x * n(math.log(2))))
+log10 = unary(
+    "log10", "Logarithm to base 10.", topi.log10, np.log10, derivative=lambda x, y, g, n: g / (x * n(math.log(10))),
+)  # fmt: skip
+sqrt = unary(
+    "sqrt", "Square root.", topi.sqrt, np.sqrt, fixed_points=(0, 1), support_level=1,
+    derivative=lambda x, y, g, n: g / (y * n(2)),
+)  # fmt: skip
+rsqrt = unary(
+    "rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True, support_level=1,
+    derivative=lambda x, y, g, n: g * (y * n(-0.5) / x),  # y / x, since x y^2 = 1
+)  # fmt: skip
+tanh = unary(
+    "tanh", "Hyperbolic tangent.", topi.tanh, np.tanh, fast="fast_tanh", finite=True, support_level=1,
+    derivative=lambda x, y, g, n: g * (n(1) - y * y),
+)  # fmt: skip
+sigmoid = unary(
+    "sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array, finite=True, support_level=1,
+    derivative=lambda x, y, g, n: g * (y * (n(1) - y)),
+)  # fmt: skip
+erf = unary(
+    "erf", "Error function.", topi.erf, erf_array, fast="fast_erf",
+    derivative=lambda x, y, g, n: g * (n(2 / math.sqrt(math.pi)) * ops.exp(-(x * x))),
+)  # fmt: skip
+sin = unary("sin", "Sine.", topi.sin, np.sin, derivative=lambda x, y, g, n: g * ops.cos(x))
+cos = unary("cos", "Cosine.", topi.cos, np.cos, derivative=lambda x, y, g, n: -(g * ops.sin(x)))
+tan = unary("tan", "Tangent.", topi.tan, np.tan, derivative=lambda x, y, g, n: g * (n(1) + y * y))  # 1 / cos(x)^2
+asin = unary("asin", "Arc sine.", topi.asin, np.arcsin, derivative=lambda x, y, g, n: g / ops.sqrt(n(1) - x * x))
+acos = unary("acos", "Arc cosine.", topi.acos, np.arccos, derivative=lambda x, y, g, n: -(g / ops.sqrt(n(1) - x * x)))
+atan = unary("atan", "Arc tangent.", topi.atan, np.arctan, derivative=lambda x, y, g, n: g / (n(1) + x * x))
+sinh = unary("sinh", "Hyperbolic sine.", topi.sinh, np.sinh, derivative=lambda x, y, g, n: g * ops.cosh(x))
+cosh = unary("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh, derivative=lambda x, y, g, n: g * ops.sinh(x))
+asinh = unary(
+    "asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh,
+    derivative=lambda x, y, g, n: g / ops.sqrt(n(1) + x * x),
+)  # fmt: skip
+acosh = unary(
+    "acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh,
+    derivative=lambda x, y, g, n: g / ops.sqrt(x * x - n(1)),
+)  # fmt: skip
+atanh = unary(
+    "atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh, derivative=lambda x, y, g, n: g / (n(1) - x * x),
+)  # fmt: skip
+abs = unary(
+    "abs", "Absolute value.", topi.abs, np.abs, fixed_points=(0, 1), support_level=3,
+    derivative=lambda x, y, g, n: g * ops.sign(x),  # 0 at 0
+)  # fmt: skip
+sign = unary("sign", "-1, 0 or 1.", topi.sign, np.sign, support_level=3, gradient=no_gradient)
+negative = unary(
+    "negative", "-data", topi.negative, np.negative, fixed_points=(0,), support_level=3,
+    derivative=lambda x, y, g, n: -g,
+)  # fmt: skip
+ceil = unary("ceil", "Round up; integers stay.", topi.ceil, _float_only(np.ceil), support_level=3, gradient=no_gradient)
+floor = unary(
+    "floor", "Round down; integers stay.", topi.floor, _float_only(np.floor), support_level=3, gradient=no_gradient,
+)  # fmt: skip
 round = unary(
-    "round",
-    "Round to the nearest integer, halves away from zero.",
-    topi.round,
-    _float_only(_round_away),
-    support_level=3,
-)
-nearbyint = unary("nearbyint", "Round to the nearest integer, halves to even.", topi.nearbyint, _float_only(np.rint))
-trunc = unary("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc), support_level=3)
-logical_not = unary("logical_not", "Whether ``data`` is false.", topi.logical_not, np.logical_not, support_level=4)
-bitwise_not = unary("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not)
-copy = unary("copy", "A copy of ``data``.", topi.identity, np.copy, moves=True, support_level=3)
-fast_exp = unary("fast_exp", "Approximation of exp.", topi.fast_exp, np.exp)
-fast_tanh = unary("fast_tanh", "Approximation of tanh.", topi.fast_tanh, np.tanh)
-fast_erf = unary("fast_erf", "Approximation of erf.", topi.fast_erf, erf_array)
-isnan = unary("isnan", "Whether each element is not a number; bool.", topi.isnan, np.isnan, _to_bool)
-isfinite = unary("isfinite", "Whether each element is finite; bool.", topi.isfinite, np.isfinite, _to_bool)
-isinf = unary("isinf", "Whether each element is infinite; bool.", topi.isinf, np.isinf, _to_bool)
+    "round", "Round to the nearest integer, halves away from zero.",
+    topi.round, _float_only(_round_away), support_level=3, gradient=no_gradient,
+)  # fmt: skip
+nearbyint = unary(
+    "nearbyint", "Round to the nearest integer, halves to even.", topi.nearbyint, _float_only(np.rint),
+    gradient=no_gradient,
+)  # fmt: skip
+trunc = unary("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc), support_level=3, gradient=no_gradient)
+logical_not = unary(
+    "logical_not", "Whether ``data`` is false.", topi.logical_not, np.logical_not, support_level=4,
+    gradient=no_gradient,
+)  # fmt: skip
+bitwise_not = unary("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not, gradient=no_gradient)
+copy = unary(
+    "copy", "A copy of ``data``.", topi.identity, np.copy, moves=True, support_level=3, derivative=lambda x, y, g, n: g,
+)  # fmt: skip
+fast_exp = unary("fast_exp", "Approximation of exp.", topi.fast_exp, np.exp, derivative=lambda x, y, g, n: g * y)
+fast_tanh = unary(
+    "fast_tanh", "Approximation of tanh.", topi.fast_tanh, np.tanh, derivative=lambda x, y, g, n: g * (n(1) - y * y),
+)  # fmt: skip
+fast_erf = unary(
+    "fast_erf", "Approximation of erf.", topi.fast_erf, erf_array,
+    derivative=lambda x, y, g, n: g * (n(2 / math.sqrt(math.pi)) * ops.exp(-(x * x))),
+)  # fmt: skip
+isnan = unary(
+    "isnan", "Whether each element is not a number; bool.", topi.isnan, np.isnan, _to_bool, gradient=no_gradient,
+)  # fmt: skip
+isfinite = unary(
+    "isfinite", "Whether each element is finite; bool.", topi.isfinite, np.isfinite, _to_bool, gradient=no_gradient,
+)  # fmt: skip
+isinf = unary("isinf", "Whether each element is infinite; bool.", topi.isinf, np.isinf, _to_bool, gradient=no_gradient)
 
 
 class FixedPointMultiplyAttrs(Attrs):
@@ -153,6 +209,13 @@ class Clip(Elementwise[ClipAttrs]):
             low, high = int(max(low, info.min)), int(min(high, info.max))
         return [np.clip(data, np.asarray(low, data.dtype), np.asarray(high, data.dtype))]
 
+    @staticmethod
+    def gradient(attrs: ClipAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        x = orig.args[0]
+        lowest, highest = (number(float(end), x) for end in (attrs.a_min, attrs.a_max))
+        within = ops.logical_and(ops.greater_equal(x, lowest), ops.less_equal(x, highest))
+        return [ops.where(within, grad, number(0, x))]
+
 
 clip = builder(Clip)
 
@@ -192,6 +255,11 @@ class Cast(Elementwise[CastAttrs]):
         with np.errstate(all="ignore"):
             return [inputs[0].astype(_numpy_dtype(attrs.dtype))]
 
+    @staticmethod
+    def gradient(attrs: CastAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        dtype = tensor_type(orig.args[0]).dtype
+        return [None if dtype == "bool" else cast(grad, dtype), None][: len(orig.args)]
+
 
 cast = builder(Cast)
 
@@ -200,6 +268,7 @@ class Reinterpret(Elementwise[CastAttrs]):
     """The same bits as another dtype of the same width."""
 
     name = "reinterpret"
+    gradient = staticmethod(no_gradient)
     support_level = 3
 
     infer_type = staticmethod(_cast_type)
@@ -222,6 +291,7 @@ class CastLike(OpDef[None]):
     name = "cast_like"
     inputs = ("data", "dtype_like")
     pattern = OpPattern.ELEMWISE
+    gradient = staticmethod(Cast.gradient)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:

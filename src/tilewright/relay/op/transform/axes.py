@@ -10,13 +10,16 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations, slice_rules
 from tilewright.relay.op.attributes import SomeAxes
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, reshaped_gradient
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_transpose
 
@@ -63,6 +66,13 @@ class Transpose(OpDef[TransposeAttrs]):
         """Return a view, so that a weight is not copied before it is packed."""
         return [np.transpose(inputs[0], attrs.axes)]
 
+    @staticmethod
+    def gradient(attrs: TransposeAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        if not attrs.axes:
+            return [transpose(grad)]
+        axes = [int(a) % len(attrs.axes) for a in attrs.axes]
+        return [transpose(grad, [axes.index(i) for i in range(len(axes))])]
+
 
 transpose = builder(Transpose)
 
@@ -81,6 +91,7 @@ class ExpandDims(OpDef[ExpandDimsAttrs]):
     support_level = 1
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
+    gradient = staticmethod(reshaped_gradient)
     reshapes = True
 
     @staticmethod
@@ -125,6 +136,7 @@ class Squeeze(OpDef[SqueezeAttrs]):
     support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(reshaped_gradient)
     reshapes = True
 
     infer_correct_layout = staticmethod(layout_rules.squeezing)
@@ -184,6 +196,10 @@ class Reverse(OpDef[ReverseAttrs]):
     def evaluate(attrs: ReverseAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.ascontiguousarray(np.flip(inputs[0], attrs.axis))]
 
+    @staticmethod
+    def gradient(attrs: ReverseAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [reverse(grad, attrs.axis)]
+
 
 reverse = builder(Reverse, axis=...)
 
@@ -226,6 +242,10 @@ class ReverseSequence(OpDef[ReverseSequenceAttrs]):
         for row, length in zip(moved, lengths, strict=True):
             row[: max(length, 0)] = row[: max(length, 0)][::-1].copy()
         return [np.ascontiguousarray(np.moveaxis(moved, (0, 1), (attrs.batch_axis, attrs.seq_axis)))]
+
+    @staticmethod
+    def gradient(attrs: ReverseSequenceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [reverse_sequence(grad, orig.args[1], attrs.seq_axis, attrs.batch_axis), None]
 
 
 reverse_sequence = builder(ReverseSequence)

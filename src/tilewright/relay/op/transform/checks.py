@@ -17,6 +17,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import no_gradient
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.join import concatenate, split
 from tilewright.relay.op.value_ranges import EVERYTHING, Range
@@ -51,6 +52,7 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
     name = "check_indices"
     inputs = None  # indices, and like where an extent is not a number
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     strategy = strategies.check_indices_strategy
 
@@ -122,6 +124,7 @@ class CheckAllIndices(OpDef[CheckAllAttrs]):
     name = "check_all_indices"
     inputs = None
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     strategy = strategies.check_all_indices_strategy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,16 +10,26 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.errors import TypeInferenceError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Tuple, TupleGetItem
 from tilewright.relay.op import relations
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.relations import known
+from tilewright.relay.op.gradients import (
+    Gradients,
+    no_gradient,
+    number,
+    ops,
+    require_shape,
+    reshaped,
+    tensor_type,
+    zeros_of,
+)
+from tilewright.relay.op.relations import known, normalize_axis
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 from tilewright.relay.op.transform.checks import checked
 from tilewright.relay.type_infer.dimensions import note_equal
@@ -37,6 +48,15 @@ def bounded(indices: Array, extent: int, mode: str) -> Array:
     """Clamp or wrap indices that are out of range."""
     indices = indices.astype(np.int64)
     return indices % extent if mode == "wrap" else np.clip(indices, 0, max(extent - 1, 0))
+
+
+def _row(indices: RelayExpr, extent: int, mode: str) -> RelayExpr:
+    """Indices within the extent, as tuples of one for ``scatter_nd``."""
+    if mode == "wrap":
+        indices = ops.floor_mod(indices, number(extent, indices))
+    elif mode == "clip":
+        indices = ops.clip(indices, 0, extent - 1)
+    return ops.expand_dims(indices, 0)
 
 
 class Take(OpDef[TakeAttrs]):
@@ -85,6 +105,28 @@ class Take(OpDef[TakeAttrs]):
         lead = data.shape[:batch]
         rows = [np.take(data[b], places[b], axis - batch) for b in np.ndindex(*lead)]
         return [np.stack(rows).reshape(*lead, *rows[0].shape)]
+
+    @staticmethod
+    def gradient(attrs: TakeAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        data, indices = orig.args
+        if attrs.batch_dims:
+            raise UnsupportedError("the gradient of take is there for batch_dims=0; gather_nd has one with batch_dims")
+        shape = require_shape(data, "take")
+        dtype = tensor_type(data).dtype
+        if attrs.axis is None:
+            total = math.prod(shape)
+            flat = ops.scatter_nd(ops.zeros((total,), dtype), _row(indices, total, attrs.mode), grad, "add")
+            return [reshaped(flat, data), None]
+        axis = normalize_axis(attrs.axis, len(shape))
+        count = len(tensor_type(indices).shape)
+        rank = len(shape) - 1 + count
+        # the indexed dimensions come first in what is scattered
+        lead = list(range(axis, axis + count))
+        grad = ops.transpose(grad, [*lead, *(i for i in range(rank) if i not in lead)])
+        order = [axis, *(i for i in range(len(shape)) if i != axis)]
+        moved = ops.zeros([shape[i] for i in order], dtype)
+        moved = ops.scatter_nd(moved, _row(indices, shape[axis], attrs.mode), grad, "add")
+        return [ops.transpose(moved, [order.index(i) for i in range(len(shape))]), None]
 
 
 take = builder(Take, order="data indices axis batch_dims mode")
@@ -141,6 +183,11 @@ class Gather(OpDef[GatherAttrs]):
         places: list[Array] = list(np.indices(indices.shape))
         places[axis] = np.where(indices < 0, indices + data.shape[axis], indices).astype(np.int64)
         return [data[tuple(places)]]
+
+    @staticmethod
+    def gradient(attrs: GatherAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        data, indices = orig.args
+        return [ops.scatter_add(zeros_of(data, "gather"), indices, grad, attrs.axis), None]
 
 
 gather = builder(Gather, order="data axis indices")
@@ -206,6 +253,13 @@ class GatherND(OpDef[GatherNDAttrs]):
         lead = [g.reshape(g.shape + (1,) * (indices.ndim - 1 - batch)) for g in grid]
         places = [np.where(p < 0, p + data.shape[batch + i], p) for i, p in enumerate(indices.astype(np.int64))]
         return [np.ascontiguousarray(data[(*lead, *places)])]
+
+    @staticmethod
+    def gradient(attrs: GatherNDAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        data, indices = orig.args
+        if attrs.batch_dims:
+            raise UnsupportedError("the gradient of gather_nd is there for batch_dims=0")
+        return [ops.scatter_nd(zeros_of(data, "gather_nd"), indices, grad, "add"), None]
 
 
 gather_nd = builder(GatherND)
@@ -294,6 +348,18 @@ class OneHot(OpDef[OneHotAttrs]):
         result = np.where(hit, inputs[1].reshape(()), inputs[2].reshape(())).astype(numpy_dtype(attrs.dtype))
         return [np.ascontiguousarray(np.moveaxis(result, -1, attrs.axis))]
 
+    @staticmethod
+    def gradient(attrs: OneHotAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        indices, on_value, off_value = orig.args
+        dtype = tensor_type(orig).dtype
+        hot = one_hot(indices, number(1, orig), number(0, orig), attrs.depth, attrs.axis, dtype)
+        off = ops.where(ops.equal(hot, number(0, orig)), grad, number(0, orig))
+        return [
+            None,
+            ops.cast(ops.sum(ops.multiply(grad, hot)), tensor_type(on_value).dtype),
+            ops.cast(ops.sum(off), tensor_type(off_value).dtype),
+        ]
+
 
 one_hot = builder(OneHot, required=True, computed="depth")
 
@@ -337,6 +403,10 @@ class SequenceMask(OpDef[SequenceMaskAttrs]):
         valid = valid.reshape(valid.shape + (1,) * (data.ndim - 2))
         return [np.where(valid, data, np.asarray(attrs.mask_value, data.dtype))]
 
+    @staticmethod
+    def gradient(attrs: SequenceMaskAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [sequence_mask(grad, orig.args[1], 0, attrs.axis), None]
+
 
 sequence_mask = builder(SequenceMask)
 
@@ -347,6 +417,7 @@ class UnravelIndex(OpDef[None]):
     name = "unravel_index"
     inputs = ("indices", "shape")
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(no_gradient)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
@@ -377,6 +448,7 @@ class InvertPermutation(OpDef[None]):
     name = "invert_permutation"
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     schedule = schedule_reduce  # the kernel searches
 

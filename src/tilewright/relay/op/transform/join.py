@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.ir import prim_ops as ops
+from tilewright.ir import prim_ops
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -17,14 +17,15 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Tuple, TupleGetItem, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
-from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.relations import known
+from tilewright.relay.op.gradients import Gradients, ops, tensor_type
+from tilewright.relay.op.relations import known, normalize_axis
 from tilewright.relay.op.strategy.generic import schedule_concatenate
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.relay.type_infer.dimensions import note_equal
@@ -35,6 +36,12 @@ class ConcatenateAttrs(Attrs):
     """The dimension along which tensors are joined."""
 
     axis: int = 0
+
+
+def _fields(expr: RelayExpr) -> list[Any]:
+    """The types of a tuple's fields."""
+    type_: Any = expr.checked_type
+    return list(type_.fields)
 
 
 class Concatenate(OpDef[ConcatenateAttrs]):
@@ -87,6 +94,18 @@ class Concatenate(OpDef[ConcatenateAttrs]):
     def evaluate(attrs: ConcatenateAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.concatenate(list(inputs), attrs.axis)]
 
+    @staticmethod
+    def gradient(attrs: ConcatenateAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        types = _fields(orig.args[0])
+        if len(types) == 1:
+            return [Tuple([grad])]
+        axis = normalize_axis(attrs.axis, len(types[0].shape))
+        ends, at = [], 0
+        for type_ in types[:-1]:
+            at += type_.concrete_shape[axis]
+            ends.append(at)
+        return [split(grad, ends, axis).astuple()]
+
 
 concatenate = builder(Concatenate, axis=...)
 
@@ -131,6 +150,13 @@ class Stack(OpDef[StackAttrs]):
     def evaluate(attrs: StackAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.stack(list(inputs), attrs.axis)]
 
+    @staticmethod
+    def gradient(attrs: StackAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        count = len(_fields(orig.args[0]))
+        axis = normalize_axis(attrs.axis, len(tensor_type(orig).shape))
+        parts = split(grad, count, axis).astuple()
+        return [Tuple([ops.squeeze(TupleGetItem(parts, i), [axis]) for i in range(count)])]
+
 
 stack = builder(Stack, axis=...)
 
@@ -163,7 +189,7 @@ def _unknown_parts(extent: PrimExpr, indices_or_sections: Any) -> list[PrimExpr]
         part = relations.dim_map(lambda b, e: e - b, begin, end)
         number = known(part := relations.simple_dim(part))
         if number is None and not isinstance(part, AnyDim):
-            note_equal(ops.maximum(part, 0), part)
+            note_equal(prim_ops.maximum(part, 0), part)
         parts.append(part if number is None else as_expr(max(number, 0)))
     return parts
 
@@ -224,6 +250,10 @@ class Split(OpDef[SplitAttrs]):
     def evaluate(attrs: SplitAttrs, inputs: Sequence[Array]) -> list[Array]:
         parts = _parts(inputs[0].shape[attrs.axis], attrs.indices_or_sections)
         return [np.ascontiguousarray(p) for p in np.split(inputs[0], np.cumsum(parts)[:-1], attrs.axis)]
+
+    @staticmethod
+    def gradient(attrs: SplitAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [concatenate(grad, attrs.axis)]
 
 
 class MeshgridAttrs(Attrs):

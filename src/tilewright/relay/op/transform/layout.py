@@ -10,11 +10,14 @@ import numpy as np
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients
 from tilewright.tir.layout import Layout, bijective_layout, layout
 
 
@@ -82,6 +85,10 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
     @staticmethod
     def evaluate(attrs: LayoutTransformAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [transform_array(inputs[0], attrs.src_layout, attrs.dst_layout)]
+
+    @staticmethod
+    def gradient(attrs: LayoutTransformAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [layout_transform(grad, attrs.dst_layout, attrs.src_layout)]
 
 
 layout_transform = builder(LayoutTransform)

@@ -18,6 +18,7 @@ from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, no_gradient
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.topi import tag
 
@@ -105,6 +106,10 @@ class Trilu(OpDef[TriluAttrs]):
         k = int(inputs[1].reshape(-1)[0])
         return [np.triu(inputs[0], k) if attrs.upper else np.tril(inputs[0], k)]
 
+    @staticmethod
+    def gradient(attrs: TriluAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [Call(orig.op, [grad, *orig.args[1:]], attrs), *[None] * (len(orig.args) - 1)]
+
 
 trilu = builder(Trilu)
 
@@ -121,6 +126,7 @@ class ShapeOf(OpDef[ShapeOfAttrs]):
     name = "shape_of"
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
     reads_shape = True
 
     @staticmethod
@@ -147,6 +153,7 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
     name = "ndarray_size"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(no_gradient)
     reads_shape = True
 
     @staticmethod

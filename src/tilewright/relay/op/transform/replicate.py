@@ -18,6 +18,8 @@ from tilewright.relay.op.attributes import call, dims
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, collapsed, ops, require_shape, spread
+from tilewright.relay.op.relations import normalize_axis
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 
 
@@ -68,6 +70,17 @@ class Repeat(OpDef[RepeatAttrs]):
     def evaluate(attrs: RepeatAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.repeat(inputs[0], attrs.repeats, attrs.axis)]
 
+    @staticmethod
+    def gradient(attrs: RepeatAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """The sum over an element's copies."""
+        x = orig.args[0]
+        shape = require_shape(x, "repeat")
+        if attrs.axis is None:
+            return [ops.reshape(ops.sum(ops.reshape(grad, (-1, attrs.repeats)), axis=1), shape)]
+        axis = normalize_axis(attrs.axis, len(shape))
+        apart = ops.reshape(grad, (*shape[: axis + 1], attrs.repeats, *shape[axis + 1 :]))
+        return [ops.sum(apart, axis=axis + 1)]
+
 
 repeat = builder(Repeat, axis=...)
 
@@ -98,6 +111,16 @@ class Tile(OpDef[TileAttrs]):
     @staticmethod
     def evaluate(attrs: TileAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.tile(inputs[0], attrs.reps)]
+
+    @staticmethod
+    def gradient(attrs: TileAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """The sum over the copies of the whole."""
+        shape = require_shape(orig.args[0], "tile")
+        rank = max(len(shape), len(attrs.reps))
+        extents = [1] * (rank - len(shape)) + list(shape)
+        reps = [1] * (rank - len(attrs.reps)) + list(attrs.reps)
+        apart = ops.reshape(grad, [d for pair in zip(reps, extents, strict=True) for d in pair])
+        return [ops.reshape(ops.sum(apart, axis=list(range(0, 2 * rank, 2))), shape)]
 
 
 tile = builder(Tile, computed="reps")
@@ -136,6 +159,11 @@ class BroadcastTo(OpDef[InitOpAttrs]):
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.broadcast_to(inputs[0], tuple(attrs.shape)).copy()]
 
+    @staticmethod
+    def gradient(attrs: object, orig: Call, grad: RelayExpr) -> Gradients:
+        """The sum over an element's copies."""
+        return [collapsed(grad, orig, orig.args[0]), *[None] * (len(orig.args) - 1)]
+
 
 broadcast_to = builder(BroadcastTo, order="data shape", computed="shape")
 
@@ -146,6 +174,7 @@ class BroadcastToLike(OpDef[None]):
     name = "broadcast_to_like"
     inputs = ("data", "broadcast_type")
     pattern = OpPattern.BROADCAST
+    gradient = staticmethod(BroadcastTo.gradient)
     moves = True
 
     @staticmethod
@@ -195,6 +224,11 @@ class CollapseSumTo(OpDef[InitOpAttrs]):
     def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [_collapse_array(inputs[0], attrs.shape)]
 
+    @staticmethod
+    def gradient(attrs: object, orig: Call, grad: RelayExpr) -> Gradients:
+        """To all elements of a sum."""
+        return [spread(grad, orig.args[0]), None]
+
 
 class CollapseSumLike(OpDef[None]):
     """Sum over the dimensions along which the other tensor would broadcast to the data's shape."""
@@ -202,6 +236,7 @@ class CollapseSumLike(OpDef[None]):
     name = "collapse_sum_like"
     inputs = ("data", "collapse_type")
     pattern = OpPattern.COMM_REDUCE
+    gradient = staticmethod(CollapseSumTo.gradient)
     fixed_points = (0,)
     in_float32 = True
 

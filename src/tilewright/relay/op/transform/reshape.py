@@ -18,6 +18,7 @@ from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import reshaped_gradient
 from tilewright.relay.op.relations import Dim, known
 from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.relay.type_infer.dimensions import note_equal
@@ -146,6 +147,7 @@ class Reshape(OpDef[ReshapeAttrs]):
     support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(reshaped_gradient)
 
     slice_operands = staticmethod(slice_rules.reshape)
     reshapes = True
@@ -189,6 +191,7 @@ class ReverseReshape(OpDef[ReshapeAttrs]):
     name = "contrib_reverse_reshape"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(reshaped_gradient)
     reshapes = True
 
     @staticmethod
@@ -222,6 +225,7 @@ class ReshapeLike(OpDef[ReshapeLikeAttrs]):
     name = "reshape_like"
     inputs = ("data", "shape_like")
     pattern = OpPattern.INJECTIVE
+    gradient = staticmethod(reshaped_gradient)
     reshapes = True
 
     @staticmethod

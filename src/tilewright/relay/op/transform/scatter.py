@@ -15,6 +15,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, ops, zeros_of
 from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
@@ -86,6 +87,13 @@ class Scatter(OpDef[ScatterAttrs]):
             result[position] = value
         return [result]
 
+    @staticmethod
+    def gradient(attrs: ScatterAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """What was replaced has none; of updates of one place each is taken for the last."""
+        _, indices, updates = orig.args
+        kept = scatter(grad, indices, zeros_of(updates, "scatter"), attrs.axis)
+        return [kept, None, ops.gather(grad, attrs.axis, indices)]
+
 
 scatter = builder(Scatter, axis=...)
 
@@ -105,6 +113,10 @@ class ScatterAdd(Scatter):
         result = data.copy()
         np.add.at(result, _places(indices, axis, data.shape[axis]), updates)
         return [result]
+
+    @staticmethod
+    def gradient(attrs: ScatterAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        return [grad, None, ops.gather(grad, attrs.axis, orig.args[1])]
 
 
 scatter_add = builder(ScatterAdd, axis=...)
@@ -161,6 +173,18 @@ class ScatterND(OpDef[ScatterNDAttrs]):
             at = tuple(place)
             result[at] = value if attrs.mode == "update" else _COMBINE[attrs.mode](result[at], value)
         return [result]
+
+    @staticmethod
+    def gradient(attrs: ScatterNDAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        _, indices, updates = orig.args
+        if attrs.mode not in ("add", "update"):
+            raise UnsupportedError(
+                f"the gradient of scatter_nd is there for modes add and update, found {attrs.mode!r}"
+            )
+        kept = grad
+        if attrs.mode == "update":
+            kept = scatter_nd(grad, indices, zeros_of(updates, "scatter_nd"))
+        return [kept, None, ops.gather_nd(grad, indices)]
 
 
 scatter_nd = builder(ScatterND)

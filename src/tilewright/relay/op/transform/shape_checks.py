@@ -15,6 +15,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import no_gradient
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.topi.shape_checks import RULES
 
@@ -35,6 +36,7 @@ class CheckShape(OpDef[CheckShapeAttrs]):
     name = "check_shape"
     inputs = None  # the numbers, and the dimensions where the rule takes some
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     strategy = strategies.check_shape_strategy
 

@@ -19,6 +19,7 @@ from tilewright.relay.op.attributes import SomeAxes, call, computed, ints, stati
 from tilewright.relay.op.builder import builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, number, ops, require_shape, tensor_type
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import known
 from tilewright.tir.layout import Layout, convertible
@@ -142,6 +143,24 @@ class StridedSlice(OpDef[StridedSliceAttrs]):
     def evaluate(attrs: StridedSliceAttrs, inputs: Sequence[Array]) -> list[Array]:
         return [np.ascontiguousarray(inputs[0][tuple(slices_of(inputs[0].shape, attrs))])]
 
+    @staticmethod
+    def gradient(attrs: StridedSliceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        """The gradient where the slice was, zeros around it."""
+        x = orig.args[0]
+        shape = require_shape(x, "strided_slice")
+        parts = [p.indices(extent) for p, extent in zip(slices_of(shape, attrs), shape, strict=True)]
+        if 0 in require_shape(orig, "strided_slice"):
+            return [None]
+        if all(step == 1 for _, _, step in parts):
+            widths = [(begin, extent - end) for (begin, end, _), extent in zip(parts, shape, strict=True)]
+            return [ops.nn.pad(grad, widths, number(0, x))]
+        # from the lowest element on, so that no end lies before the first
+        for axis, (_, _, step) in enumerate(parts):
+            grad = ops.reverse(grad, axis) if step < 0 else grad
+        taken = [range(*p) if p[2] > 0 else range(*p)[::-1] for p in parts]
+        begin, end, steps = ([getattr(r, key) for r in taken] for key in ("start", "stop", "step"))
+        return [strided_set(ops.zeros(shape, tensor_type(x).dtype), grad, begin, end, steps)]
+
 
 class StridedSet(OpDef[None]):
     """data with the slice begin:end:strides replaced by v; the bounds are rank-1 tensors."""
@@ -170,6 +189,20 @@ class StridedSet(OpDef[None]):
         parts = [slice(int(b), int(e), s) for b, e, s in zip(begin, end, steps, strict=True)]
         result[tuple(parts)] = value
         return [result]
+
+    @staticmethod
+    def gradient(attrs: None, orig: Call, grad: RelayExpr) -> Gradients:
+        """What was replaced has no gradient; what replaced it has that of its place."""
+        _, value, begin, end, steps = orig.args
+        shape = require_shape(value, "strided_set")
+        inside = strided_slice(grad, begin, end, steps)
+        return [
+            strided_set(grad, ops.zeros(shape, tensor_type(value).dtype), begin, end, steps),
+            inside,
+            None,
+            None,
+            None,
+        ]
 
 
 class SliceLikeAttrs(Attrs):
@@ -219,6 +252,12 @@ class SliceLike(OpDef[SliceLikeAttrs]):
         for axis in _cut_axes(attrs, data.ndim, like.ndim):
             parts[axis] = slice(0, like.shape[axis])
         return [np.ascontiguousarray(data[tuple(parts)])]
+
+    @staticmethod
+    def gradient(attrs: SliceLikeAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        x = orig.args[0]
+        shape, cut = require_shape(x, "slice_like"), require_shape(orig, "slice_like")
+        return [ops.nn.pad(grad, [(0, a - b) for a, b in zip(shape, cut, strict=True)], number(0, x)), None]
 
 
 slice_like = builder(SliceLike)

@@ -11,12 +11,13 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import TupleWrapper
+from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.builder import Builder, builder, exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import Gradients, no_gradient, ops, reshaped, tensor_type, zeros_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.value_ranges import Range, positions
@@ -84,6 +85,12 @@ class Sort(OpDef[ArgsortAttrs]):
         order = sorted_indices(inputs[0], attrs.axis, attrs.is_ascend)
         return [np.take_along_axis(inputs[0], order, attrs.axis)]
 
+    @staticmethod
+    def gradient(attrs: ArgsortAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        x = orig.args[0]
+        order = argsort(x, attrs.axis, attrs.is_ascend)
+        return [ops.scatter(zeros_of(x, "sort"), order, grad, attrs.axis)]
+
 
 sort = builder(Sort, order="data axis is_ascend")
 
@@ -95,6 +102,7 @@ class Argsort(OpDef[ArgsortAttrs]):
     support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     strategy = strategies.argsort_strategy
     value_range = staticmethod(value_ranges.order)
@@ -160,6 +168,17 @@ class Topk(OpDef[TopkAttrs]):
         results = {"values": ranges[0], "indices": positions(types[0], (attrs.axis,))}
         return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
 
+    @staticmethod
+    def gradient(attrs: TopkAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+        x = orig.args[0]
+        if attrs.ret_type == "indices":
+            return [None]
+        if attrs.ret_type == "both":
+            grad, order = TupleGetItem(grad, 0), TupleGetItem(orig, 1)
+        else:
+            order = topk(x, attrs.k, attrs.axis, "indices", attrs.is_ascend)
+        return [ops.scatter(zeros_of(x, "topk"), order, grad, attrs.axis)]
+
 
 def _scan_type(types: Sequence[Type], attrs: ScanopAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
@@ -172,7 +191,9 @@ def _scan_type(types: Sequence[Type], attrs: ScanopAttrs, solver: TypeSolver) ->
     return TensorType(data.shape, dtype)
 
 
-def _scan(name: str, doc: str, strategy: GenericFunc, total: Callable[..., Array], start: int) -> Builder:
+def _scan(
+    name: str, doc: str, strategy: GenericFunc, total: Callable[..., Array], start: int, gradient: Any = None
+) -> Builder:
     def evaluate(attrs: ScanopAttrs, inputs: Sequence[Array]) -> list[Array]:
         data = inputs[0]
         dtype = numpy_dtype(attrs.dtype) if attrs.dtype else (np.int32 if data.dtype == bool else data.dtype)
@@ -195,8 +216,19 @@ def _scan(name: str, doc: str, strategy: GenericFunc, total: Callable[..., Array
         infer_type=_scan_type,
         strategy=strategy,
         evaluate=evaluate,
+        gradient=gradient,
     )
     return builder(made, module=__name__, dtype=None, exclusive=None)
+
+
+def _of_cumsum(attrs: ScanopAttrs, orig: Call, grad: RelayExpr) -> Gradients:
+    """A running sum from behind."""
+    type_, axis = tensor_type(orig.args[0]), attrs.axis or 0
+    found: RelayExpr = ops.reverse(
+        ops.cumsum(ops.reverse(grad, axis), axis=axis, exclusive=bool(attrs.exclusive)), axis
+    )
+    found = reshaped(found, orig.args[0]) if attrs.axis is None else found
+    return [found if tensor_type(orig).dtype == type_.dtype else ops.cast(found, type_.dtype)]
 
 
 cumsum = _scan(
@@ -205,6 +237,7 @@ cumsum = _scan(
     strategies.cumsum_strategy,
     np.cumsum,
     0,
+    _of_cumsum,
 )
 cumprod = _scan("cumprod", "Running product along ``axis``, as ``cumsum``.", strategies.cumprod_strategy, np.cumprod, 1)
 

@@ -18,6 +18,7 @@ from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.builder import builder, exported, tuple_builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.gradients import no_gradient
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -122,6 +123,7 @@ class SearchSorted(OpDef[SearchSortedAttrs]):
     name = "searchsorted"
     inputs = ("sorted_sequence", "values")
     pattern = OpPattern.OPAQUE
+    gradient = staticmethod(no_gradient)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SearchSortedAttrs, solver: TypeSolver) -> Type | None:

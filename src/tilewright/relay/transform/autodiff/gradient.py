@@ -21,7 +21,7 @@ after::
 
 Data flow between tensors and tuples is followed backwards from the result, operator by operator, and stays a graph that
 every executor compiles. Programs with branches, closures, recursion, data types or references take the way of
-``gradient_closures``. What the gradient of an operator is says its rule, see ``relay.op.gradient``.
+``gradient_closures``. An operator's own gradient is a hook of its declaration, see ``relay.op.gradients``.
 """
 
 from __future__ import annotations

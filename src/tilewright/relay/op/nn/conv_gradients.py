@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.gradient.rule import Gradients, require_shape, rule, tensor_type
-from tilewright.relay.op.nn.conv1d import conv1d
-from tilewright.relay.op.nn.conv2d import conv2d
-from tilewright.relay.op.nn.conv3d import conv3d
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.gradients import Gradients, ops, require_shape, tensor_type
 from tilewright.relay.op.nn.conv_common import SPATIAL, canonical_shape
-from tilewright.relay.op.nn.conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
-from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.op.transform.axes import transpose
-from tilewright.relay.op.transform.layout import layout_transform
-from tilewright.relay.op.transform.reshape import reshape
-from tilewright.relay.op.transform.slicing import strided_slice
-
-_CONV: dict[int, Callable[..., Call]] = {1: conv1d, 2: conv2d, 3: conv3d}
-_TRANSPOSED: dict[int, Callable[..., Call]] = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}
 
 
 def _moved(value: RelayExpr, source: str, target: str) -> RelayExpr:
-    return value if source == target else layout_transform(value, source, target)
+    return value if source == target else ops.layout_transform(value, source, target)
 
 
 @dataclass(frozen=True)
@@ -41,14 +29,18 @@ class _Windows:
     groups: int
 
     @staticmethod
-    def of(attrs: Any, rank: int) -> _Windows:
+    def of(attrs: ConvAttrs, rank: int) -> _Windows:
         """Return the geometry that an operator's attributes state."""
         pads = padding_of(attrs.padding, rank)
         return _Windows(rank, ints(attrs.strides), pads, ints(attrs.dilation), int(attrs.groups))
 
+    def _builder(self, name: str) -> Callable[..., Call]:
+        found: Callable[..., Call] = getattr(ops.nn, name.format(self.rank))
+        return found
+
     def forward(self, data: RelayExpr, weight: RelayExpr) -> RelayExpr:
         """Convolve NCHW data with an OIHW weight."""
-        return _CONV[self.rank](data, weight, self.strides, self.padding, self.dilation, self.groups)
+        return self._builder("conv{}d")(data, weight, self.strides, self.padding, self.dilation, self.groups)
 
     def backward(self, grad: RelayExpr, weight: RelayExpr, shapes: tuple[list[int], ...]) -> RelayExpr:
         """Return the gradient of the data: the gradient of each window times the weight, summed where windows
@@ -59,7 +51,7 @@ class _Windows:
         for i, (extent, k, out) in enumerate(zip(data, kernel, result, strict=True)):
             covered = (out - 1) * self.strides[i] + (k - 1) * self.dilation[i] + 1
             missing.append(extent + self.padding[i] + self.padding[i + self.rank] - covered)
-        return _TRANSPOSED[self.rank](
+        return self._builder("conv{}d_transpose")(
             grad, weight, self.strides, self.padding, self.dilation, self.groups,
             kernel_layout=f"IO{SPATIAL[self.rank]}", output_padding=missing,
         )  # fmt: skip
@@ -71,20 +63,19 @@ class _Windows:
         """
         (batch, channels, *extents), weight, _ = shapes
         rest = list(range(3, 3 + self.rank))
-        split = reshape(data, (batch, self.groups, channels // self.groups, *extents))
-        by_channel = transpose(split, (2, 1, 0, *rest))
-        by_channel = reshape(by_channel, (channels // self.groups, self.groups * batch, *extents))
-        kernel = transpose(grad, (1, 0, *range(2, 2 + self.rank)))
-        found = _CONV[self.rank](by_channel, kernel, self.dilation, self.padding, self.strides, self.groups)
-        found = transpose(found, (1, 0, *range(2, 2 + self.rank)))
-        return strided_slice(
-            found, [0] * len(weight), weight
-        )  # strides may leave a remainder of the data, which yields more
+        split = ops.reshape(data, (batch, self.groups, channels // self.groups, *extents))
+        by_channel = ops.transpose(split, (2, 1, 0, *rest))
+        by_channel = ops.reshape(by_channel, (channels // self.groups, self.groups * batch, *extents))
+        kernel = ops.transpose(grad, (1, 0, *range(2, 2 + self.rank)))
+        found = self._builder("conv{}d")(by_channel, kernel, self.dilation, self.padding, self.strides, self.groups)
+        found = ops.transpose(found, (1, 0, *range(2, 2 + self.rank)))
+        return ops.strided_slice(found, [0] * len(weight), weight)  # data that the strides skip yields more
 
 
-def _call_of(orig: Call, rank: int, kernel: str) -> tuple[list[RelayExpr], tuple[list[int], ...], list[str]]:
+def _call_of(
+    attrs: ConvAttrs, orig: Call, rank: int, kernel: str
+) -> tuple[list[RelayExpr], tuple[list[int], ...], list[str]]:
     """Return data and weight in the plain layouts, the shapes of both and of the result, and the original layouts."""
-    attrs: Any = orig.attrs
     plain = [f"NC{SPATIAL[rank]}", f"{kernel}{SPATIAL[rank]}", f"NC{SPATIAL[rank]}"]
     layouts = [attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout]
     values = [_moved(a, have, want) for a, have, want in zip(orig.args, layouts[:2], plain[:2], strict=True)]
@@ -98,31 +89,24 @@ def _call_of(orig: Call, rank: int, kernel: str) -> tuple[list[RelayExpr], tuple
 def _plain_grad(orig: Call, grad: RelayExpr, layout: str, rank: int) -> RelayExpr:
     dtype = tensor_type(orig.args[0]).dtype
     grad = _moved(grad, layout, f"NC{SPATIAL[rank]}")
-    return grad if tensor_type(orig).dtype == dtype else cast(grad, dtype)
+    return grad if tensor_type(orig).dtype == dtype else ops.cast(grad, dtype)
 
 
-def _declare(rank: int) -> None:
-    plain = f"NC{SPATIAL[rank]}"
-
-    @rule(f"nn.conv{rank}d")
-    def convolution(orig: Call, grad: RelayExpr) -> Gradients:
-        windows = _Windows.of(orig.attrs, rank)
-        (data, weight), shapes, layouts = _call_of(orig, rank, "OI")
-        grad = _plain_grad(orig, grad, layouts[2], rank)
-        by_data = windows.backward(grad, weight, shapes)
-        by_weight = windows.of_weight(data, grad, shapes)
-        return [_moved(by_data, plain, layouts[0]), _moved(by_weight, f"OI{SPATIAL[rank]}", layouts[1])]
-
-    @rule(f"nn.conv{rank}d_transpose")
-    def transposed(orig: Call, grad: RelayExpr) -> Gradients:
-        """Return the gradients of a transposed convolution: those of a convolution with data and result exchanged."""
-        windows = _Windows.of(orig.attrs, rank)
-        (data, weight), (data_shape, weight_shape, shape), layouts = _call_of(orig, rank, "IO")
-        grad = _plain_grad(orig, grad, layouts[2], rank)
-        by_data = windows.forward(grad, weight)
-        by_weight = windows.of_weight(grad, data, (shape, weight_shape, data_shape))
-        return [_moved(by_data, plain, layouts[0]), _moved(by_weight, f"IO{SPATIAL[rank]}", layouts[1])]
+def convolution_gradient(attrs: ConvAttrs, orig: Call, grad: RelayExpr, rank: int) -> Gradients:
+    """Return the gradients of a convolution of ``rank`` dimensions."""
+    plain, windows = SPATIAL[rank], _Windows.of(attrs, rank)
+    (data, weight), shapes, layouts = _call_of(attrs, orig, rank, "OI")
+    grad = _plain_grad(orig, grad, layouts[2], rank)
+    by_data = windows.backward(grad, weight, shapes)
+    by_weight = windows.of_weight(data, grad, shapes)
+    return [_moved(by_data, f"NC{plain}", layouts[0]), _moved(by_weight, f"OI{plain}", layouts[1])]
 
 
-for _rank in _CONV:
-    _declare(_rank)
+def transposed_gradient(attrs: ConvAttrs, orig: Call, grad: RelayExpr, rank: int) -> Gradients:
+    """Return the gradients of a transposed convolution: those of a convolution with data and result exchanged."""
+    plain, windows = SPATIAL[rank], _Windows.of(attrs, rank)
+    (data, weight), (data_shape, weight_shape, shape), layouts = _call_of(attrs, orig, rank, "IO")
+    grad = _plain_grad(orig, grad, layouts[2], rank)
+    by_data = windows.forward(grad, weight)
+    by_weight = windows.of_weight(grad, data, (shape, weight_shape, data_shape))
+    return [_moved(by_data, f"NC{plain}", layouts[0]), _moved(by_weight, f"IO{plain}", layouts[1])]
