@@ -92,4 +92,16 @@ def to_array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     """The numpy array of a tensor; perhaps a read-only view of the tensor's bytes."""
     if tensor.HasField("raw_data") and has_plain_elements(tensor):
         return np.frombuffer(tensor.raw_data, _DTYPES[tensor.data_type]).reshape(tuple(tensor.dims))
+    _check_range(tensor)
     return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _check_range(tensor: onnx.TensorProto) -> None:
+    """Refuse numbers that the type does not have: small integers are written in 32 bits."""
+    dtype = _DTYPES.get(tensor.data_type, "")
+    if not tensor.int32_data or dtype not in ("int8", "uint8", "int16", "uint16"):
+        return
+    limits = np.iinfo(dtype)
+    for number in (min(tensor.int32_data), max(tensor.int32_data)):
+        if not limits.min <= number <= limits.max:
+            raise ValueError(f"it holds {number}; {dtype} has {limits.min} to {limits.max}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -20,6 +20,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, parse_attributes
 from tilewright.relay.frontend.onnx.dimensions import Elements, element, is_number, numbers
+from tilewright.relay.frontend.onnx.registry import find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
@@ -302,7 +303,11 @@ class NodeContext:
             return numpy_view(expr.data)
         if not self.importer.is_constant_expr(expr):
             return None
-        found = constant_value(fold_constant(typed(self.importer.with_params(expr))))
+        return self.folded(expr)
+
+    def folded(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
+        """The value of an expression that comes from weights and constants alone."""
+        found = constant_value(fold_constant(typed(self.importer.with_params(typed(expr)))))
         return found if isinstance(found, np.ndarray) else None
 
     def check_constant(self, shape: Sequence[int], dtype: str) -> None:
@@ -321,6 +326,30 @@ class NodeContext:
         if not -rank <= axis < max(rank, 1):
             self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
         return axis % rank if rank else 0
+
+    def is_known(self, *inputs: int) -> bool:
+        """Whether inputs depend on weights and constants alone; omitted ones do."""
+        return all(not self.has_input(i) or self.importer.is_known(self.value(i)) for i in inputs)
+
+    def called(
+        self,
+        op_type: str,
+        inputs: Sequence[RelayExpr | TensorSequence | None],
+        attributes: Mapping[str, Any],
+        opset: int | None = None,
+    ) -> RelayExpr:
+        """ONNX's operator ``op_type`` of the inputs, as part of what this node does."""
+        opset = opset or self.opset
+        convert = find_converter("", op_type, opset)
+        if convert is None:
+            self.unsupported(f"the operator {op_type!r} of opset {opset}")
+        names = ["" if value is None else f"input {i}" for i, value in enumerate(inputs)]
+        node = onnx.helper.make_node(op_type, names, self.node.output[:1], name=self.node.name, **attributes)
+        context = NodeContext(self.importer, node, inputs)
+        context.opset = opset
+        made = convert(context)
+        assert isinstance(made, RelayExpr)
+        return typed(made)
 
     def runs_as_in_training(self, doing: str) -> None:
         """Note for a warning that this node does what only training wants."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnx import helper
-
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import convert_conv
 from tilewright.relay.frontend.onnx.linear import convert_gemm
-from tilewright.relay.frontend.onnx.registry import converter, find_converter
+from tilewright.relay.frontend.onnx.registry import converter
 
 _DOMAIN = "com.microsoft"
 # The attributes that the numbers of ``activation_params`` are, in their order.
@@ -26,13 +24,8 @@ def _activated(ctx: NodeContext, data: Any, parameters: dict[str, Any]) -> Relay
     assert isinstance(data, RelayExpr)
     if not name:
         return data
-    convert = find_converter("", name, min(ctx.opset, _ATTRIBUTES_OF_CLIP) if name == "Clip" else ctx.opset)
-    if convert is None:
-        ctx.unsupported(f"the activation {name!r}")
-    node = helper.make_node(name, ["x"], [ctx.node.output[0]], name=ctx.node.name, **parameters)
-    made = convert(NodeContext(ctx.importer, node, [typed(data)]))
-    assert isinstance(made, RelayExpr)
-    return made
+    opset = min(ctx.opset, _ATTRIBUTES_OF_CLIP) if name == "Clip" else ctx.opset
+    return ctx.called(name, [typed(data)], parameters, opset)
 
 
 @converter("FusedConv", domain=_DOMAIN, in_float32=True, weights=(1,))

@@ -459,7 +459,7 @@ class GraphImporter:
                 raise OnnxImportError(f"{describe(node)}: output {name!r} is given twice")
         outputs = self._converted(node, inputs)
         unused = _TYPE_ONLY_INPUTS.get(node.op_type, ())
-        foldable = all(e is None or i in unused or self._is_known(e) for i, e in enumerate(inputs))
+        foldable = all(e is None or i in unused or self.is_known(e) for i, e in enumerate(inputs))
         if foldable and any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):  # which see what is around
             tensors = [value for value in outputs if isinstance(value, RelayExpr)]
             foldable = all(self.is_param(v) for value in tensors for v in free_vars(value) if isinstance(v, Var))
@@ -563,9 +563,10 @@ class GraphImporter:
         items = list(result) if isinstance(result, (list, tuple)) else [result]
         return [item if isinstance(item, TensorSequence) else typed(item) for item in items]
 
-    def _is_known(self, expr: RelayExpr | TensorSequence) -> bool:
+    def is_known(self, expr: RelayExpr | TensorSequence) -> bool:
+        """Whether a value depends on weights and constants alone."""
         if isinstance(expr, TensorSequence):
-            return all(map(self._is_known, expr))
+            return all(map(self.is_known, expr))
         if isinstance(expr, Var):
             return self.is_param(expr)
         return self.is_constant_expr(expr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import onnx
 
-from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
@@ -46,39 +45,6 @@ def _split(node: onnx.NodeProto) -> list[onnx.NodeProto]:
         onnx.helper.make_node("DynamicQuantizeLinear", [data], [numbers, own_scale, own_zero], name=node.name),
         onnx.helper.make_node("MatMulIntegerToFloat", product, node.output, name=node.name, domain=_DOMAIN),
     ]
-
-
-def _quantized_result(ctx: NodeContext, numbers: RelayExpr) -> RelayExpr:
-    """Steps of the result's scale, rounded with its zero point as ONNX Runtime does: halves to even."""
-    dtype = ctx.dtype(ctx.input(0))
-    if ctx.has_input(7):
-        numbers = relay_op.add(numbers, relay_op.cast(ctx.input(7), "float32"))
-    return relay_op.cast(relay_op.clip(relay_op.nearbyint(numbers), *dt.int_range(dtype)), dtype)
-
-
-def _differences(ctx: NodeContext) -> list[RelayExpr]:
-    """Both tensors less their zero points, in float32."""
-    return [
-        relay_op.cast(shifted(ctx, ctx.input(i), ctx.input(i + 2) if ctx.has_input(i + 2) else None), "float32")
-        for i in (0, 3)
-    ]
-
-
-@converter("QLinearAdd", domain=_DOMAIN)
-def convert_qlinear_add(ctx: NodeContext) -> RelayExpr:
-    """The sum of quantized tensors, quantized anew."""
-    parts = [
-        relay_op.multiply(side, relay_op.divide(ctx.input(i), ctx.input(6)))
-        for side, i in zip(_differences(ctx), (1, 4), strict=True)
-    ]
-    return _quantized_result(ctx, typed(relay_op.add(*parts)))
-
-
-@converter("QLinearMul", domain=_DOMAIN)
-def convert_qlinear_mul(ctx: NodeContext) -> RelayExpr:
-    """The product of quantized tensors, quantized anew."""
-    factor = relay_op.divide(relay_op.multiply(ctx.input(1), ctx.input(4)), ctx.input(6))
-    return _quantized_result(ctx, typed(relay_op.multiply(relay_op.multiply(*_differences(ctx)), factor)))
 
 
 @converter("GatherBlockQuantized", domain=_DOMAIN)

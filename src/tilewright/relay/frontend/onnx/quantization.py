@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import onnx
 
 from tilewright.ir import dtype as dt
@@ -11,6 +14,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import convolution
+from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.elementwise import small_float
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
@@ -28,55 +32,103 @@ def dequantized_operators(model: onnx.ModelProto) -> int:
     )
 
 
-def _parameters(ctx: NodeContext) -> tuple[RelayExpr, RelayExpr, int]:
-    """Scale (float32), zero point, and the axis along which they vary."""
-    scale = ctx.input(1)
-    shape = ctx.shape(scale)
-    axis = 0 if not shape or shape == (1,) else ctx.normalize_axis(ctx.attr("axis", 1), ctx.rank(ctx.input(0)))
-    return _in_float32(ctx, scale), ctx.input(2) if ctx.has_input(2) else const(0), axis
+def folded(ctx: NodeContext, value: RelayExpr, source: RelayExpr) -> RelayExpr:
+    """``value``, as a constant where ``source``, which alone it comes from, is known: quantized groups want one."""
+    found = ctx.folded(value) if ctx.importer.is_known(source) else None
+    return typed(value if found is None else const(found))
 
 
-def _in_float32(ctx: NodeContext, value: RelayExpr) -> RelayExpr:
-    return value if ctx.dtype(value) == "float32" else typed(relay_op.cast(value, "float32"))
+def in_float32(ctx: NodeContext, value: RelayExpr) -> RelayExpr:
+    """``value`` itself, or as float32."""
+    return value if ctx.dtype(value) == "float32" else folded(ctx, relay_op.cast(value, "float32"), value)
+
+
+def checked_scale(ctx: NodeContext, index: int) -> RelayExpr:
+    """The scale in an input; those that are known are finite and greater than 0."""
+    scale, name = ctx.input(index), f"input {index}, {ctx.node.input[index]!r}"
+    if not dt.is_float(ctx.dtype(scale)):
+        ctx.fail(f"{name}: scales are floating-point numbers, found {ctx.dtype(scale)}")
+    known = ctx.constant_or_none(scale) if ctx.is_known(index) else None
+    if known is not None:
+        numbers = known.astype("float32").reshape(-1)
+        wrong = numbers[~((numbers > 0) & np.isfinite(numbers))]
+        if wrong.size:
+            ctx.fail(f"{name}: a scale is {wrong[0]}; scales are finite and greater than 0")
+    return scale
+
+
+def checked_zero(ctx: NodeContext, index: int, dtype: str, scale: RelayExpr) -> RelayExpr | None:
+    """The zero point in an input, of the type of the integers, and as many as scales; None where it is omitted."""
+    zero = ctx.optional(index)
+    if zero is None:
+        return None
+    name = f"input {index}, {ctx.node.input[index]!r}"
+    if ctx.dtype(zero) != dtype:
+        ctx.fail(f"{name}: the zero point is {ctx.dtype(zero)}, what it belongs to is {dtype}")
+    shapes = [ctx.shape(e) for e in (zero, scale)]
+    if math.prod(shapes[0]) != 1 and shapes[0] != shapes[1]:
+        ctx.fail(f"{name}: zero points of shape {shapes[0]} do not fit scales of shape {shapes[1]}")
+    return zero
+
+
+def _along(ctx: NodeContext, scale: RelayExpr) -> int | None:
+    """The axis that scales vary along, whose extent they have; None of one scale for all."""
+    shape, data = ctx.shape(scale), ctx.dims(ctx.input(0))
+    if math.prod(shape) == 1 and len(shape) < 2:
+        return None
+    axis = ctx.normalize_axis(ctx.attr("axis", 1), len(data))
+    if len(shape) != 1 or (is_number(data[axis]) and shape[0] != data[axis]):
+        ctx.fail(f"scales of shape {shape} do not fit axis {axis} of a tensor of {data}")
+    return axis
 
 
 def _spread(ctx: NodeContext, parameter: RelayExpr) -> RelayExpr:
     """A scale or zero point as float32 that broadcasts: one for all, for each entry of ``axis`` or each block."""
-    data = ctx.shape(ctx.input(0))
     shape, block = ctx.shape(parameter), ctx.attr("block_size", 0)
-    number = _in_float32(ctx, parameter)
-    if not shape or shape == (1,):
-        return typed(relay_op.reshape(number, ()))
+    number = in_float32(ctx, parameter)
+    if block and len(shape) > 1:
+        return _spread_blocks(ctx, number, block)
+    axis = _along(ctx, parameter)
+    rank = ctx.rank(ctx.input(0))
+    wide = () if axis is None else tuple(-1 if i == axis else 1 for i in range(rank))
+    return typed(relay_op.reshape(number, wide))
+
+
+def _spread_blocks(ctx: NodeContext, number: RelayExpr, block: int) -> RelayExpr:
+    shape, data = ctx.shape(number), ctx.shape(ctx.input(0))
     axis = ctx.normalize_axis(ctx.attr("axis", 1), len(data))
-    if block:
-        if len(shape) != len(data) or shape[axis] != -(-data[axis] // block):
-            ctx.fail(f"scales of shape {shape} do not fit blocks of {block} along axis {axis} of {data}")
-        whole = relay_op.repeat(number, block, axis)
-        return typed(relay_op.strided_slice(whole, [0] * len(data), list(data)))
-    if len(shape) != 1 or shape[0] != data[axis]:
-        ctx.fail(f"scales of shape {shape} do not fit axis {axis} of {data}")
-    return typed(relay_op.reshape(number, tuple(shape[0] if i == axis else 1 for i in range(len(data)))))
+    if block < 0:
+        ctx.fail(f"attribute 'block_size' is {block}; it must be 0 or more")
+    if shape != tuple(-(-n // block) if i == axis else n for i, n in enumerate(data)):
+        ctx.fail(f"scales of shape {shape} do not fit blocks of {block} along axis {axis} of {data}")
+    whole = relay_op.repeat(number, block, axis)
+    return typed(relay_op.strided_slice(whole, [0] * len(data), list(data)))
 
 
 def _is_plain(ctx: NodeContext, dtype: str) -> bool:
     """Whether Relay's operators have the data type, and a scale for all or for each entry of an axis."""
-    return dt.is_int(dtype) and 8 <= dt.bits(dtype) <= 16 and not ctx.attr("block_size", 0)
+    return dt.is_int(dtype) and 8 <= dt.bits(dtype) <= 16 and ctx.rank(ctx.input(1)) < 2
 
 
 @converter("QuantizeLinear")
+@converter("QuantizeLinear", domain="com.microsoft")
 def convert_quantize(ctx: NodeContext) -> RelayExpr:
     """``saturate(round(x / scale) + zero_point)``, halves rounded to even; to float8 and float4 by conversion."""
-    given = ctx.dtype(ctx.input(2)) if ctx.has_input(2) else ""
-    out = given or dtype_of(ctx.attr("output_dtype", 0) or 2, "attribute 'output_dtype'")
+    scale, asked = checked_scale(ctx, 1), ctx.attr("output_dtype", 0)
+    out = dtype_of(asked, "attribute 'output_dtype'") if asked else "uint8"
+    if ctx.has_input(2) and not asked:
+        out = ctx.dtype(ctx.input(2))
+    zero = checked_zero(ctx, 2, out, scale)
+    data = in_float32(ctx, ctx.input(0))
     if _is_plain(ctx, out):
-        scale, zero, axis = _parameters(ctx)
-        return qnn.quantize(_in_float32(ctx, ctx.input(0)), scale, zero, axis, out)
-    steps = typed(relay_op.divide(_in_float32(ctx, ctx.input(0)), _spread(ctx, ctx.input(1))))
+        axis = _along(ctx, scale) or 0
+        return qnn.quantize(data, in_float32(ctx, scale), const(0) if zero is None else zero, axis, out)
+    steps = typed(relay_op.divide(data, _spread(ctx, scale)))
     if dt.is_small_float(out):
         return small_float(ctx, steps, out, bool(ctx.attr("saturate", 1)))
     numbers = relay_op.nearbyint(steps)
-    if ctx.has_input(2):
-        numbers = relay_op.add(numbers, _spread(ctx, ctx.input(2)))
+    if zero is not None:
+        numbers = relay_op.add(numbers, _spread(ctx, zero))
     low, high = dt.int_range(out)
     return relay_op.cast(relay_op.cast(relay_op.clip(numbers, low, high), "int32"), out)
 
@@ -95,21 +147,32 @@ def convert_dynamic_quantize(ctx: NodeContext) -> tuple[RelayExpr, ...]:
 
 
 @converter("DequantizeLinear")
+@converter("DequantizeLinear", domain="com.microsoft")
 def convert_dequantize(ctx: NodeContext) -> RelayExpr:
     """``(x - zero_point) * scale``"""
-    data, dtype = ctx.input(0), ctx.dtype(ctx.input(1))
+    data, scale = ctx.input(0), checked_scale(ctx, 1)
+    given, dtype = ctx.dtype(data), ctx.dtype(scale)
+    zero = checked_zero(ctx, 2, given, scale)
     if ctx.attr("output_dtype", 0):
         dtype = dtype_of(ctx.attr("output_dtype"), "attribute 'output_dtype'")
-    given = ctx.dtype(data)
-    if dt.is_int(given) and dt.bits(given) >= 8 and not ctx.attr("block_size", 0):
-        scale, zero, axis = _parameters(ctx)
-        numbers = qnn.dequantize(data, scale, zero, axis)
+    if dt.is_int(given) and ctx.rank(scale) < 2:
+        axis = _along(ctx, scale) or 0
+        zero = const(0) if zero is None else in_bytes(ctx, zero)
+        numbers = qnn.dequantize(in_bytes(ctx, data), in_float32(ctx, scale), zero, axis)
     else:
         numbers = relay_op.cast(data, "float32")
-        if ctx.has_input(2):
-            numbers = relay_op.subtract(numbers, _spread(ctx, ctx.input(2)))
-        numbers = relay_op.multiply(numbers, _spread(ctx, ctx.input(1)))
+        if zero is not None:
+            numbers = relay_op.subtract(numbers, _spread(ctx, zero))
+        numbers = relay_op.multiply(numbers, _spread(ctx, scale))
     return relay_op.cast(numbers, dtype) if dtype != "float32" else numbers
+
+
+def in_bytes(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
+    """Integers of 2 or 4 bits as those of 8; constants at once."""
+    dtype = ctx.dtype(data)
+    if dt.bits(dtype) >= 8:
+        return data
+    return folded(ctx, relay_op.cast(data, "int8" if dtype.startswith("int") else "uint8"), data)
 
 
 # ------------------------------------------------------------------------------------------- operators on integers
@@ -129,31 +192,11 @@ def shifted(ctx: NodeContext, data: RelayExpr, zero: RelayExpr | None, axis: int
     return typed(relay_op.subtract(wide, offset if shape != (1,) else relay_op.reshape(offset, newshape=())))
 
 
-def _requantized(ctx: NodeContext, sums: RelayExpr, scale: RelayExpr, index: int) -> RelayExpr:
-    """``sums * scale / y_scale + y_zero_point`` in y's data type; inputs ``index`` and the next are y's parameters."""
-    out = ctx.dtype(ctx.input(index + 1))
-    factor = relay_op.divide(scale, _in_float32(ctx, ctx.input(index)))
-    numbers = relay_op.multiply(relay_op.cast(sums, "float32"), factor)
-    return qnn.quantize(typed(numbers), const(1.0, "float32"), ctx.input(index + 1), 0, out)
-
-
 @converter("MatMulInteger", since=10)
 def convert_matmul_integer(ctx: NodeContext) -> RelayExpr:
     """The product of integers less their zero points, in int32."""
     a, b = ctx.input(0), ctx.input(1)
     return matmul(ctx, shifted(ctx, a, ctx.optional(2), -2), shifted(ctx, b, ctx.optional(3), -1))
-
-
-@converter("QLinearMatMul", since=10)
-def convert_qlinear_matmul(ctx: NodeContext) -> RelayExpr:
-    """A product of quantized matrices, summed in int32 and quantized anew."""
-    a, a_scale, a_zero, b, b_scale, b_zero = (ctx.input(i) for i in range(6))
-    sums = typed(matmul(ctx, shifted(ctx, a, a_zero, -2), shifted(ctx, b, b_zero, -1)))
-    scale = relay_op.multiply(
-        along(ctx, _in_float32(ctx, a_scale), -2, ctx.rank(sums)),
-        along(ctx, _in_float32(ctx, b_scale), -1, ctx.rank(sums)),
-    )
-    return _requantized(ctx, sums, typed(scale), 6)
 
 
 def along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExpr:
@@ -167,17 +210,3 @@ def convert_conv_integer(ctx: NodeContext) -> RelayExpr:
     """The convolution of integers less their zero points, in int32; what is padded is a zero point."""
     data, weight = shifted(ctx, ctx.input(0), ctx.optional(2)), shifted(ctx, ctx.input(1), ctx.optional(3), 0)
     return convolution(ctx, data, weight)
-
-
-@converter("QLinearConv", since=10)
-def convert_qlinear_conv(ctx: NodeContext) -> RelayExpr:
-    """A convolution of quantized tensors, summed in int32 with a bias of int32, and quantized anew."""
-    data, x_scale, x_zero, weight, w_scale, w_zero = (ctx.input(i) for i in range(6))
-    sums = typed(convolution(ctx, shifted(ctx, data, x_zero), shifted(ctx, weight, w_zero, 0)))
-    bias = ctx.optional(8)
-    if bias is not None:
-        sums = typed(relay_op.nn.bias_add(sums, bias))
-    scale = relay_op.multiply(
-        along(ctx, _in_float32(ctx, w_scale), 1, ctx.rank(sums)), relay_op.reshape(_in_float32(ctx, x_scale), ())
-    )
-    return _requantized(ctx, sums, typed(scale), 6)
