@@ -17,7 +17,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ BUSY = 0.95  # of a core that each thread has in a run that counts
 class Machine:
     """The measured limits.
 
-    `gflops[isa][threads]`: fp32 operations per nanosecond, a multiply-add counting two.
+    `gflops[isa][threads]`: fp32 operations per nanosecond, a multiply-add counting two; `byte_gops` likewise of
+    int8, where the processor sums products of bytes.
     `copy_gbps[level][threads]`: bytes read plus bytes written per nanosecond; `read_gbps` likewise for
     reading alone. Levels are L2, L3, DRAM; at L2 and DRAM every thread has buffers of its own.
     """
@@ -46,6 +47,7 @@ class Machine:
     gflops: dict[str, dict[int, float]]
     copy_gbps: dict[str, dict[int, float]]
     read_gbps: dict[str, dict[int, float]]
+    byte_gops: dict[str, dict[int, float]] = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:
@@ -139,6 +141,45 @@ done:
 def _splat(width: int, value: float) -> str:
     (bits,) = np.array([np.float32(value)], "float64").view("uint64")
     return f"<{', '.join([f'float 0x{int(bits):016X}'] * width)}>"
+
+
+def byte_widths() -> dict[str, int]:
+    """Lanes of int32 of each instruction of this CPU that sums four products of bytes, narrowest first."""
+    features = llvm.get_host_cpu_features() if platform.machine().lower() in {"x86_64", "amd64"} else {}
+    widths = {"AVX-VNNI": 8} if features.get("avxvnni") else {}
+    return widths | ({"AVX512-VNNI": 16} if features.get("avx512vnni") else {})
+
+
+def byte_loop(width: int) -> str:
+    """LLVM IR of ``i32 bytes_<width>(i64 count)``: `CHAINS` sums of `width` int32, four products of bytes each."""
+    vector, lanes = f"<{width} x i32>", range(CHAINS)
+    operands = f"<{4 * width} x i8>"
+    name = f"@llvm.x86.avx512.vpdpbusd.{32 * width}"
+    phis = "\n".join(f"  %x{i} = phi {vector} [ zeroinitializer, %entry ], [ %y{i}, %loop ]" for i in lanes)
+    steps = "\n".join(f"  %y{i} = call {vector} {name}({vector} %x{i}, {operands} %a, {operands} %b)" for i in lanes)
+    sums = "\n".join(f"  %s{i} = add {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes)
+    return f"""
+declare {vector} {name}({vector}, {operands}, {operands})
+define i32 @bytes_{width}(i64 %count) {_attributes(width)} {{
+entry:
+  %c = trunc i64 %count to i8
+  %one = insertelement {operands} zeroinitializer, i8 %c, i32 0
+  %a = shufflevector {operands} %one, {operands} poison, <{4 * width} x i32> zeroinitializer
+  %b = add {operands} %a, %one
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{steps}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+{sums}
+  %result = extractelement {vector} %s{CHAINS - 1}, i32 0
+  ret i32 %result
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -255,6 +296,18 @@ def fma_peak(width: int, threads: int, seconds: float = 0.05) -> float:
     return best_rate(lambda _, repeats: once(repeats), threads, seconds)
 
 
+def byte_peak(width: int, threads: int, seconds: float = 0.05) -> float:
+    """Measured operations per nanosecond of sums of products of bytes in `width` lanes; a multiply-add counts two."""
+    address = compile_function(f"bytes_{width}", byte_loop(width))
+    kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(address)
+
+    def work(_: int, repeats: int) -> float:
+        kernel(1000 * repeats)
+        return 1000.0 * repeats * CHAINS * width * 4 * 2
+
+    return best_rate(work, threads, seconds)
+
+
 @cache
 def _fma_kernel(width: int) -> Callable[[int], float]:
     address = compile_function(f"fma_{width}", fma_loop(width))
@@ -348,7 +401,9 @@ def measure(thread_counts: tuple[int, ...] = (1, 2), seconds: float = 0.05, most
                 rates[level][threads] = bandwidth(size, threads, writes, seconds)
         return rates
 
-    return Machine(gflops, sweep(writes=True), sweep(writes=False))
+    of_bytes = {isa: lanes for isa, lanes in byte_widths().items() if lanes <= most_lanes}
+    gops = {isa: {threads: byte_peak(lanes, threads, seconds) for threads in counts} for isa, lanes in of_bytes.items()}
+    return Machine(gflops, sweep(writes=True), sweep(writes=False), gops)
 
 
 def _from_memory(threads: int) -> int:
@@ -388,6 +443,8 @@ def table(machine: Machine) -> Table:
         result.add_column(f"{threads} thread{'s' if threads > 1 else ''}", justify="right")
     for isa, by_threads in machine.gflops.items():
         result.add_row(f"FMA, fp32, {isa}", *(f"{by_threads[threads]:.1f} GFLOP/s" for threads in counts))
+    for isa, by_threads in machine.byte_gops.items():
+        result.add_row(f"products, int8, {isa}", *(f"{by_threads[threads]:.1f} GOP/s" for threads in counts))
     for kind, levels in (("copy", machine.copy_gbps), ("read", machine.read_gbps)):
         for level, by_threads in levels.items():
             result.add_row(f"{kind}, {level}", *(f"{by_threads[threads]:.1f} GB/s" for threads in counts))

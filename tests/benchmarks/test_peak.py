@@ -27,6 +27,13 @@ def test_fma_loop_multiplies_and_adds_as_often_as_counted(width: int) -> None:
     assert loop(count) == pytest.approx(peak.CHAINS * (count + 2) * 1e-30, rel=1e-5)
 
 
+@pytest.mark.parametrize("width", sorted(peak.byte_widths().values()))
+def test_byte_loop_multiplies_and_adds_as_often_as_counted(width: int) -> None:
+    address = peak.compile_function(f"bytes_{width}", peak.byte_loop(width))
+    loop = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(address)
+    assert loop(5) == peak.CHAINS * 5 * (5 * 10 + 3 * 5 * 5)  # the first byte of one operand is twice the others
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_copy_loop_copies_every_element(width: int) -> None:
     name = f"copy_{width}"

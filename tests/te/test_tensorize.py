@@ -221,3 +221,17 @@ def test_missing_update_is_explained() -> None:
     s[c].tensorize(inner, intrin.replace(reduce_update=None))
     with pytest.raises(TilewrightError, match="does not give its reduce_update"):
         loops(s, [a, b, c])
+
+
+def test_part_of_a_block_is_computed_as_the_whole_block() -> None:
+    """Readers that cut off what is padding need 5 of 8 columns, the intrinsic computes 8."""
+    a, b = te.placeholder((8, 32), name="A"), te.placeholder((16, 32), name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    c = te.compute((8, 16), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="C")
+    part = te.compute((8, 5), lambda i, j: c[i, j] + 1, name="part")
+    s = te.create_schedule(part.op)
+    s[c].compute_at(s[part], part.op.axis[0])
+    _, inner = s[c].split(c.op.axis[1], factor=4)
+    s[c].tensorize(inner, gemv(4, 32))
+    found = compute(s, [a, b, part], [A, B], [(8, 5)], externs=EXTERNS)
+    np.testing.assert_array_equal(found[0], (A @ B.T)[:, :5] + 1)

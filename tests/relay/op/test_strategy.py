@@ -207,7 +207,7 @@ def test_packing_and_padding_channels_are_matters_of_the_target() -> None:
             assert (topi.nn.conv2d_channel_lanes() is not None) == packed
 
 
-def test_relay_names_the_cpus_schedules_in_one_file() -> None:
+def test_relay_names_the_cpus_schedules_in_the_cpus_strategies() -> None:
     folder = Path(relay.__file__).parent
     naming = set()
     for path in folder.rglob("*.py"):
@@ -222,7 +222,8 @@ def test_relay_names_the_cpus_schedules_in_one_file() -> None:
             plain = isinstance(node, ast.Import) and any(name.name.startswith(faces) for name in node.names)
             if of_topi or imported or plain:
                 naming.add(path.relative_to(folder).as_posix())
-    assert naming == {"op/strategy/cpu.py"}
+    assert "op/strategy/cpu.py" in naming
+    assert all(name.startswith("op/strategy/cpu") for name in naming), naming
 
 
 def test_every_strategy_is_what_its_operator_dispatches_by() -> None:

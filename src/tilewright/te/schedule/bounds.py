@@ -219,6 +219,27 @@ def _consumed_bound(stage: Stage, readers: dict[Tensor, list[Stage]], bounds: Bo
         if attr.iter_type is IterVarType.Vectorized and iv.dom is not None and found is not None:
             if isinstance(iv.dom.extent, IntImm) and not isinstance(found.extent, IntImm):
                 bounds.ranges[iv] = iv.dom
+    _compute_whole_blocks(stage, bounds)
+
+
+def _compute_whole_blocks(stage: Stage, bounds: Bounds) -> None:
+    """Widen what is computed of axes that a tensorized loop was split from, where a part of a block is read."""
+    attrs = stage.iter_var_attrs
+    start = next((a for a, attr in attrs.items() if attr.iter_type is IterVarType.Tensorized), None)
+    if start is None:
+        return
+    leaves = list(stage.leaf_iter_vars)
+    block = set(leaves[leaves.index(start) :])
+    for relation in stage.relations:
+        if not isinstance(relation, Split) or relation.inner not in block or not isinstance(relation.factor, IntImm):
+            continue
+        axis, factor = relation.parent, relation.factor.value
+        found = bounds.ranges.get(axis)
+        if axis.dom is None or found is None or not isinstance(found.extent, IntImm) or not found.extent.value % factor:
+            continue
+        whole = Range.from_min_extent(found.min, -(-found.extent.value // factor) * factor)
+        if bounds.analyzer.can_prove(whole.min + whole.extent <= axis.dom.min + axis.dom.extent):
+            bounds.ranges[axis] = whole
 
 
 class _LeafIndices:

@@ -39,6 +39,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 
+_BYTES = 4  # of a 32-bit word
 _LARGEST_PAIR = (2**15 - 1) // 255  # of two weights, whose products with uint8 add up to at most 16 bits
 
 
@@ -55,6 +56,11 @@ class ByteProduct:
     weight_dtype: str
     lanes: int
     group: int = 1
+
+    @property
+    def registers(self) -> int:
+        """Return how many registers a product needs besides sums, weights and data."""
+        return {"madd": 1, "maddubs": 2}.get(self.name, 0)
 
     @property
     def is_fast(self) -> bool:
@@ -88,6 +94,17 @@ def byte_product(
     elif cpu.arch == "aarch64":
         found = _aarch64(cpu, data_dtype, weight_dtype)
     return found or ByteProduct("plain", data_dtype, weight_dtype, cpu.lanes(32))
+
+
+def packed_form(data_dtype: str, weight_dtype: str, group: int) -> ByteProduct:
+    """Return the form that bytes packed in groups were packed for, under the current target."""
+    form = byte_product(data_dtype, weight_dtype, small_weights=group == _BYTES)
+    if (form.data_dtype, form.group) != (data_dtype, group):
+        raise TilewrightError(
+            f"weights packed in groups of {group} for {data_dtype} are of another target: this one has groups of "
+            f"{form.group} for {form.data_dtype}"
+        )
+    return form
 
 
 def _x86(cpu: CpuFeatures, small_weights: bool) -> ByteProduct:

@@ -13,6 +13,7 @@ from tilewright.ir import dtype as dt
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
+from tilewright.topi.cpu.byte_products import packed_form, product_intrinsic
 from tilewright.topi.cpu.common import (
     calls_functions,
     constant_extent,
@@ -159,7 +160,7 @@ def _schedule_product(
     unroll_and_vectorize(out, [] if calls_functions(tensors, anchor) else [m_inner], n_inner)
     tile = s[accumulators]
     *tile_batch, tm, tn = tile.op.axis
-    k = tile.op.reduce_axis[0]
+    k, *inside = tile.op.reduce_axis
     block_loop = outer[0] if apart else fused
     if chosen.columns_outer and chosen.tile_k not in (None, constant_extent(k)):
         tile.compute_at(out, block_loop)
@@ -171,8 +172,22 @@ def _schedule_product(
     else:
         tile.compute_at(out, outer[1])
         tile.reorder(*tile_batch, k, tm, tn)
-    unroll_and_vectorize(tile, [tm], tn)
+    if inside:
+        _multiply_bytes(tile, tm, tn, inside[0])
+    else:
+        unroll_and_vectorize(tile, [tm], tn)
     return tile, k, block_loop
+
+
+def _multiply_bytes(tile: te.Stage, rows: IterVar, columns: IterVar, inside: IterVar) -> None:
+    """Multiply each row's word of bytes with the vectors of a block of columns by the processor's instructions."""
+    data, weight = tile.op.input_tensors
+    form = packed_form(data.dtype, weight.dtype, constant_extent(inside) or 0)
+    vector, lane = tile.split(columns, factor=form.lanes)
+    tile.reorder(rows, vector, lane, inside)
+    tile.unroll(rows)
+    tile.unroll(vector)
+    tile.tensorize(lane, product_intrinsic(form))
 
 
 def _tiles_of(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te.Stage, te.Tensor]:

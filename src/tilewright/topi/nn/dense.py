@@ -71,17 +71,21 @@ def dense_pack(
 ) -> te.Tensor:
     """Compute ``dense`` with a packed weight (n / b, k, b), layout "NK<b>n", which vector units read in order.
 
-    The number of columns is n / b * b; when the layer has fewer, the caller slices.
+    The number of columns is n / b * b; when the layer has fewer, the caller slices. A weight of bytes may be
+    (n / b, k / g, b, g), layout "NK<b>n<g>k": g neighbours along the sum lie together.
     """
     out_dtype = out_dtype or data.dtype
-    blocks, inner, width = get_const_tuple(weight.shape)
-    _check_inner("dense_pack", data.shape[-1], inner)
-    k = te.reduce_axis((0, inner), name="k")
+    blocks, steps, width, *group = get_const_tuple(weight.shape)
+    each = group[0] if group else 1
+    _check_inner("dense_pack", data.shape[-1], steps * each)
+    k = te.reduce_axis((0, steps), name="k")
+    inside = [te.reduce_axis((0, each), name="k_inside")] if group else []
 
     def body(*i: PrimExpr) -> Any:
         column = i[-1]
-        w = weight(tir.indexdiv(column, width), k.var, tir.indexmod(column, width))
-        return te.sum(ops.cast(out_dtype, data(*i[:-1], k.var)) * ops.cast(out_dtype, w), axis=k)
+        w = weight(tir.indexdiv(column, width), k.var, tir.indexmod(column, width), *inside)
+        depth = k.var * each + inside[0].var if inside else k.var
+        return te.sum(ops.cast(out_dtype, data(*i[:-1], depth)) * ops.cast(out_dtype, w), axis=[k, *inside])
 
     shape = (*data.shape[:-1], blocks * width)
     product = te.compute(shape, body, name="T_dense_pack", tag="dense_pack", attrs={"block": width})

@@ -229,7 +229,7 @@ matmul = builder(Matmul, units=None)
 
 
 class DensePack(OpDef[DensePackAttrs]):
-    """data (m, k) times a packed weight, for example (n / 16, k, 16) in layout NC16n.
+    """data (m, k) times a packed weight, for example (n / 16, k, 16) in layout NC16n, or NC16n4c of bytes.
 
     ``units`` may be less than n by less than a block: the last columns are padding.
     """
@@ -258,7 +258,7 @@ class DensePack(OpDef[DensePackAttrs]):
             _check_inner(data, weight, inner, weight_inner)
             whole, wanted = known(units), attrs.units
             if whole is not None and wanted is not None and wanted != whole:
-                block = known(weight.shape[-1]) if len(weight.shape) == 3 else None
+                block = known(weight.shape[2]) if len(weight.shape) in (3, 4) else None
                 relations.require(
                     block is not None and 0 <= whole - wanted < block,
                     f"units is {wanted}, but the weight has {whole} columns in layout {attrs.weight_layout}",

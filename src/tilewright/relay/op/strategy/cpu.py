@@ -1,7 +1,7 @@
 """Strategies and layouts of operators on CPUs: topi.cpu's computes and schedules.
 
-No other module of Relay uses ``topi.cpu``: this one registers its strategies and schedules for the target key "cpu",
-and chooses how AlterOpLayout packs convolutions and products for it.
+No other module of Relay but ``cpu_byte_dense`` uses ``topi.cpu``: this one registers its strategies and schedules for
+the target key "cpu", and chooses how AlterOpLayout packs convolutions and products for it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
+from tilewright.relay.op.strategy.cpu_byte_dense import has_small_weights, is_legal, pack_bytes
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
     channels_last,
@@ -301,6 +302,11 @@ def dense_alter_layout_cpu(
     target, (data, weight) = _target(), tinfos[:2]
     if weight.is_dynamic or len(data.shape) != 2 or not isinstance(data.shape[1], IntImm):
         return None
+    task = dense_task(attrs, data, weight)
+    if is_legal(attrs, data, weight) and isinstance(inputs[1], Constant):
+        chosen = _recorded(task) if task is not None else ""
+        with choosing_as(chosen):
+            return pack_bytes(attrs, inputs, tinfos, target, has_small_weights(inputs[1]), chosen)
     rows, units = typical_extent(data.shape[0]), int(weight.shape[0])
     if data.is_dynamic and not isinstance(inputs[1], Constant):
         return None
@@ -308,7 +314,6 @@ def dense_alter_layout_cpu(
     block = None if once else cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
     if block is None:
         return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
-    task = dense_task(attrs, data, weight)
     chosen = _recorded(task) if task is not None else ""
     with choosing_as(chosen):
         return pack_dense(attrs, inputs, tinfos, block, _is_known(inputs[1]), chosen)
@@ -343,6 +348,10 @@ def pack_dense_of_task(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence
     """As ``pack_dense`` for a task, whose weight counts as known: it is packed even where the model would not."""
     (rows, inner), units = (int(d) for d in tinfos[0].shape), int(tinfos[1].shape[0])
     dtype = tinfos[0].dtype
+    if is_legal(attrs, *tinfos[:2]):  # bytes that stay bytes where 16 bits are exact, too, are of small weights
+        packed = pack_bytes(attrs, inputs, tinfos, target, small=dtype == "uint8")
+        if packed is not None:
+            return packed
     block = cpu.dense_block(rows, units, inner, dtype, target) or vector_lanes(attrs.out_dtype or dtype)
     return pack_dense(attrs, inputs, tinfos, block, constant=True)
 

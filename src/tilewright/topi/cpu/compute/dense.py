@@ -10,6 +10,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import nn, tag
+from tilewright.topi.cpu.byte_products import packed_form
 from tilewright.topi.cpu.common import (
     machine,
     typical_extent,
@@ -28,14 +29,19 @@ def dense_pack(
     bias: te.Tensor | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Compute ``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b), or (n, k), which is packed first."""
+    """Compute ``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b), or (n, k), which is packed first.
+
+    Of bytes: (n / b, k / g, b, g), as ``packed_form`` says.
+    """
     columns = weight.shape[0] if weight.ndim == 2 else None
     if columns is not None:
         lanes = vector_lanes(out_dtype or data.dtype)
         weight = _pack_columns(weight, lanes if typical_extent(columns) <= lanes else 2 * lanes)
     out = nn.dense_pack(data, weight, bias if columns is None else None, out_dtype)
     shape = get_const_tuple(out.shape)
-    _, inner, block = get_const_tuple(weight.shape)
+    _, inner, block, *group = get_const_tuple(weight.shape)
+    step_bytes = dt.nbytes(data.dtype) * (group[0] if group else 1)
+    taken = packed_form(data.dtype, weight.dtype, group[0]).registers if group else 0
     rows = typical_extent(shape[-2]) if len(shape) > 1 else 1
     known = len(shape) < 2 or isinstance(shape[-2], int)
     cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
@@ -43,12 +49,12 @@ def dense_pack(
     cfg.define_knob("row_groups", sorted({1, machine().cores}))
     cfg.define_knob("tile_k", sorted({inner, *(n for n in (256, 512, 768, 1024) if inner % n == 0 and inner > n)}))
     registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
-    groups, tile_m = row_groups(machine(), max(rows, 1), registers, inner * dt.nbytes(data.dtype))
+    groups, tile_m = row_groups(machine(), max(rows, 1), registers, inner * step_bytes, taken)
     groups = groups if known else 1
     cfg.settle("tile_m", SplitEntity([-1, tile_m]))
     cfg.settle("columns_outer", OtherOptionEntity(True))
     cfg.settle("row_groups", OtherOptionEntity(groups))
-    chunk = _chunk(-(-rows // groups), tile_m, inner, block, dt.nbytes(data.dtype))
+    chunk = _chunk(-(-rows // groups), tile_m, inner, block, step_bytes)
     cfg.settle("tile_k", OtherOptionEntity(chunk), lambda entity: isinstance(entity, OtherOptionEntity))
     return out if columns is None else _cut_columns(out, columns, bias)
 

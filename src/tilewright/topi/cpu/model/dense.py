@@ -5,12 +5,15 @@ from __future__ import annotations
 from tilewright.ir import dtype as dt
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
+from tilewright.topi.cpu.byte_products import ByteProduct
 from tilewright.topi.cpu.common import (
     machine,
     measured,
 )
 from tilewright.topi.cpu.model.tiling import packed_rate, row_tile
 from tilewright.topi.utils import largest_divisor
+
+_BYTES_OF_SUM = 4
 
 
 def dense_block(
@@ -24,16 +27,31 @@ def dense_block(
     they are. So do columns that fill no vector: they are dot products of rows.
     """
     cpu = features(target)
-    dense = cpu.processor.dense
-    lanes = cpu.lanes(max(8, dt.bits(dtype)))
-    if columns < lanes and inner >= dense.long_sum:
+    lanes, size = cpu.lanes(max(8, dt.bits(dtype))), dt.nbytes(dtype)
+    if columns < lanes and inner >= cpu.processor.dense.long_sum:
         return None
     if rows == 1:
-        size = dt.nbytes(dtype)
-        blocks = (
-            lanes * n for n in dense.row_vectors if n >= dense.row_vectors[0] or lanes * n * size >= dense.step_bytes
-        )
-        return next((block for block in blocks if columns % block == 0), None)
+        return _row_block(cpu, columns, lanes, size)
+    return _tile_block(cpu, rows, columns, lanes, inner * size)
+
+
+def byte_block(rows: int, columns: int, inner: int, form: ByteProduct, target: Target | None = None) -> int:
+    """Return the columns of a block of weights of bytes, of ``form``."""
+    cpu = features(target)
+    block = _row_block(cpu, columns, form.lanes, _BYTES_OF_SUM) if rows == 1 else None
+    return block or _tile_block(cpu, rows, columns, form.lanes, inner * dt.nbytes(form.data_dtype), form.registers)
+
+
+def _row_block(cpu: CpuFeatures, columns: int, lanes: int, size: int) -> int | None:
+    """Return a block for a single row: accumulators that do not wait for one another, in whole vectors."""
+    dense = cpu.processor.dense
+    blocks = (lanes * n for n in dense.row_vectors if n >= dense.row_vectors[0] or lanes * n * size >= dense.step_bytes)
+    return next((block for block in blocks if columns % block == 0), None)
+
+
+def _tile_block(cpu: CpuFeatures, rows: int, columns: int, lanes: int, stride: int, taken: int = 0) -> int:
+    """Return the block of the cheapest tiles of rows ``stride`` bytes apart."""
+    dense = cpu.processor.dense
     candidates = [n for n in (1, 2, 3) if n < 3 or columns >= cpu.processor.threads.least_tasks * lanes * n]
     if rows <= dense.few_rows:  # padding is read from memory, too
         candidates = [n for n in candidates if n > 1 and columns % (lanes * n) == 0] or candidates
@@ -41,25 +59,25 @@ def dense_block(
     def cost(registers: int) -> float:
         block = lanes * registers
         padding = dense.padding_time if columns % block else 1.0
-        return -(-columns // block) * registers * packed_rate(cpu, rows, registers, inner * dt.nbytes(dtype)) * padding
+        return -(-columns // block) * registers * packed_rate(cpu, rows, registers, stride, taken) * padding
 
     return lanes * min(candidates, key=cost)
 
 
-def row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tuple[int, int]:
+def row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int, taken: int = 0) -> tuple[int, int]:
     """Return how many groups of rows the cores share (1: none), and the rows of a tile.
 
-    ``stride``: bytes from one row to the next.
+    ``stride``: bytes from one row to the next; ``taken``: registers that a product needs for itself.
 
     A core that keeps its rows through a network finds them in its own cache, but reads all weights. In the worst case
     every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
     time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
     """
     if cpu.cores > 1 and rows >= cpu.processor.dense.rows_for_cores * cpu.cores**2:
-        tile = row_tile(cpu, -(-rows // cpu.cores), registers, stride)
+        tile = row_tile(cpu, -(-rows // cpu.cores), registers, stride, taken)
         if -(-rows // tile) % cpu.cores == 0:
             return cpu.cores, tile
-    return 1, row_tile(cpu, rows, registers, stride)
+    return 1, row_tile(cpu, rows, registers, stride, taken)
 
 
 def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:

@@ -43,17 +43,18 @@ def step_registers(cpu: CpuFeatures) -> int:
     return 2 if cpu.has("avx") else 3
 
 
-def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False, mixed: bool = False) -> bool:
+def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False, mixed: bool = False, taken: int = 0) -> bool:
     """Return whether every value of a step has its own register.
 
     Parameters
     ----------
     added : weights are sums of two; only x86 adds a value in memory without loading it first
     mixed : vectors are not all of the same width, such as 8, 8 and 4 lanes
+    taken : registers that a product needs for itself
     """
     weights = tile.vectors * (2 if added and cpu.arch != "x86" else 1)
     spare = _MIXED_REGISTERS if mixed and cpu.vector_registers <= _FEW_REGISTERS else 0
-    return tile.spatial * tile.vectors + weights + step_registers(cpu) + spare <= cpu.vector_registers
+    return tile.spatial * tile.vectors + weights + step_registers(cpu) + spare + taken <= cpu.vector_registers
 
 
 def rows_in_cache(cpu: CpuFeatures, stride: int) -> int:
@@ -107,6 +108,7 @@ def choose_tile(
     registers_per_vector: int = 1,
     mixed: bool = False,
     most: int | None = None,
+    taken: int = 0,
 ) -> RegisterTile:
     """Return the cheapest tile for ``extent`` positions.
 
@@ -116,8 +118,9 @@ def choose_tile(
     registers_per_vector : registers that one channel vector takes
     mixed : these are not all of the same width
     most : positions of a tile
+    taken : registers that a product needs for itself
     """
-    candidates = _fitting(cpu, min(extent, most or extent), vector_counts, registers_per_vector, mixed)
+    candidates = _fitting(cpu, min(extent, most or extent), vector_counts, registers_per_vector, mixed, taken)
     candidates = candidates or [RegisterTile(1, min(vector_counts))]
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
     costs = [tile_cost(cpu, extent, t) for t in scaled]
@@ -125,13 +128,13 @@ def choose_tile(
 
 
 def _fitting(
-    cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int, mixed: bool
+    cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int, mixed: bool, taken: int = 0
 ) -> list[RegisterTile]:
     return [
         RegisterTile(spatial, vectors)
         for vectors in vector_counts
         for spatial in range(1, min(extent, cpu.vector_registers) + 1)
-        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector), mixed=mixed)
+        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector), mixed=mixed, taken=taken)
     ]
 
 
@@ -167,17 +170,17 @@ def _is_mixed(block: int, lanes: int) -> bool:
 
 
 @functools.cache
-def row_tile(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> int:
+def row_tile(cpu: CpuFeatures, rows: int, registers: int, stride: int, taken: int = 0) -> int:
     """Return the rows of a tile of ``registers`` vectors of columns, in a product of ``rows`` ``stride``
-    bytes apart.
+    bytes apart, that needs ``taken`` registers for itself.
     """
-    return choose_tile(cpu, rows, [1], registers, most=rows_in_cache(cpu, stride)).spatial
+    return choose_tile(cpu, rows, [1], registers, most=rows_in_cache(cpu, stride), taken=taken).spatial
 
 
 @functools.cache
-def packed_rate(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> float:
+def packed_rate(cpu: CpuFeatures, rows: int, registers: int, stride: int, taken: int = 0) -> float:
     """Return the time of one multiply-add of a product of ``rows`` that are ``stride`` bytes apart."""
-    return tile_cost(cpu, rows, RegisterTile(row_tile(cpu, rows, registers, stride), registers))
+    return tile_cost(cpu, rows, RegisterTile(row_tile(cpu, rows, registers, stride, taken), registers))
 
 
 def even_tile(extent: int, most: int) -> int:

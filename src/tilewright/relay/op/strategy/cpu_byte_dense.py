@@ -1,0 +1,111 @@
+"""Products of matrices of bytes on CPUs: in the types and the packing that the processor's instructions take.
+
+Legalize, for a processor that multiplies bytes of uint8 with bytes of int8::
+
+    nn.dense(%x, %w, out_dtype="int32")                 // both int8; %w constant
+    ->
+    %0 = bitwise_xor(cast(%x, dtype="uint8"), 128u8);   // 128 more than %x
+    subtract(nn.dense(%0, %w, out_dtype="int32"), meta[relay.Constant][0])    // 128 times the sums of %w's rows
+
+AlterOpLayout packs the weight as ``byte_product`` says: ``nn.contrib_dense_pack`` of layout NC32n4c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.autotvm.task.choices import choose_part
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.expr import Call, Constant, const
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.nn.dense import DensePackAttrs, dense
+from tilewright.relay.op.nn.pad import pad
+from tilewright.relay.op.reduce.reduce import sum as sum_of
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.tensor.binary import add, bitwise_xor, multiply, subtract
+from tilewright.relay.op.tensor.unary import cast
+from tilewright.target.target import Target
+from tilewright.topi.cpu.byte_products import are_small, byte_product
+from tilewright.topi.cpu.common import typical_extent
+from tilewright.topi.cpu.layouts import COLUMN_BLOCK
+from tilewright.topi.cpu.model.dense import byte_block
+
+_FLIP = 128  # what the int8 of a byte's bits, the first flipped, is less than the uint8
+
+
+def of_bytes(attrs: Any, data: Any, weight: Any) -> bool:
+    """Return whether a product of tensors of these types sums bytes in int32."""
+    return attrs.out_dtype == "int32" and all(t.dtype in ("int8", "uint8") for t in (data, weight))
+
+
+def is_legal(attrs: Any, data: Any, weight: Any) -> bool:
+    """Return whether these are the types of a product as ``dense_legalize_cpu`` leaves it."""
+    return attrs.out_dtype == "int32" and weight.dtype == "int8" and data.dtype in ("uint8", "int8", "int16")
+
+
+def as_type(data: RelayExpr, dtype: str, wanted: str) -> tuple[RelayExpr, int]:
+    """Return bytes of ``dtype`` as numbers of ``wanted``, and how much more each of them is."""
+    if dtype == wanted:
+        return data, 0
+    if wanted == "int16":
+        return cast(data, wanted), 0
+    more = _FLIP if wanted == "uint8" else -_FLIP
+    flipped = bitwise_xor(cast(data, "uint8"), const(_FLIP, "uint8"))
+    return (flipped, more) if wanted == "uint8" else (cast(flipped, "int8"), more)
+
+
+@topi.nn.dense_legalize.register("cpu")
+def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
+    """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words."""
+    data, weight = inputs
+    if not of_bytes(attrs, *types[:2]) or not isinstance(weight, Constant) or known(types[0].shape[-1]) is None:
+        return None
+    numbers, dtype = weight.data.numpy(), types[0].dtype
+    signed = numbers.dtype == np.int8
+    if not signed:
+        numbers = (numbers ^ np.uint8(_FLIP)).view(np.int8)
+    form = byte_product(dtype, "int8", are_small(numbers))
+    missing = -numbers.shape[1] % form.group
+    if not form.is_fast or (signed and form.data_dtype == dtype and not missing):
+        return None
+    taken, more = as_type(data, dtype, form.data_dtype)
+    if missing:
+        taken = pad(taken, ((0, 0),) * (len(types[0].shape) - 1) + ((0, missing),))
+    product: RelayExpr = dense(taken, const(np.pad(numbers, ((0, 0), (0, missing)))), attrs.units, "int32")
+    if more:
+        columns = more * numbers.astype(np.int64).sum(axis=1)
+        product = subtract(product, const(columns.astype(np.int32)))
+    if signed:
+        return product
+    return add(product, multiply(sum_of(cast(data, "int32"), axis=[-1], keepdims=True), const(_FLIP, "int32")))
+
+
+def pack_bytes(
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], target: Target, small: bool, tuned: str = ""
+) -> Call | None:
+    """Return the packed form of a product of bytes, of choices that are in force; None where it has none.
+
+    Parameters
+    ----------
+    tinfos : types of data (m, k) and weight (n, k)
+    small : whether pairs of weights are known to be small
+    tuned : the choices in force, as text
+    """
+    data, weight = tinfos[:2]
+    units, inner = (int(d) for d in weight.shape)
+    form = byte_product(data.dtype, weight.dtype, small, target)
+    if not form.is_fast or form.data_dtype != data.dtype or inner % form.group:
+        return None
+    block = byte_block(typical_extent(data.shape[0]), units, inner, form, target)
+    block = choose_part(COLUMN_BLOCK, units, [form.lanes * n for n in (1, 2, 3)], block, whole=False)
+    layout = f"NC{block}n{form.group}c"
+    return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, layout, tuned))
+
+
+def has_small_weights(weight: RelayExpr) -> bool:
+    """Return whether ``weight`` is known to be small enough for sums of pairs in 16 bits."""
+    return isinstance(weight, Constant) and are_small(weight.data.numpy())
