@@ -57,7 +57,7 @@ def export(path: Path, layers: int) -> None:
 def machine_step(model: onnx.ModelProto, grows: bool) -> Step:
     """A step of the virtual machine."""
     mod, params = relay.frontend.from_onnx(model, dims={"past": (1, POSITIONS - 1)})
-    with tvm.transform.PassContext(opt_level=3, disabled_pass=[] if grows else ["GrowInPlace"]):
+    with tvm.transform.PassContext(opt_level=3, disabled_pass=[] if grows else ["AppendInPlace"]):
         machine = runtime.vm.VirtualMachine(relay.vm.compile(mod, "llvm", params=params), tvm.cpu())
 
     def step(token: int, cache: list[Any]) -> tuple[Array, list[Any]]:

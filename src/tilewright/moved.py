@@ -21,6 +21,7 @@ MOVED = {
     "tilewright.autotvm.tuner": "tilewright.tuning.tuner",
     "tilewright.cluster": "tilewright.tuning.cluster",
     "tilewright.measure": "tilewright.tuning.processes",
+    "tilewright.relay.transform.memory.grow_in_place": "tilewright.relay.transform.memory.append_in_place",
 }
 
 

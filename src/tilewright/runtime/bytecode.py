@@ -21,12 +21,12 @@ from .error import TVMError
 MAGIC = 0xD225DE2F4214151D
 VERSION = "0.8.0"
 CHECK_INPUTS = "tilewright.vm.check_inputs"  # of the runtime: the inputs of main fit its interface
-DIMS_ARE = "tilewright.vm.dims_are"  # of the runtime: the inputs have the dimensions of a version of main
+DIMS_ARE = "tilewright.vm.dims_are"  # of the runtime: the inputs have the dimensions of a specialization of main
 SIZES = "tilewright.vm.sizes"  # of the runtime: bytes that are products of the inputs' dimensions
 # packed functions that the machine has itself
 REF_WRITE = "tilewright.vm.ref_write"
 APPEND = "tilewright.vm.append"  # past, more, axis, result
-TAKES_ROOM = "tilewright.vm.takes_room"  # parameters that may be views of memory with room
+TAKES_ROOM = "tilewright.vm.takes_room"  # parameters that may be views of memory with slack
 _MASK = (1 << 64) - 1
 
 

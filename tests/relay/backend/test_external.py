@@ -160,7 +160,7 @@ def test_a_constant_updater_names_the_constants(register: Callable) -> None:
     [
         (None, r"@mine_0 is for the external compiler 'mine', and there is no global function relay.ext.mine"),
         (lambda func: func.no_such_field, r"relay.ext.mine failed on @mine_0: AttributeError"),
-        (lambda func: "code", r"relay.ext.mine gave a str for @mine_0; it gives a runtime module"),
+        (lambda func: "code", r"relay.ext.mine returned a str for @mine_0; expected a runtime module"),
         (lambda func: create_module("empty", lambda name: None), r"relay.ext.mine gave for @mine_0 has no function of"),
         (
             lambda func: tvm.get_global_func("runtime.CSourceModuleCreate")("", "c", ["another"]),

@@ -118,7 +118,7 @@ def test_inputs_that_do_not_fit_the_program_are_refused_first(layers: Executable
         ("seq=9:3", "seq=9:3 is not within 0:64"),
         ("seq", "'seq' is not of the form seq=128"),
         ("seq=many", "seq=many is not of the form"),
-        ("seq=1,seq=2", "says twice what seq is"),
+        ("seq=1,seq=2", "sets seq twice"),
     ],
 )
 def test_what_is_no_version_is_refused(text: str, said: str) -> None:
@@ -206,7 +206,7 @@ def test_versions_run_on_a_device() -> None:
 
 
 @pytest.mark.parametrize(("axis", "dims"), [(1, (2, 4)), (2, (1, 3, 4)), (0, (4,))])
-def test_caches_grow_in_place_from_version_to_version(axis: int, dims: tuple[int, ...]) -> None:
+def test_caches_append_in_place_from_version_to_version(axis: int, dims: tuple[int, ...]) -> None:
     """Memory that one version's result lies in, the next version and the general program continue."""
     rows = (*dims[:axis], DimVar("length", 0, 64), *dims[axis:])
     past = relay.var("past", relay.TensorType(rows, F32))

@@ -113,7 +113,7 @@ def test_callbacks_that_never_end_are_an_error_that_names_them() -> None:
 
 
 def test_a_callback_that_gives_no_expression_is_an_error_that_names_it() -> None:
-    with pytest.raises(TilewrightError, match=r"Replace.callback gave a NoneType"):
+    with pytest.raises(TilewrightError, match=r"Replace.callback returned a NoneType"):
         rewrite(Replace(is_op("nn.relu")(wildcard()), lambda m: None), relay.nn.relu(X))
 
 

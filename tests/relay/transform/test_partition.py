@@ -238,7 +238,7 @@ def test_a_compiler_may_optimize_its_functions() -> None:
         answer = [lambda given: tanh]
         assert "tanh(%y)" in str(partition(mod, ["one"])["tvmgen_default_one_main_0"])
         answer = [lambda given: None]
-        with pytest.raises(TilewrightError, match=r"relay.ext.one.optimize gave a NoneType; it gives the module"):
+        with pytest.raises(TilewrightError, match=r"relay.ext.one.optimize returned a NoneType; expected the module"):
             partition(mod, ["one"])
     finally:
         tvm.runtime.registry.remove_global_func("relay.ext.one.optimize")

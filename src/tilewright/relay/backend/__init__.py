@@ -1,13 +1,13 @@
-"""From a fused module to what runs.
+"""From a fused module to a library.
 
-lower_te.py lowered.py          LowerTE; what a lowered module is, and its verifier
+lower_te.py lowered.py          LowerTE; the form of a lowered module and its verifier
 te_compiler.py                  one primitive function to a kernel; compile_engine.py is its older name
 graph_codegen.py                the graph executor's graph; its storage is planned in ``relay/transform/memory``
-executors.py graph_executor.py   what a network is compiled for, by name; the graph executor's part
-graph_executor_codegen.py function_metadata.py  TVM's interface to it; what is known of each function
+executors.py graph_executor.py  the registry of executors; the graph executor's code generator
+graph_executor_codegen.py function_metadata.py  TVM's interface to it; sizes and sources of each function
 executor.py interpreter.py      ``relay.create_executor``, and values
-calibration.py runtime.py       what flows through a module's functions; under which runtime a library is to run
-progress.py                     what a build tells while it runs, and afterwards
+calibration.py runtime.py       inputs and outputs of a module's functions; the runtime of a library
+progress.py                     progress and report of a build
 """
 
 from tilewright.relay.backend.runtime import Runtime

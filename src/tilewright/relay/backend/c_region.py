@@ -1,8 +1,8 @@
-"""The C function of an external region: it takes up its constants once, and works in memory of its own.
+"""The C function of an external region, with its constants and its own workspace.
 
-``c_region`` frames what computes the region; ``c_tensor`` declares a tensor there. Constants are handed over as
-arrays, so that their size does not count. In the body ``given`` are the arguments, ``SYMBOL_constants`` the constants,
-``memory`` the region's own bytes; what fails sets ``status`` and goes to ``done``.
+``c_region`` writes the frame around the body; ``c_tensor`` declares a tensor in it. Constants are passed as arrays, so
+their size is no limit. In the body, ``given`` are the arguments, ``SYMBOL_constants`` the constants, and ``memory`` the
+region's workspace; on failure set ``status`` and go to ``done``.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ done:
 
 
 def c_region(symbol: str, num_constants: int, nbytes: int, call: str, body: Sequence[str]) -> str:
-    """The C text of a region's function.
+    """Return the C text of a region's function.
 
     Parameters
     ----------
     symbol : its name
-    num_constants : how many constants ``__init_SYMBOL`` is given
-    nbytes : bytes of its own memory, a multiple of ``ALIGNMENT``
-    call : the text of the function that ``body`` calls operators by
+    num_constants : number of constants that ``__init_SYMBOL`` takes
+    nbytes : bytes of its workspace, a multiple of ``ALIGNMENT``
+    call : the text of the function through which ``body`` calls operators
     body : lines that compute the results
     """
     return _REGION.format(
@@ -65,12 +65,12 @@ def c_region(symbol: str, num_constants: int, nbytes: int, call: str, body: Sequ
 
 
 def aligned(nbytes: int) -> int:
-    """The next multiple of ``ALIGNMENT``."""
+    """Return the next multiple of ``ALIGNMENT``."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def c_tensor(name: int, shape: Sequence[int], dtype: str, data: str) -> list[str]:
-    """Lines that declare the tensor ``t<name>``, which lies at ``data``."""
+    """Return the lines that declare the tensor ``t<name>`` at ``data``."""
     native = to_native(DataType(dtype))
     extents = ", ".join(map(str, shape)) or "0"
     type_ = f"{{{native.code}, {native.bits}, {native.lanes}}}"

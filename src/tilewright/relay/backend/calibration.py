@@ -1,4 +1,4 @@
-"""What flows into and out of a module's functions for given inputs: ``relay.analysis.get_calibration_data``."""
+"""Inputs and outputs of a module's functions for given data: ``relay.analysis.get_calibration_data``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.runtime.ndarray import NDArray, array
 
 
 class _CallsInlined(ExprMutator):
-    """Puts the bodies of external functions where they are called."""
+    """Inline calls of external functions."""
 
     def __init__(self, mod: IRModule) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _CallsInlined(ExprMutator):
 
 
 def external_function(mod: IRModule, expr: RelayExpr) -> Function | None:
-    """The function with the attribute ``Compiler`` that ``expr`` calls by its name, else None."""
+    """Return the function with the attribute ``Compiler`` that ``expr`` calls by name, else None."""
     if not (isinstance(expr, Call) and isinstance(expr.op, GlobalVar)):
         return None
     callee = mod[expr.op]
@@ -47,7 +47,7 @@ def _fields(value: RelayExpr) -> list[RelayExpr]:
 
 
 def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[NDArray]]]:
-    """Inputs and outputs of each function of another compiler, when ``main`` runs on ``data`` (by parameter name).
+    """Return inputs and outputs of each external function when ``main`` runs on ``data``, arrays by parameter name.
 
     Returns:
         For the variable of each function with the attribute ``Compiler``: ``"inputs"`` and ``"outputs"``, lists of

@@ -1,15 +1,15 @@
 """The external compiler ``ccompiler``: any region of a network as C source.
 
-Nothing is gained by it: the region's operators are fused and lowered for the target ``c``, and a C function calls the
-kernels one after another. It is there to try partitioning, linking and calling on whole networks without a vendor's
-library. Constants are handed over as arrays, so that their size does not count::
+It makes no network faster: the region's operators are fused and lowered for the target ``c``, and a C function calls
+the kernels one after another. It serves to try partitioning, linking and calling on whole networks without a vendor's
+library. Constants are passed as arrays, so their size is no limit::
 
     static DLTensor* tvmgen_default_ccompiler_main_0_constants[1];
-    int32_t __init_tvmgen_default_ccompiler_main_0(...)    takes them up
+    int32_t __init_tvmgen_default_ccompiler_main_0(...)    stores them
     int32_t tvmgen_default_ccompiler_main_0(...) {
       DLTensor t0 = *(DLTensor*)args[0];                   the argument
       DLTensor t1 = *constants[0];
-      DLTensor t2 = {memory + 0, ...};                     what lies in memory of its own
+      DLTensor t2 = {memory + 0, ...};                     an intermediate tensor in the workspace
       if (run(tvmgen_..._fused_nn_dense, 3, &t0, &t1, &t2) != 0) ...
       memcpy(result, t2.data, 32);
     }
@@ -56,7 +56,7 @@ static int32_t {symbol}_run({symbol}_kernel kernel, DLTensor** tensors, int32_t 
 
 
 def compile_to_c(func: Function) -> Module:
-    """The module of C source of an external function."""
+    """Return the module of C source of an external function."""
     symbol = GLOBAL_SYMBOL.of(func)
     names = constant_names(func, symbol)
     context = PassContext.current()
@@ -72,7 +72,9 @@ def compile_to_c(func: Function) -> Module:
 
 
 def _passes() -> list[Pass]:
-    """What brings a region's operators to kernels; optimizing is left to who partitions."""
+    """Return the passes that bring a region's operators to kernels; optimizing is left to the caller that
+    partitions.
+    """
     return [
         transform.InferType(),
         transform.ComputeInFloat32(),
@@ -90,7 +92,7 @@ def _passes() -> list[Pass]:
 
 
 class _Lifter(ExprMutator):
-    """Puts variables in the place of constants."""
+    """Replace constants by variables."""
 
     def __init__(self, names: Sequence[object], variables: Sequence[Var]) -> None:
         super().__init__()
@@ -105,7 +107,7 @@ def _with_constants_as_inputs(func: Function) -> IRModule:
 
 
 class _Driver:
-    """Writes the function that calls the kernels of a graph, whose last ``num_constants`` inputs are constants."""
+    """Write the function that calls the kernels of a graph, whose last ``num_constants`` inputs are constants."""
 
     def __init__(self, symbol: str, graph: Graph, num_constants: int) -> None:
         self.symbol = symbol
@@ -116,7 +118,7 @@ class _Driver:
         self.first_row = [0, *itertools.accumulate(len(node.types) for node in graph.nodes)]
 
     def source(self) -> str:
-        """The C text."""
+        """Return the C text."""
         nodes = self.graph.nodes
         start, nbytes = self._storages()
         tensors = [line for number, index in enumerate(self.inputs) for line in self._input(number, index)]
@@ -131,19 +133,19 @@ class _Driver:
         return self.first_row[entry.node] + entry.index
 
     def _storages(self) -> tuple[dict[int, str], int]:
-        """Where each storage begins, as C text, and how much memory of its own the function needs."""
-        storage_of = self.graph.placement.storage
-        given = {storage_of[self.first_row[i]]: f"(char*)t{self.first_row[i]}.data" for i in self.inputs}
+        """Return where each storage begins, as C text, and the size of the function's workspace in bytes."""
+        storage_of = self.graph.storage.storage
+        starts = {storage_of[self.first_row[i]]: f"(char*)t{self.first_row[i]}.data" for i in self.inputs}
         sizes: dict[int, int] = {}
         types = (type_ for node in self.graph.nodes for type_ in node.types)
         for type_, storage in zip(types, storage_of, strict=True):
-            if storage not in given:
+            if storage not in starts:
                 sizes[storage] = max(sizes.get(storage, 0), tensor_bytes(type_), 1)
         end = 0
         for storage, size in sizes.items():
-            given[storage] = f"memory + {end}"
+            starts[storage] = f"memory + {end}"
             end += aligned(size)
-        return given, end
+        return starts, end
 
     def _input(self, number: int, index: int) -> list[str]:
         row = self.first_row[index]
@@ -156,7 +158,7 @@ class _Driver:
 
     def _made(self, index: int, node: GraphNode, start: dict[int, str]) -> list[str]:
         rows = range(self.first_row[index], self.first_row[index + 1]) if node.op != "null" else ()
-        places = [start[self.graph.placement.storage[row]] for row in rows]
+        places = [start[self.graph.storage.storage[row]] for row in rows]
         made = zip(rows, node.types, places, strict=True) if rows else ()
         return [line for row, type_, place in made for line in c_tensor(row, type_.concrete_shape, type_.dtype, place)]
 

@@ -1,7 +1,7 @@
 """Plain convolutions as tasks: layouts, algorithm and schedule of an NCHW convolution, chosen together.
 
-The templates are TVM's, ``conv2d_NCHWc.x86`` and ``depthwise_conv2d_NCHWc.x86`` of tensors of four dimensions. What is
-measured is the kernel that AlterOpLayout makes of the convolution: of data and weights in its layouts, the weights
+The templates are TVM's ``conv2d_NCHWc.x86`` and ``depthwise_conv2d_NCHWc.x86`` for tensors of four dimensions. The
+measured kernel is the one that AlterOpLayout makes of the convolution: data and weights are in its layouts, the weights
 transformed and rows merged. Conversions of data are not part of it; ``autotvm.graph_tuner`` counts them.
 """
 
@@ -30,14 +30,14 @@ TEMPLATES = ("conv2d_NCHWc.x86", "depthwise_conv2d_NCHWc.x86")
 
 
 def is_plain(workload: Workload) -> bool:
-    """Whether a workload is of a convolution whose layouts are open."""
+    """Return whether a workload is of a convolution whose layouts are open."""
     return workload[0] in TEMPLATES and len(workload[1][1]) == 4
 
 
 def plain_kernel(
     data: te.Tensor, weight: te.Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: str, target: Target
 ) -> Function:
-    """The kernel of a convolution by the choices in force: a primitive function of data and weights in its layouts."""
+    """Return the kernel of a convolution for the configuration in force: a primitive function of data and weights."""
     x, w = (Var(name, TensorType(t.shape, t.dtype)) for name, t in (("data", data), ("weight", weight)))
     n_channels, each = (extent_of(t.shape[1]) for t in (data, weight))
     attrs = Conv2DAttrs(
@@ -54,7 +54,7 @@ def plain_kernel(
 
 
 def _types(plain: list[Var], call: Call) -> list[Any]:
-    """The types of data and weights that a convolution takes which was made of plain ones."""
+    """Return the types of data and weights of a packed convolution."""
     (x, w), attrs, taken = plain, call.attrs, call.args[1]
     assert isinstance(attrs, (Conv2DAttrs, Conv2DWinogradAttrs))
     arguments = [_converted(x, "NCHW", attrs.data_layout), taken]

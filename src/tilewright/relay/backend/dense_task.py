@@ -1,8 +1,7 @@
 """Dense layers as tasks: the method, the layout of the weight, and the schedule, chosen together.
 
-The template is TVM's, ``dense_pack.x86`` of a weight (n, k). What is measured is the kernel that AlterOpLayout makes of
-a layer whose weight is known, of the weight in its layout. Weights that are not known are multiplied directly whatever
-a record says.
+The template is TVM's ``dense_pack.x86`` for a weight (n, k). The measured kernel is the one that AlterOpLayout makes of
+a layer with a known weight, in the weight's layout. An unknown weight is multiplied directly, whatever a record says.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ TEMPLATE = "dense_pack.x86"
 
 
 def is_open(workload: Workload) -> bool:
-    """Whether a workload is of a dense layer whose weight may have any layout."""
+    """Return whether a workload is of a dense layer whose weight may have any layout."""
     return workload[0] == TEMPLATE and _is_open(workload[1:])
 
 
 def _is_open(arguments: Sequence[Any]) -> bool:
-    """Of tensors, or of what workloads have of them."""
+    """Return whether the layout is open, for tensors or their form in workloads."""
     data, weight, bias, *_ = arguments
     shapes = [t[1] if isinstance(t, tuple) else t.shape for t in (data, weight)]
     return bias is None and all(len(shape) == 2 for shape in shapes)
 
 
 def workload_of(call: Call) -> Workload | None:
-    """The workload of a dense layer that AlterOpLayout gave a layout; None of other operators, and of vectors."""
+    """Return the workload of a dense layer that AlterOpLayout laid out; None for other operators and for vectors."""
     if call.op not in (DensePack.op, ContribDenseStrassen.op):
         return None
     types: list[Any] = [e.checked_type for e in (*call.args, call)]
@@ -52,7 +51,7 @@ def workload_of(call: Call) -> Workload | None:
 
 
 def _kernel(arguments: Sequence[Any], target: Target) -> Function:
-    """The kernel of a dense layer by the choices in force: a primitive function of data and weight in its layout."""
+    """Return the kernel of a dense layer for the configuration in force: a primitive function of data and weight."""
     data, weight, _, out_dtype = arguments
     x, w = (Var(name, TensorType(t.shape, t.dtype)) for name, t in (("data", data), ("weight", weight)))
     attrs = DenseAttrs(None, given_dtype(out_dtype or data.dtype, data.dtype))

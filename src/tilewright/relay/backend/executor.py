@@ -1,7 +1,7 @@
 """``relay.create_executor``: evaluate Relay from Python, by compiling it or by interpreting it.
 
-``create_executor("graph", mod).evaluate()(x, y)`` runs ``main``; ``create_executor().evaluate(expr)`` gives the value
-of an expression. Tensors come back as NDArrays.
+``create_executor("graph", mod).evaluate()(x, y)`` runs ``main``; ``create_executor().evaluate(expr)`` returns the value
+of an expression. Tensors are returned as NDArrays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Run = Callable[..., Any]
 
 
 class Executor:
-    """Evaluates functions and expressions of a module; changes of the module are seen by the next ``evaluate``."""
+    """Evaluator of functions and expressions of a module; the next ``evaluate`` sees changes of the module."""
 
     def __init__(self, mod: IRModule, device: Device, target: Any = "llvm") -> None:
         self.mod = mod
@@ -43,10 +43,11 @@ class Executor:
         self.target = target
 
     def evaluate(self, expr: RelayExpr | None = None, binds: Mapping[Var, Any] | None = None) -> Any:
-        """A function of Python for a Relay function, a global variable or (None) ``main``; else the value of ``expr``.
+        """Return a Python function for a Relay function, a global variable or (None) ``main``; else the value of
+        ``expr``.
 
-        The function takes the parameters in order or by name: arrays, Python numbers, tuples, values that an executor
-        gave. ``binds`` gives values to free variables of ``expr``.
+        The function takes the parameters in order or by name: arrays, Python numbers, tuples, values returned by an
+        executor. ``binds`` maps free variables of ``expr`` to values.
         """
         if expr is not None and binds:
             expr = bind(expr, {var: _to_expr(value) for var, value in binds.items()})
@@ -59,7 +60,9 @@ class Executor:
 
 
 class Interpreter(Executor):
-    """Interprets: every construct of the language. Nothing is compiled but operators without a meaning in numpy."""
+    """Executor that interprets every construct of the language; it compiles only operators without a meaning in
+    numpy.
+    """
 
     def _make_executor(self, expr: RelayExpr | None) -> Run:
         mod = self.mod.copy()
@@ -82,7 +85,7 @@ class Interpreter(Executor):
 
 
 class GraphExecutor(Executor):
-    """Compiles for the graph executor: data flow between tensors of known shapes."""
+    """Executor that compiles for the graph executor: data flow between tensors of known shapes."""
 
     def _make_executor(self, expr: RelayExpr | None) -> Run:
         mod = self.mod.copy()
@@ -111,7 +114,7 @@ class GraphExecutor(Executor):
 
 
 class VMExecutor(Executor):
-    """Compiles for the virtual machine: all of Relay."""
+    """Executor that compiles for the virtual machine: all of Relay."""
 
     def _make_executor(self, expr: RelayExpr | None) -> Callable[..., Any]:
         mod = self.mod.copy()
@@ -135,17 +138,18 @@ def create_executor(
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Evaluator:
-    """An executor of kind "debug" (interprets), "graph" (compiles data flow), "vm" (compiles), or a registered one.
+    """Return an executor of kind "debug" (interprets), "graph" (compiles data flow), "vm" (compiles), or a registered
+    one.
 
     Parameters
     ----------
     mod : the functions; an empty module when only expressions are evaluated.
-    device, target : where compiled code runs and what it is compiled for; the CPU.
+    device, target : where compiled code runs and the target it is compiled for; by default the CPU.
     params : arrays for parameters of ``main`` by name; they become constants.
 
     Raises
     ------
-    UnsupportedError for kinds that nobody has registered (``relay.backend.executors``).
+    UnsupportedError for kinds that are not registered (``relay.backend.executors``).
     """
     make = evaluator_of(kind)
     module = mod if mod is not None else IRModule()
@@ -156,7 +160,9 @@ def create_executor(
 
 
 def in_order(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """A value for each parameter: those given in order, then those by name; other names are ignored, as in TVM."""
+    """Return a value for each parameter, from positional arguments, then keywords; other names are ignored, as in
+    TVM.
+    """
     names = [param.name_hint for param in func.params]
     if len(args) > len(names):
         raise TilewrightError(f"{len(args)} values for the {len(names)} parameters ({', '.join(names)})")
@@ -168,7 +174,7 @@ def in_order(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def _to_expr(value: Any) -> RelayExpr:
-    """A value as an expression."""
+    """Return a value as an expression."""
     match value:
         case RelayExpr():
             return value
@@ -182,7 +188,7 @@ def _to_expr(value: Any) -> RelayExpr:
 
 
 def from_value(value: Any) -> Any:
-    """An interpreter's value as Python's callers get it: arrays become NDArrays."""
+    """Return an interpreter's value for Python callers: arrays become NDArrays."""
     match value:
         case tuple():
             return tuple(from_value(item) for item in value)
@@ -215,7 +221,7 @@ def _flat(values: Any) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def _unflatten(tensors: Iterator[Any], type_: Type) -> Any:
-    """The tensors in the shape of ``type_``: a list for a tuple, as in TVM."""
+    """Return the tensors in the structure of ``type_``: a list for a tuple, as in TVM."""
     return [_unflatten(tensors, item) for item in type_.fields] if isinstance(type_, TupleType) else next(tensors)
 
 

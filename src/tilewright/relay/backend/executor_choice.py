@@ -1,11 +1,11 @@
-"""Which executor a program needs: what ``relay.build(mod, executor="auto")`` and the command line compile for.
+"""The executor that a program needs: the choice of ``relay.build(mod, executor="auto")`` and the command line.
 
 =================================================================  =========
 of main and what it calls                                          executor
 =================================================================  =========
 operators on tensors of known shapes                               ``graph``
-shapes that are known when it runs; branches, loops that are       ``vm``
-decided when it runs, data types, references
+shapes, branches and loops that are known at run time only;        ``vm``
+data types, references
 =================================================================  =========
 """
 
@@ -35,7 +35,7 @@ _CONTROL = {
 
 
 def control_of(mod: IRModule) -> str | None:
-    """What a program has that is no data flow, for a message; None where all can become data flow."""
+    """Return what a program has beside data flow, for a message; None where all of it can become data flow."""
     needed = transform.RemoveUnusedFunctions()(mod)
     functions = {v: f for v, f in needed.items() if isinstance(f, Function) and not is_closed(f)}
     for var, func in functions.items():
@@ -46,7 +46,7 @@ def control_of(mod: IRModule) -> str | None:
 
 
 def _has_unknown_shapes(mod: IRModule) -> bool:
-    """Whether some tensor of main has a shape that is known when it runs."""
+    """Return whether the shape of some tensor of main is known at run time only."""
     typed = infer_module(mod)
     if is_dynamic_function(typed["main"]):
         return True
@@ -55,7 +55,7 @@ def _has_unknown_shapes(mod: IRModule) -> bool:
 
 
 def needed_executor(mod: IRModule) -> str:
-    """The name of the executor that a program is compiled for where nobody says which."""
+    """Return the name of the executor that a program is compiled for by default."""
     if control_of(mod) is not None:
         return VM
     if not _has_unknown_shapes(mod):

@@ -1,4 +1,4 @@
-"""``tvm.relay.backend.executor_factory``: what ``relay.build`` gives, under TVM's name of its class."""
+"""``tvm.relay.backend.executor_factory``: TVM's name of the classes that ``relay.build`` returns."""
 
 from tilewright.runtime.executor import GraphExecutorFactoryModule
 

@@ -1,28 +1,28 @@
-"""Executors: what a compiled network runs on, by name.
+"""The registry of executors, which run compiled networks.
 
-``relay.build`` compiles for the one that the target names (``-executor=NAME``) or its argument ``executor`` does;
+``relay.build`` compiles for the executor that the target (``-executor=NAME``) or the argument ``executor`` names;
 ``relay.create_executor(NAME)`` evaluates Relay with it. Registered are ``graph`` (``graph_executor.py``) and ``debug``,
-which interprets (``executor.py``). One more takes one registration, here or in a package that names a function for it
-under the entry-point group ``tilewright.executors``::
+which interprets (``executor.py``). Another one takes one registration, here or in a package that names a function for
+it under the entry-point group ``tilewright.executors``::
 
     class MyCodegen(ExecutorCodegen):
         def generate(self, program):
-            lowered = program.lowered            # @main, kernels, views, external functions: lowered.py tells the form
+            lowered = program.lowered            # @main, kernels, views, external functions; see lowered.py
             code = ...                           # walk lowered["main"]
             program.builder.add(my_prim_func)    # further functions of the library, if there are any
-            return lambda library: MyFactory(code, library)     # what relay.build returns
+            return lambda library: MyFactory(code, library)     # the result of relay.build
 
     register_executor("mine", codegen=MyCodegen, evaluator=MyEvaluator)
 
-The road of ``relay.build``::
+The steps of ``relay.build``::
 
     codegen.optimization_passes(...)     on the user's module
     IsolateViews, FuseOps
-    codegen.prepare_passes()             on fused functions, which get their labels here
-    LowerTE                              hands each kernel to the builder as soon as it is lowered
+    codegen.prepare_passes()             on fused functions, which are labelled here
+    LowerTE                              passes each kernel to the builder as soon as it is lowered
     codegen.generate(program)            while worker processes compile the kernels
     builder.finish()                     -> library, with the modules of external code generators (external.py)
-    what generate returned (library)     -> what relay.build returns
+    the result of generate (library)     -> the result of relay.build
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ DEFAULT_EXECUTOR = "graph"
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """What an executor's code generator works on.
+    """The input of an executor's code generator.
 
     Attributes
     ----------
-    source : the module that the user gave
+    source : the user's module
     fused : the module of primitive functions that was lowered
     lowered : the lowered module (``relay.backend.lowered``)
-    targets : what is compiled for, by device
+    targets : the targets, by device
     builder : makes the library; it has the kernels already and takes further functions
     name : the network's name, part of its functions' names
-    report : to be filled with what the code generator knows
+    report : the report, which the code generator completes
     """
 
     source: IRModule
@@ -74,12 +74,12 @@ class LoweredProgram:
 
     @property
     def target(self) -> Target:
-        """What is compiled for, but for parts that are put on another device."""
+        """Return the target of all parts that are not placed on another device."""
         return self.targets.default
 
 
 class ExecutorCodegen:
-    """Makes a program for an executor of a lowered module; one object for each build."""
+    """Code generator of an executor for a lowered module; one object for each build."""
 
     kernel_prefix: str | None = None
     """What the kernels' names begin with; None for ``tvmgen_`` and the network's name."""
@@ -88,23 +88,25 @@ class ExecutorCodegen:
     """Whether it runs branches, loops and closures."""
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
-        """The passes before fusion, from those of the graph executor."""
+        """Return the passes before fusion, given those of the graph executor."""
         return passes
 
     def prepare_passes(self) -> list[Pass]:
-        """The passes between fusion and lowering; kernels are told apart by their labels."""
+        """Return the passes between fusion and lowering; they must label kernels, by which duplicates are found."""
         return [LabelOps(), CountWeights()]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], Any]:
-        """What makes, of the finished library, the result of ``relay.build``."""
+        """Return a function that makes the result of ``relay.build`` from the finished library."""
         raise NotImplementedError
 
 
 class Evaluator(Protocol):
-    """Evaluates functions and expressions of a module: what ``relay.create_executor`` returns."""
+    """Evaluator of functions and expressions of a module, as ``relay.create_executor`` returns it."""
 
     def evaluate(self, expr: RelayExpr | None = None, binds: Mapping[Any, Any] | None = None) -> Any:
-        """A Python function for a Relay function, a global variable or (None) ``main``; else the value of ``expr``."""
+        """Return a Python function for a Relay function, a global variable or (None) ``main``; else the value of
+        ``expr``.
+        """
 
 
 MakeEvaluator = Callable[[IRModule, Device, Any], Evaluator]
@@ -132,10 +134,10 @@ def register_executor(
 
     Parameters
     ----------
-    name : what ``-executor=`` and ``relay.create_executor`` call it
+    name : its name for ``-executor=`` and ``relay.create_executor``
     codegen : makes the ``ExecutorCodegen`` of a build
-    evaluator : called with a module, a device and a target, gives what ``relay.create_executor`` returns
-    override : whether to replace what is registered under the name
+    evaluator : called with a module, a device and a target; returns the result of ``relay.create_executor``
+    override : whether to replace an executor of the name
 
     Raises
     ------
@@ -148,7 +150,7 @@ def register_executor(
 
 
 def codegen_for(name: str) -> ExecutorCodegen:
-    """A new code generator for the executor ``name``.
+    """Return a new code generator for the executor ``name``.
 
     Raises
     ------
@@ -160,7 +162,7 @@ def codegen_for(name: str) -> ExecutorCodegen:
 
 
 def evaluator_of(name: str) -> MakeEvaluator:
-    """What makes evaluators of the executor ``name``.
+    """Return the function that makes evaluators of the executor ``name``.
 
     Raises
     ------
@@ -181,5 +183,5 @@ def _find(name: str, part: str, purpose: str) -> ExecutorKind:
     hint = did_you_mean(str(name), names)
     raise UnsupportedError(
         f"there is no executor {name!r} {purpose}{hint}; there is {', '.join(map(repr, names))}. Packages add others "
-        f"under the entry-point group {GROUP} (relay.backend.executors tells how)"
+        f"under the entry-point group {GROUP} (see relay.backend.executors)"
     )

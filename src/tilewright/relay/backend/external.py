@@ -1,13 +1,13 @@
-"""External functions: the code that other code generators make for them, and how it becomes part of the library.
+"""Code of external functions, made by other code generators, and how it becomes part of the library.
 
-``relay.ext.NAME``, a global function, is called with each function that has ``Compiler="NAME"``, typed, and gives a
-runtime module with a packed function of the name ``global_symbol``. It takes the arguments, then the results, tuples
-flattened. ``relay.ext.NAME.constant_updater(func, symbol)`` may give constants by name; without it they are those of
-the function, ``SYMBOL_const_0`` and so on.
+``relay.ext.NAME``, a global function, is called with each typed function that has ``Compiler="NAME"``. It returns a
+runtime module with a packed function named ``global_symbol`` of the arguments, then the results, with tuples flattened.
+``relay.ext.NAME.constant_updater(func, symbol)`` may return constants by name; without it they are those of the
+function, ``SYMBOL_const_0`` and so on.
 
-A module may ask for constants by two functions without arguments, ``get_symbol()`` and ``get_const_vars()``, the names;
-a C source module is made with them. They travel in a module of type ``metadata`` that imports all others, and are
-handed over once, before the function is first called, as arguments of ``__init_SYMBOL``.
+A module may request constants by two functions without arguments: ``get_symbol()``, and ``get_const_vars()``, their
+names; a C source module is created with both. The constants are stored in a module of type ``metadata`` that imports
+all others, and are passed once, before the function is first called, as arguments of ``__init_SYMBOL``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tilewright.runtime.registry import get_global_func, need_global_func
 
 @dataclass
 class ExternalCode:
-    """Modules of external functions, the constants that they ask for, and by symbol which."""
+    """Modules of external functions, the constants that they request, and the names of these by symbol."""
 
     modules: list[Module] = field(default_factory=list)
     constants: dict[str, NDArray] = field(default_factory=dict)
     wanted: dict[str, list[str]] = field(default_factory=dict)
 
     def link(self, library: Module) -> Module:
-        """The library of the host's code together with these modules; the host's code comes first."""
+        """Return the library of the host's code together with these modules; the host's code comes first."""
         if not self.modules:
             return library
         pairs = [item for pair in self.constants.items() for item in pair]
@@ -51,12 +51,12 @@ class ExternalCode:
 
 
 def compile_external(lowered: IRModule) -> ExternalCode:
-    """Have the external functions of a lowered module compiled.
+    """Compile the external functions of a lowered module.
 
     Raises
     ------
-    UnsupportedError : there is no code generator for one of them
-    TilewrightError : a code generator fails, or gives what is no module with the function
+    UnsupportedError : one of them has no code generator
+    TilewrightError : a code generator fails, or does not return a module with the function
     """
     code = ExternalCode()
     for var, func in lowered.items():
@@ -82,7 +82,7 @@ def _generated(func: Function, symbol: str) -> Module:
         )
     module = _called(name, generator, symbol, func)
     if not isinstance(module, Module):
-        raise TilewrightError(f"{name} gave a {type(module).__name__} for @{symbol}; it gives a runtime module")
+        raise TilewrightError(f"{name} returned a {type(module).__name__} for @{symbol}; expected a runtime module")
     code = module.compiled_code  # asked for its names: C source is not compiled for that
     found = symbol in code.function_names() if code is not None else module.implements_function(symbol)
     if not found:
@@ -98,7 +98,7 @@ def _called(name: str, function: PackedFunc, symbol: str, *args: Any) -> Any:
 
 
 def _take_constants(code: ExternalCode, func: Function, module: Module, symbol: str) -> None:
-    """Note the constants that the function's module asks for."""
+    """Record the constants that the function's module requests."""
     asking, wanted = _asked_for(module)
     if not wanted or asking in code.wanted:
         return
@@ -108,14 +108,14 @@ def _take_constants(code: ExternalCode, func: Function, module: Module, symbol: 
         known = ", ".join(constants) or "none"
         raise TilewrightError(
             f"the module of @{symbol} asks for the constant {missing[0]!r}; the function has: {known}. "
-            f"relay.ext.{COMPILER.of(func)}.constant_updater may give others"
+            f"relay.ext.{COMPILER.of(func)}.constant_updater may return others"
         )
     code.wanted[asking] = wanted
     code.constants |= {name: constants[name] for name in wanted}
 
 
 def _asked_for(module: Module) -> tuple[str, list[str]]:
-    """The symbol that a module asks for constants by, and their names."""
+    """Return the symbol for which a module requests constants, and their names."""
     compiled = module.compiled_code
     if compiled is not None:
         return next(iter(compiled.function_names()), ""), list(getattr(compiled, "const_vars", ()))
@@ -127,12 +127,12 @@ def _asked_for(module: Module) -> tuple[str, list[str]]:
 
 
 def _constants_of(func: Function, symbol: str) -> dict[str, NDArray]:
-    """The constants of an external function by name: as its compiler's ``constant_updater`` names them, or numbered."""
+    """Return the constants of an external function by name: those of its ``constant_updater``, else numbered."""
     name = f"relay.ext.{COMPILER.of(func)}.constant_updater"
     updater = get_global_func(name, allow_missing=True)
     if updater is None:
         return {constant: compact(node.data) for node, constant in constant_names(func, symbol).items()}
     given = _called(name, updater, symbol, func, symbol)
     if not isinstance(given, Mapping):
-        raise TilewrightError(f"{name} gave a {type(given).__name__} for @{symbol}; it gives arrays by name")
+        raise TilewrightError(f"{name} returned a {type(given).__name__} for @{symbol}; expected arrays by name")
     return {str(key): compact(value) if isinstance(value, NDArray) else value for key, value in given.items()}

@@ -1,4 +1,4 @@
-"""What is known of each function of a library: sizes in bytes, and the functions that it was made from."""
+"""Metadata of each function of a library: sizes in bytes, and the functions that it was made from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _main_info(main: Function, graph: Graph, targets: TargetMap) -> FunctionInfo
     io_sizes = [(n.device, tensor_bytes(n.types[0])) for n in ends]
     io_sizes += [(graph.nodes[e.node].device, tensor_bytes(graph.nodes[e.node].types[e.index])) for e in graph.heads]
     constants = [(n.device, graph.params[n.name].nbytes) for n in inputs if n.name in graph.params]
-    workspace = graph.placement.bytes_by_device.items()
+    workspace = graph.storage.bytes_by_device.items()
     return FunctionInfo(
         _by_target(workspace, targets),
         _by_target(io_sizes, targets),

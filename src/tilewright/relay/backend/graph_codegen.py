@@ -1,9 +1,10 @@
 """From a lowered module to the graph that the executor runs, in TVM 0.8's graph JSON.
 
 A graph is a list of nodes: ``null`` nodes are inputs and parameters, ``tvm_op`` nodes call kernels. Every node
-output has an entry with shape, dtype, storage id and offset. What ``PlanViews`` found to need no kernel is a ``__nop``
-(a reshape: its output shares its input's storage) or a ``__view`` (a concatenation or split). ``device_index`` is the
-device of each entry, by DLPack's type number; a ``__copy`` node copies between devices, and no two share storage.
+output has an entry with shape, dtype, storage id and offset. A call for which ``PlanViews`` found that no kernel is
+needed is a ``__nop`` (a reshape: its output shares its input's storage) or a ``__view`` (a concatenation or split).
+``device_index`` is the device of each entry, by DLPack's type number; a ``__copy`` node copies between devices, and no
+two devices share storage.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class GraphNode:
 
     ``alias`` marks a ``__nop`` or ``__view``, whose memory is that of other tensors; ``view`` is the function of a
     ``__view``. ``once``: one run of the kernel serves all runs of the graph. ``in_place``: the kernel writes into the
-    view that takes its result. ``device`` is DLPack's type of the device where the outputs are. ``sources`` are
-    the names of the model's nodes that the kernel computes.
+    view that takes its result. ``device`` is DLPack's type of the device of the outputs. ``sources`` are the names of
+    the model's nodes that the kernel computes.
     """
 
     op: str
@@ -62,8 +63,8 @@ class GraphNode:
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Storage, and offset there, of every entry; the bytes of what is neither input nor parameter, by device."""
+class StoragePlan:
+    """Storage of every entry and its offset there, and by device the bytes of all but inputs and parameters."""
 
     storage: list[int]
     offsets: list[int] | None
@@ -71,27 +72,27 @@ class Placement:
 
     @property
     def activation_bytes(self) -> int:
-        """The bytes on all devices."""
+        """Return the bytes on all devices."""
         return sum(self.bytes_by_device.values())
 
 
 @dataclass
 class Graph:
-    """What code generation gives: the nodes, parameters and the storage plan."""
+    """The nodes, parameters and storage plan of a program."""
 
     nodes: list[GraphNode]
     heads: list[Entry]
     params: dict[str, NDArray]
-    placement: Placement
+    storage: StoragePlan
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """TVM 0.8's graph JSON."""
+        """Return TVM 0.8's graph JSON."""
         row_ptr = [0]
         for node in self.nodes:
             row_ptr.append(row_ptr[-1] + len(node.types))
         types = [t for node in self.nodes for t in node.types]
-        offsets = self.placement.offsets
+        offsets = self.storage.offsets
         # A type of list that TVM 0.8's executor does not know: it must not run a graph whose offsets it would ignore.
         offset_attr = {"storage_offset": ["list_int64", offsets]} if offsets is not None and any(offsets) else {}
         document = {
@@ -101,7 +102,7 @@ class Graph:
             "attrs": {
                 "dltype": ["list_str", [t.dtype for t in types]],
                 "device_index": ["list_int", [n.device for n in self.nodes for _ in n.types]],
-                "storage_id": ["list_int", self.placement.storage],
+                "storage_id": ["list_int", self.storage.storage],
                 "shape": ["list_shape", [list(t.concrete_shape) for t in types]],
                 **offset_attr,
             },
@@ -125,9 +126,9 @@ class Graph:
 
 
 class GraphCodegen(DataFlow):
-    """Walks ``main`` of a lowered module (``relay.backend.lowered``) and emits nodes in execution order.
+    """Walk ``main`` of a lowered module (``relay.backend.lowered``) and emit nodes in execution order.
 
-    ``device`` is where everything runs, by DLPack's device type, in a module that was not planned for several.
+    ``device`` is the device of all nodes, by DLPack's device type, in a module that was not planned for several.
     """
 
     def __init__(self, mod: IRModule, device: int = 1) -> None:
@@ -142,17 +143,17 @@ class GraphCodegen(DataFlow):
         self._use_offsets: bool = PassContext.current().option("relay.graph.storage_offset")
 
     def codegen(self, name: str = "main") -> Graph:
-        """The graph of a function of the module."""
+        """Return the graph of a function of the module."""
         func: Function = self.mod[name]
         if RESULT_DEVICE_TYPE.has(func):
             self._devices = device_types(func)
         for param in func.params:
             self.memo_map[param] = self._input(param)
         heads = self.visit(func.body)
-        return Graph(self.nodes, heads, self.params, self._placement(heads, self._buffers()))
+        return Graph(self.nodes, heads, self.params, self._planned(heads, self._buffers()))
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """What is copied into a view is there before the first copy."""
+        """Visit the sources of copies into a view before the first copy."""
         if isinstance(expr, Call) and isinstance(expr.op, GlobalVar):
             return [
                 *(a.args[0] if isinstance(a, Call) and _marked(a, IN_PLACE) else a for a in expr.args),
@@ -161,7 +162,7 @@ class GraphCodegen(DataFlow):
         return super().children(expr)
 
     def visit_constant(self, expr: Constant) -> list[Entry]:
-        """A parameter; equal constants on one device are one."""
+        """Add a parameter; equal constants on one device share one."""
         array = numpy_view(expr.data)
         device = self._device_of(expr)
         known = self._constants.setdefault((device, expr.data.shape, str(expr.data.dtype), _sample(array)), [])
@@ -225,7 +226,7 @@ class GraphCodegen(DataFlow):
         return name if count == 0 else self._unique(f"{name}{count}")
 
     def _buffers(self) -> Buffers:
-        """Which buffer each tensor is in."""
+        """Assign each tensor to a buffer."""
         buffers = Buffers()
         for index, node in enumerate(self.nodes):
             if node.view is not None:
@@ -253,8 +254,8 @@ class GraphCodegen(DataFlow):
     def _type_of(self, entry: Entry) -> TensorType:
         return self.nodes[entry.node].types[entry.index]
 
-    def _placement(self, heads: Sequence[Entry], buffers: Buffers) -> Placement:
-        """Where each entry lives."""
+    def _planned(self, heads: Sequence[Entry], buffers: Buffers) -> StoragePlan:
+        """Plan the storage of each entry."""
         lifetimes = self._lifetimes(heads, buffers)
         entries = [Entry(step, i) for step, node in enumerate(self.nodes) for i in range(len(node.types))]
         if not self._use_offsets:
@@ -272,10 +273,10 @@ class GraphCodegen(DataFlow):
         names = [("arena", self.nodes[root.node].device) if root in start else root for root, _ in places]
         number = {name: i for i, name in enumerate(dict.fromkeys(names))}
         offsets = [start.get(root, 0) + at for root, at in places]
-        return Placement([number[name] for name in names], offsets, nbytes)
+        return StoragePlan([number[name] for name in names], offsets, nbytes)
 
-    def _in_storages(self, entries: Sequence[Entry], lifetimes: dict[Entry, Lifetime], buffers: Buffers) -> Placement:
-        """Where each entry lives when each begins a storage."""
+    def _in_storages(self, entries: Sequence[Entry], lifetimes: dict[Entry, Lifetime], buffers: Buffers) -> StoragePlan:
+        """Plan storage without offsets: every entry is at the beginning of its storage."""
         storage: dict[Any, tuple[int, int]] = {}  # by device
         nbytes: dict[int, int] = {}
         for device in self._all_devices():
@@ -286,13 +287,15 @@ class GraphCodegen(DataFlow):
             nbytes[device] = sum(size for i, size in enumerate(plan.sizes) if i not in arguments)
         places = [storage[buffers.find(e)[0]] for e in entries]
         number = {place: i for i, place in enumerate(dict.fromkeys(places))}
-        return Placement([number[place] for place in places], None, nbytes)
+        return StoragePlan([number[place] for place in places], None, nbytes)
 
     def _all_devices(self) -> list[int]:
         return list(dict.fromkeys(node.device for node in self.nodes))
 
     def _lifetimes(self, heads: Sequence[Entry], buffers: Buffers) -> dict[Entry, Lifetime]:
-        """Lifetime of each tensor that owns memory: from its kernel to the last use of any tensor that lies there."""
+        """Return the lifetime of each tensor that owns memory: from its kernel to the last use of any tensor in
+        that memory.
+        """
         lifetimes = {
             owner.tensor: Lifetime(owner.nbytes, owner.tensor.node, owner.tensor.node, root in buffers.fixed)
             for root, owners in buffers.owners.items()
@@ -306,7 +309,7 @@ class GraphCodegen(DataFlow):
 
 
 def _is_lowered(callee: BaseFunc) -> bool:
-    """Whether a function is a kernel, a view or another compiler's."""
+    """Return whether a function is a kernel, a view or an external function."""
     return isinstance(callee, PrimFunc) or is_closed(callee)
 
 
@@ -315,13 +318,13 @@ def _marked(call: Call, mark: FunctionAttribute[int]) -> bool:
 
 
 def _sample(array: Array) -> bytes:
-    """A few of an array's bytes, which tell most different arrays apart."""
+    """Return a few bytes of an array, which differ for most different arrays."""
     flat = array.reshape(-1).view(np.uint8)
     return flat[:: max(1, flat.size // 256) | 1].tobytes()
 
 
 def _same_bytes(a: Array, b: Array) -> bool:
-    """Whether two arrays of one shape and type hold the same bits; compared in parts, to use little memory."""
+    """Return whether two arrays of one shape and dtype hold the same bits; compares in parts, to use little memory."""
     x, y = (array.reshape(-1).view(np.uint8) for array in (a, b))
     step = 1 << 22
     return all(np.array_equal(x[i : i + step], y[i : i + step]) for i in range(0, x.size, step))

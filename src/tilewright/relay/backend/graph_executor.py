@@ -1,6 +1,6 @@
 """The graph executor: how ``relay.build`` compiles for it.
 
-Data flow between tensors of known shapes: a list of calls, in memory laid out beforehand (``graph_codegen.py``).
+A graph is data flow between tensors of known shapes: a list of calls in planned memory (``graph_codegen.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REMEDY = (
 
 
 def _check_shapes(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Refuse a module whose ``main`` takes or gives tensors of unknown shapes, or loops when it runs."""
+    """Refuse a module whose ``main`` has parameters or results of unknown shapes, or a loop of unknown length."""
     check_data_flow(mod)
     typed = infer_module(mod)
     main = typed["main"]
@@ -48,23 +48,25 @@ def _check_shapes(mod: IRModule, ctx: PassContext) -> IRModule:
             if is_dynamic(param.checked_type):
                 raise UnsupportedError(f"main's parameter {param.name_hint} is a {param.checked_type}. {_REMEDY}")
         if is_dynamic(main.body.checked_type):
-            raise UnsupportedError(f"main gives {main.body.checked_type}. {_REMEDY}")
+            raise UnsupportedError(f"main returns {main.body.checked_type}. {_REMEDY}")
     return typed
 
 
 class GraphExecutorBuild(ExecutorCodegen):
-    """Makes a ``GraphExecutorFactoryModule``."""
+    """Code generator that makes a ``GraphExecutorFactoryModule``."""
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
-        """Those of all builds, behind a check that every shape is known."""
+        """Return the passes of all builds after a check that every shape is known."""
         return [ModulePass(_check_shapes, PassInfo(0, "CheckShapes")), *passes]
 
     def prepare_passes(self) -> list[Pass]:
-        """Labels, what needs no kernel, rows of a convolution that are taken as one, and the size of the weights."""
+        """Return the passes that label kernels, plan views, merge rows of convolutions, and count the weights'
+        bytes.
+        """
         return [LabelOps(), PlanViews(), MergeRows(), CountWeights()]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], GraphExecutorFactoryModule]:
-        """The graph, its report and its metadata; of the library, the factory."""
+        """Generate the graph, its report and its metadata; return what makes the factory of a library."""
         targets = program.targets
         graph = GraphCodegen(program.lowered, targets.default_device).codegen()
         graph.metadata = _metadata(program.fused, graph, targets)
@@ -89,14 +91,14 @@ class GraphExecutorBuild(ExecutorCodegen):
 
 
 def _metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, Any]:
-    """What a library tells of itself: its outputs' names, where the importer gave them, and what made it for what."""
+    """Return the library's metadata: version and target, and the outputs' names, where the importer recorded them."""
     made = {"made_by": f"Tilewright {__version__}", "target": str(targets)}
     names = OUTPUT_NAMES.get(module, ())
     return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
 
 
 def convolution_algorithm(implementation: str) -> str:
-    """What the report calls the algorithm of a convolution's implementation; "" for other operators."""
+    """Return the report's name for the algorithm of a convolution's implementation; "" for other operators."""
     name = implementation.partition(".")[0]
     if "conv" not in name:
         return ""
@@ -107,7 +109,7 @@ def convolution_algorithm(implementation: str) -> str:
 
 
 def dense_algorithm(implementation: str) -> str:
-    """What the report calls the algorithm of a dense layer's implementation; "" for other operators."""
+    """Return the report's name for the algorithm of a dense layer's implementation; "" for other operators."""
     if not implementation.startswith("dense"):
         return ""
     return "Strassen" if implementation.startswith("dense_strassen") else "direct"
@@ -126,7 +128,7 @@ def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc
     report.kernel_calls = len(implementations)
     report.convolutions = _count([convolution_algorithm(name) for name in implementations])
     report.dense_layers = _count([dense_algorithm(name) for name in implementations])
-    report.activation_bytes = graph.placement.activation_bytes
+    report.activation_bytes = graph.storage.activation_bytes
     report.parameter_bytes = sum(p.nbytes for p in graph.params.values())
     report.prepared_bytes = sum(tensor_bytes(t) for n in graph.nodes if n.once for t in n.types)
 

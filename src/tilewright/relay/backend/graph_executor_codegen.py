@@ -18,16 +18,18 @@ from tilewright.target.target import Target
 
 
 class GraphExecutorCodegen:
-    """Generates graphs; ``mod`` is accepted as in TVM, which asks for it and does not use it.
+    """Generator of graphs; ``mod`` is accepted as in TVM, which asks for it and does not use it.
 
-    ``target`` is a target, or a mapping of devices to targets for a function that ``PlanDevices`` has seen.
+    ``target`` is a target, or a mapping from devices to targets for a function that ``PlanDevices`` has planned.
     """
 
     def __init__(self, mod: Any, target: Any) -> None:
         self.targets = TargetMap.of(target)
 
     def codegen(self, func: Function) -> tuple[str, dict[Target, IRModule], dict[str, NDArray]]:
-        """The graph of a fused function (``relay.transform.FuseOps``), its kernels by target, and its parameters."""
+        """Return the graph of a fused function (``relay.transform.FuseOps``), its kernels by target, and its
+        parameters.
+        """
         with self.targets.default:
             mod = self.targets.run([], IRModule.from_expr(func), "relay.plain_copies")
             passes = [*GraphExecutorBuild().prepare_passes(), LowerTE(self.targets.default)]

@@ -1,10 +1,10 @@
-"""What a program with named dimensions takes and gives: text that the machine checks inputs by, and tools read.
+"""The interface of a program with named dimensions, as text: the machine checks inputs by it, and tools read it.
 
 Lines, whose fields tabs separate (``native/src/vm/inputs.c`` reads the same)::
 
     input   int64     batch,seq      ids       an input of main: data type, dimensions, name
     output  float32   batch,seq,768  y         an output; a dimension that is no number and has no name is ?
-    dim     batch     1  8  1                  the least and the largest (-1: none) number, and what it is a multiple of
+    dim     batch     1  8  1                  least and greatest value (-1: none), and the number that divides it
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilewright.runtime.ndarray import NDArray, array
 
 
 def interface_of(mod: IRModule) -> str:
-    """The interface of a model, or of what has named dimensions; "" of others, and where an input is no tensor."""
+    """Return the interface of a program with named dimensions; "" for others, and where an input is no tensor."""
     main = mod["main"]
     assert isinstance(main, Function)
     types = [p.checked_type for p in main.params]
@@ -51,7 +51,7 @@ def _line(kind: str, type_: TensorType, name: str, words: Mapping[PrimExpr, str]
 
 
 def _words(dims: Iterable[DimVar]) -> dict[PrimExpr, str]:
-    """The name of each dimension as one word that is no number; names that differ stay apart ("a b", "a_b")."""
+    """Return the name of each dimension as one word that is no number; distinct names stay distinct ("a b", "a_b")."""
     words: dict[PrimExpr, str] = {}
     for dim in dims:
         if dim not in words:
@@ -67,5 +67,5 @@ def _word(name: str) -> str:
 
 
 def interface_array(text: str) -> NDArray:
-    """The text as a vector of bytes."""
+    """Return the text as a vector of bytes."""
     return array(np.frombuffer(text.encode(), np.uint8).copy())

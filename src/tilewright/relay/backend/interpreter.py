@@ -1,4 +1,4 @@
-"""Values and the interpreting executor under TVM 0.8's names (``tilewright.relay.backend.interpreter``)."""
+"""TVM 0.8's names of values and of the interpreting executor (``tilewright.relay.backend.interpreter``)."""
 
 from tilewright.relay.backend.executor import Executor, Interpreter
 from tilewright.relay.interpreter import ConstructorValue, RefValue

@@ -1,4 +1,4 @@
-"""An external function as a graph in JSON: what a runtime that interprets its regions reads.
+"""External functions as graphs in JSON, for runtimes that interpret their regions.
 
 The form is TVM 0.8's::
 
@@ -33,15 +33,16 @@ Entry = list[int]
 
 
 def constant_names(func: Function, symbol: str) -> dict[Constant, str]:
-    """The name of each constant in an external function: ``SYMBOL_const_0`` and so on, in program order."""
+    """Return the name of each constant in an external function: ``SYMBOL_const_0`` and so on, in program order."""
     constants = [node for node in post_order(func.body) if isinstance(node, Constant)]
     return {node: f"{symbol}_const_{index}" for index, node in enumerate(constants)}
 
 
 class JSONSerializer(ExprFunctor[list[Entry]]):
-    """The graph of a typed function; ``to_json()`` is its text, ``constants`` the names of those in it, in order.
+    """Serializer of a typed function: ``to_json()`` returns its text, ``constants`` are the names of its constants in
+    order.
 
-    UnsupportedError where the function has other than data flow between operators and composite functions.
+    Raises UnsupportedError unless the function is data flow between operators and composite functions.
     """
 
     def __init__(self, symbol: str, func: Function) -> None:
@@ -55,7 +56,7 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
         self.heads = self.visit(func.body)
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """The operands; a composite function is not looked into."""
+        """Return the operands; the body of a composite function is not visited."""
         return expr.args if isinstance(expr, Call) else super().children(expr)
 
     def _add(self, node: dict[str, Any], attrs: dict[str, Any], expr: RelayExpr) -> list[Entry]:
@@ -66,19 +67,19 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
         return [[len(self.nodes) - 1, index, 0] for index in range(len(types))]
 
     def visit_constant(self, expr: Constant) -> list[Entry]:
-        """A node that is given its value before the first run."""
+        """Add a node whose value is set before the first run."""
         self.constants.append(self._names[expr])
         return self._add({"op": "const", "name": self._names[expr]}, {}, expr)
 
     def visit_call(self, expr: Call) -> list[Entry]:
-        """A kernel."""
+        """Add a kernel."""
         name, attrs, inputs = self.kernel(expr)
         count = len(tensor_types(expr.checked_type))
         attrs |= {"num_inputs": str(len(inputs)), "num_outputs": str(count)}
         return self._add({"op": "kernel", "name": name, "inputs": inputs}, attrs, expr)
 
     def kernel(self, call: Call) -> tuple[str, dict[str, Any], list[Entry]]:
-        """Name, attributes and inputs of a call: what a code generator may write otherwise."""
+        """Return name, attributes and inputs of a call; a code generator may override it."""
         inputs = [entry for arg in call.args for entry in self.visit(arg)]
         if isinstance(call.op, Op):
             return call.op.name, attribute_strings(call), inputs
@@ -90,24 +91,24 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
         )
 
     def visit_tuple(self, expr: Tuple) -> list[Entry]:
-        """The entries of its fields."""
+        """Return the entries of the fields."""
         return [entry for field in expr.fields for entry in self.visit(field)]
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> list[Entry]:
-        """One of them."""
+        """Return the entries of one field."""
         return [self.visit(expr.tuple_value)[expr.index]]
 
     def visit_var(self, expr: Var) -> list[Entry]:
-        """A variable that is no parameter: of a let."""
+        """Return the entries of a variable bound by a let."""
         return self.default(expr)
 
     def default(self, expr: RelayExpr) -> list[Entry]:
-        """Nothing else is data flow."""
+        """Refuse an expression that is not data flow."""
         hint = "; run relay.transform.ToGraphNormalForm first" if isinstance(expr, (Let, Var)) else ""
         raise UnsupportedError(f"a {type(expr).__name__} in an external function has no form as JSON{hint}")
 
     def to_json(self) -> str:
-        """The graph as text."""
+        """Return the graph as text."""
         arguments = [i for i, node in enumerate(self.nodes) if node["op"] != "kernel"]
         document = {
             "nodes": self.nodes, "arg_nodes": arguments, "heads": self.heads, "node_row_ptr": self.row_ptr,
@@ -116,7 +117,7 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
 
 
 def attribute_strings(call: Call) -> dict[str, Any]:
-    """The attributes of an operator's call as lists of lists of strings."""
+    """Return the attributes of an operator's call as lists of lists of strings."""
     values = {} if call.attrs is None else {name: call.attrs[name] for name in call.attrs.keys()}  # noqa: SIM118
     return {name: [_strings(value)] for name, value in values.items()}
 

@@ -1,7 +1,7 @@
 """Kernels as tasks: a fused function with all choices that its schedules leave open (``autotvm.task.choices``).
 
-Its text is the argument, so that a record says by itself what it is of. This serves every operator with a schedule, and
-measures it as it runs: with all that is fused into it.
+Its argument is the function's text, so that a record is self-contained. Every operator with a schedule is tuned in this
+way, and is measured as it runs, with all operators that are fused into it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _KEPT = (PRIMITIVE.key, REINTERPRET.key)  # attributes that the schedule depends
 
 
 def kernel_text(func: Function) -> str:
-    """A primitive function as text, without what says nothing of its schedule."""
+    """Return a primitive function as text, without parts that do not affect its schedule."""
     attrs = {name: value for name, value in func.attrs.items() if name in _KEPT}
     plain = Function(func.params, func.body, func.ret_type, func.type_params, attrs)
     return str(IRModule.from_expr(plain).astext())
 
 
 def kernel_workload(func: Function) -> Workload:
-    """What records of a kernel are looked up by."""
+    """Return the workload by which records of a kernel are found."""
     return (TEMPLATE, kernel_text(func))
 
 
 def _in_words(args: Sequence[Any]) -> str:
-    """The operators of a kernel's text, and the shapes of its first two arguments."""
+    """Describe the operators of a kernel's text, and the shapes of its first two arguments."""
     text = str(args[0])
     names = re.findall(r"([a-z_][\w.]*)\((?:%|\()", text.split("{", 1)[-1])
     operators = dict.fromkeys(name.removeprefix("nn.").removeprefix("contrib_") for name in names)
@@ -51,7 +51,7 @@ def _in_words(args: Sequence[Any]) -> str:
 
 
 def kernel_of_text(text: str) -> Function:
-    """The typed primitive function of a text."""
+    """Return the typed primitive function of a text."""
     func = InferType()(fromtext(text))["main"]
     assert isinstance(func, Function)
     return func
@@ -59,7 +59,7 @@ def kernel_of_text(text: str) -> Function:
 
 @autotvm.template(TEMPLATE)
 def kernel(text: str) -> tuple[te.Schedule, list[te.Tensor]]:
-    """Schedule and arguments of a kernel, results last."""
+    """Return schedule and arguments of a kernel, results last."""
     target = Target.current(allow_none=False)
     assert target is not None
     config = autotvm.get_config()
@@ -67,7 +67,7 @@ def kernel(text: str) -> tuple[te.Schedule, list[te.Tensor]]:
         inputs, outputs, schedule, _ = te_compiler.schedule_of(kernel_of_text(text), target)
     try:
         compute_flop(schedule)
-    except RuntimeError:  # it moves data, or does what nobody counts: its elements stand for its work
+    except RuntimeError:  # it moves data, or has operations that are not counted: count its elements instead
         config.add_flop(sum(_elements(t) for t in outputs))
     return schedule, [*inputs, *outputs]
 
@@ -84,8 +84,8 @@ def _elements(tensor: te.Tensor) -> int:
 
 
 def tuned_schedule(func: Function, target: Target) -> Any | None:
-    """Inputs, outputs, schedule and builder of a kernel that a record in force is of, or that has a convolution whose
-    layouts a record chose; None of others.
+    """Return inputs, outputs, schedule and builder of a kernel by a record in force, of itself or of its convolution's
+    layouts; None for other kernels.
     """
     context = DispatchContext.current
     config = context.query(target, kernel_workload(func)) if not context.is_fallback() else None
@@ -100,7 +100,7 @@ def tuned_schedule(func: Function, target: Target) -> Any | None:
 
 
 def _config_of_operators(func: Function) -> ConfigSpace | None:
-    """What a record said of the kernel's operator when its layouts were chosen."""
+    """Return the configuration that the record of the kernel's operator chose with its layouts."""
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     texts = [getattr(c.attrs, "tuned", "") for c in calls]
     return next((choices_of(text) for text in texts if text), None)

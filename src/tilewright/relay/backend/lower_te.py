@@ -15,9 +15,9 @@ after::
 
     @tvmgen_default_fused_nn_softmax = primfn(placeholder_1: handle, T_softmax_1: handle) -> () ...
 
-``relay.backend.lowered`` tells the form, and verifies it. Functions of one label and target share a kernel. A function
-is lowered for the target in its attribute ``target``, or else for the pass's. ``process`` is given each kernel as soon
-as it is lowered, so that its machine code can be made while the others are lowered.
+``relay.backend.lowered`` describes the form and verifies it. Functions of one label and target share a kernel. A
+function is lowered for the target in its attribute ``target``, else for the pass's. ``process`` is called with each
+kernel as soon as it is lowered, so that its machine code can be generated while the others are lowered.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ def LowerTE(
 
     Parameters
     ----------
-    target : what they are lowered for, unless their attribute ``target`` says otherwise; the current target.
+    target : their target, unless the attribute ``target`` of a function says otherwise; the current target by default.
     mod_name : part of the kernels' names.
     process : called with each kernel as soon as it is lowered.
-    prefix : what the kernels' names begin with; by default ``tvmgen_`` and ``mod_name``.
+    prefix : prefix of the kernels' names; by default ``tvmgen_`` and ``mod_name``.
 
     Raises
     ------
-    TilewrightError for operators outside of primitive functions, and for what the target has no implementation of.
+    TilewrightError for operators outside of primitive functions, and for operators without an implementation for the
+    target.
     """
 
     def lower(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -81,7 +82,7 @@ def LowerTE(
 
 @dataclass
 class _Lowering:
-    """Lowers one module; ``found`` has the global name of each function that is called."""
+    """Lowering of one module; ``found`` has the global name of each function that is called."""
 
     mod: IRModule
     target: Target
@@ -92,12 +93,12 @@ class _Lowering:
     keys: dict[Function, _Key] = field(default_factory=dict)
 
     def run(self) -> IRModule:
-        """The lowered module."""
+        """Return the lowered module."""
         result = self.mod.copy()
         open_functions = {v: f for v, f in result.items() if isinstance(f, Function) and not is_closed(f)}
         calls = [e for f in open_functions.values() for e in post_order(f.body, open_children) if isinstance(e, Call)]
         callees = [c for call in calls if (c := _callee(call)) is not None]
-        # what moves whole tensors comes last: their names stay the same whether they become views or kernels
+        # functions that move whole tensors come last, so that names do not depend on whether they become views
         callees.sort(key=lambda callee: isinstance(callee, Function) and moves_only(callee))
         for i, callee in enumerate(callees, 1):
             report_progress("lower", i, len(callees), self._lower(callee).name_hint)
@@ -110,7 +111,7 @@ class _Lowering:
         return result
 
     def global_var(self, func: Function) -> GlobalVar:
-        """The name of what a called function was lowered to."""
+        """Return the name of the kernel of a called function."""
         return self.found[self._key(func)]
 
     def _key(self, func: Function) -> _Key:
@@ -137,7 +138,7 @@ class _Lowering:
         return lowered.prim_fn_var
 
     def _keep(self, func: Function) -> GlobalVar:
-        """A function that stays as it is, under a name of its own."""
+        """Keep a function as it is, under a name of its own."""
         if is_external(func):
             name = str(GLOBAL_SYMBOL.get(func) or self.names(COMPILER.of(func)))
         else:
@@ -148,7 +149,7 @@ class _Lowering:
 
 
 def _callee(call: Call) -> RelayExpr | None:
-    """What a call needs lowered: a closed function, or an operator, which cannot be; None for all else."""
+    """Return the closed function that a call needs lowered, or an operator, which cannot be lowered; else None."""
     if is_closed(call.op):
         return call.op
     if not isinstance(call.op, Op) or call_of(call, DeviceCopy.op):
@@ -159,7 +160,7 @@ def _callee(call: Call) -> RelayExpr | None:
 
 
 class _Caller(TypedMutator):
-    """Replaces calls of closed functions by calls of what they were lowered to."""
+    """Replace calls of closed functions by calls of their lowered functions."""
 
     def __init__(self, lowering: _Lowering) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a lowered module is, and its verifier.
+"""The form of a lowered module, and its verifier.
 
 ::
 
@@ -9,18 +9,19 @@
     @tvmgen_default_fused_nn_dense = primfn(...)
       attr = {"global_symbol": "tvmgen_default_fused_nn_dense", "hash": "...", "target": llvm, ...}
 
-Functions that are called and are not Relay's open ones are of three kinds:
+Called functions other than Relay's open ones are of three kinds:
 
 - a kernel is a ``PrimFunc``. Its parameters are the tensors of the arguments, tuples flattened, then those of the
   result. Attributes: ``global_symbol``, ``target`` (each kernel its own), ``hash`` (``LabelOps``), ``implementation``
   and ``schedule`` (texts for reports), ``layouts`` (pairs that the graph JSON carries), ``device_type`` (where its
   tensors are, if that is not the device of the target's kind);
-- an external function is a Relay function with ``Compiler`` and ``global_symbol``: another code generator's work;
-- a view is a Relay function with ``view`` and ``offsets`` (``PlanViews``): no code, its result lies in memory that is
-  there.
+- an external function is a Relay function with ``Compiler`` and ``global_symbol``, whose code another code generator
+  makes;
+- a view is a Relay function with ``view`` and ``offsets`` (``PlanViews``): it has no code, and its result is in memory
+  of other tensors.
 
 A call may have the attributes ``run_once`` and ``in_place`` (``PlanViews``). A program for several devices calls
-the operator ``device_copy`` as well; with main's ``param_device_types`` and ``result_device_type`` these tell the
+the operator ``device_copy`` as well; with main's ``param_device_types`` and ``result_device_type`` these determine the
 device of each value (``relay.analysis.device_types``), and each device has one target.
 """
 
@@ -60,17 +61,17 @@ CALL_MARKS = (RUN_ONCE.key, IN_PLACE.key)
 
 
 def is_external(func: BaseFunc) -> bool:
-    """Whether another code generator makes the function's code."""
+    """Return whether another code generator makes the function's code."""
     return isinstance(func, Function) and COMPILER.on(func)
 
 
 def is_machine_op(op: RelayExpr) -> bool:
-    """Whether an operator is an instruction of the virtual machine, which needs no kernel of its own."""
+    """Return whether an operator is an instruction of the virtual machine, which needs no kernel."""
     return isinstance(op, Op) and bool(op.get_attr("TMachineOp"))
 
 
 def kernels(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
-    """The kernels of a lowered module, in order."""
+    """Return the kernels of a lowered module, in order."""
     return {var: func for var, func in mod.items() if isinstance(func, PrimFunc)}
 
 
@@ -135,7 +136,7 @@ def _problems_of_invocation(mod: IRModule, call: Call) -> list[str]:
 
 
 def _problems_of_types(mod: IRModule, kernel: GlobalVar, types: Sequence[Type]) -> list[str]:
-    """Where a kernel is called with other tensors than it takes and gives."""
+    """Return the problems where the types of a kernel's arguments or result are not those of a call."""
     expected = _signature(mod[kernel.name_hint])
     if expected is None:
         return []
@@ -169,7 +170,7 @@ def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:
 
 
 def _signature(callee: RelayExpr) -> list[Type] | None:
-    """The tensors that a kernel, view or external function takes and gives; None for other functions."""
+    """Return the parameter and result tensors of a kernel, view or external function; None for other functions."""
     if isinstance(callee, PrimFunc) and SHAPE_FUNCTION.has(callee):  # of unknown shapes: as it is called
         called = callee.checked_type
         assert isinstance(called, FuncType)

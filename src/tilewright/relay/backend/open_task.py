@@ -1,4 +1,4 @@
-"""Tasks whose layouts are open: what AlterOpLayout makes of an operator is chosen together with the kernel's schedule.
+"""Tasks with open layouts: the layouts that AlterOpLayout chooses are tuned together with the kernel's schedule.
 
 Their templates have the names of those of packed tensors, and take plain ones (``conv2d_task``, ``dense_task``).
 """
@@ -21,15 +21,15 @@ Kernel = Callable[[Sequence[Any], Target], Function]
 
 
 def register_open(name: str, is_open: Callable[[Sequence[Any]], bool], kernel: Kernel) -> None:
-    """Let the template ``name`` take arguments that ``is_open``, too.
+    """Extend the template ``name`` to arguments for which ``is_open`` holds.
 
-    ``kernel`` gives the primitive function that the choices in force make of them. Its parameters are the tensors that
-    a candidate is measured with; its results follow.
+    ``kernel`` returns the primitive function that the configuration in force makes of them. Its parameters are the
+    tensors that a candidate is measured with; its results follow.
     """
     template = template_called(name)
 
     def instantiate(*arguments: Any) -> tuple[te.Schedule, list[te.Tensor]]:
-        """Schedule and arguments, results last. Packed tensors go to topi's template."""
+        """Return schedule and arguments, results last. Packed tensors go to topi's template."""
         if not is_open(arguments):
             return template.from_parts(arguments)
         target = Target.current(allow_none=False)
@@ -45,7 +45,7 @@ def register_open(name: str, is_open: Callable[[Sequence[Any]], bool], kernel: K
 
 
 def given_dtype(out_dtype: str, dtype: str) -> str:
-    """The attribute ``out_dtype`` of an operator whose data is of ``dtype``."""
+    """Return the attribute ``out_dtype`` of an operator whose data is of ``dtype``."""
     return "" if out_dtype == dtype else out_dtype
 
 
@@ -55,7 +55,7 @@ def _schedule(kernel: Kernel, arguments: Sequence[Any], target: Target) -> tuple
 
 
 def _collect(config: ConfigSpace, kernel: Kernel, arguments: Sequence[Any], target: Target) -> None:
-    """Let the schedules of all other algorithms add their choices to a space."""
+    """Add the choices of all other algorithms' schedules to a space."""
     first, *others = config.space_map[ALGORITHM].entities
     for entity in others:
         config[ALGORITHM] = entity

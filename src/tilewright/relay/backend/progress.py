@@ -1,4 +1,4 @@
-"""Telling whoever watches a build how far it is, and what it produced.
+"""Progress of a build, for whoever watches it, and the report of its result.
 
 >>> with watch(lambda event: print(event.stage, event.done, event.total)):
 ...     lib = relay.build(mod, "llvm", params=params)
@@ -17,7 +17,7 @@ from tilewright.ir.budget import check_budget
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """``done`` of ``total`` items of a stage are finished; ``item`` is the latest one."""
+    """Progress of a stage: ``done`` of ``total`` items are finished; ``item`` is the latest one."""
 
     stage: str
     done: int
@@ -31,7 +31,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("tilewright_build_watcher", de
 
 @contextlib.contextmanager
 def watch(watcher: Watcher) -> Iterator[None]:
-    """Have ``watcher`` called with the progress of builds in this context."""
+    """Call ``watcher`` with the progress of builds in this context."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -40,7 +40,7 @@ def watch(watcher: Watcher) -> Iterator[None]:
 
 
 def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
-    """Tell the watcher, if there is one; BudgetError where the build's time or memory are used up."""
+    """Call the watcher, if there is one; raise BudgetError where the build's time or memory are used up."""
     check_budget(f"stage {stage}, {item}" if item else f"stage {stage}")
     if watcher := _watcher.get():
         watcher(ProgressEvent(stage, done, total, item))
@@ -48,12 +48,13 @@ def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
 
 @dataclass
 class BuildReport:
-    """What a build did: seconds for each stage, counts, memory.
+    """Report of a build: seconds of each stage, counts, memory in bytes.
 
-    ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any;
-    ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
-    ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is what weights take
-    that are made ready from others when the library is loaded. ``dimensions`` are the named ones, with their limits.
+    ``implementations`` and ``schedules`` describe each kernel's computation and the configuration of its template, if
+    any; ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
+    ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of
+    weights that are computed from others when the library is loaded. ``dimensions`` are the named ones, with their
+    limits.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)

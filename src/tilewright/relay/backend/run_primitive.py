@@ -1,4 +1,4 @@
-"""Runs operators that have no meaning in numpy, for ``relay.op.evaluation``: compiles them, one at a time."""
+"""Runs operators without a meaning in numpy, for ``relay.op.evaluation``, by compiling them one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tvm.relay.backend.Runtime``: under which runtime a library is to run, with options, as a checked value."""
+"""``tvm.relay.backend.Runtime``: the runtime of a library and its options, as a checked value."""
 
 from __future__ import annotations
 
@@ -42,12 +42,14 @@ class Runtime:
 
     @staticmethod
     def list_runtimes() -> list[str]:
-        """The names of all runtimes."""
+        """Return the names of all runtimes."""
         return sorted(_OPTIONS)
 
     @staticmethod
     def list_runtime_options(runtime: str | Runtime) -> dict[str, str]:
-        """The options of a runtime, each with the type of its value; TilewrightError where there is none."""
+        """Return the options of a runtime, each with the type of its value; raise TilewrightError where there is
+        none.
+        """
         if str(runtime) not in _OPTIONS:
             raise TilewrightError(f'Runtime "{runtime}" is not defined; there are {", ".join(_OPTIONS)}')
         return dict(_OPTIONS[str(runtime)])

@@ -1,16 +1,16 @@
-"""Kernels for shapes that are known when they run, and what computes the shapes of their results.
+"""Kernels for shapes that are known at run time only, and functions that compute the shapes of their results.
 
-Each unknown dimension of a primitive function's parameters becomes a variable; one that has a name keeps it. Type
-inference runs again, and gives the results' shapes over the variables; lowering gives a kernel with loops over them.
-The shape function is a kernel over shapes: it takes those of the arguments that have variables (int64 vectors), and
-gives for each result its shape and its size in bytes::
+Each unknown dimension of a primitive function's parameters becomes a variable; a named one keeps its name. Type
+inference runs again and finds the results' shapes over the variables; the lowered kernel has loops over them. The shape
+function is a kernel over shapes: it takes the shapes of the arguments that have variables (int64 vectors), and computes
+the shape and the size in bytes of each result::
 
     fn (%p0: Tensor[(?, 4), float32], %p1: Tensor[(?, 4), float32]) { concatenate((%p0, %p1)) }
 
     kernel:          p0: (d0, 4), p1: (d1, 4) -> (d0 + d1, 4)
     shape function:  (s0, s1) -> ([s0[0] + s1[0], 4], (s0[0] + s1[0]) * 16)
 
-What the operators take for granted, such as two dimensions being equal, the shape function checks first.
+The shape function first checks the operators' assumptions, such as the equality of two dimensions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tilewright.tir.visitor import substitute as substitute_dims
 
 
 def tensors_of(type_: Type) -> Iterator[TensorType]:
-    """The tensors of a type, tuples flattened."""
+    """Yield the tensors of a type, tuples flattened."""
     if isinstance(type_, TupleType):
         for item in type_.fields:
             yield from tensors_of(item)
@@ -58,18 +58,18 @@ def tensors_of(type_: Type) -> Iterator[TensorType]:
 
 
 def is_dynamic(type_: Type) -> bool:
-    """Whether a tensor in ``type_`` has a dimension that is not known."""
+    """Return whether a tensor in ``type_`` has an unknown dimension."""
     return any(tensor.is_dynamic for tensor in tensors_of(type_))
 
 
 def is_dynamic_function(func: Function) -> bool:
-    """Whether a function takes or gives tensors of unknown shapes."""
+    """Return whether a parameter or the result of a function has an unknown shape."""
     return any(is_dynamic(t) for t in (*(p.checked_type for p in func.params), func.body.checked_type))
 
 
 @dataclass
 class _Namer:
-    """Makes variables for unknown dimensions."""
+    """Maker of variables for unknown dimensions."""
 
     named: frozenset[PrimVar] = frozenset()  # those that are dimensions of parameters
     count: int = 0
@@ -102,19 +102,19 @@ def _with_dims(type_: Type, dims: dict[PrimVar, PrimExpr]) -> Type:
 
 @dataclass(frozen=True)
 class Symbolic:
-    """A primitive function whose unknown dimensions are variables, and what must hold of them."""
+    """A primitive function whose unknown dimensions are variables, with the conditions that they must satisfy."""
 
     func: Function
     conditions: tuple[Condition, ...]
 
     @property
     def declared(self) -> Any | None:
-        """What declares the result's shape, where it depends on values."""
+        """Return the operator's rule for the result's shape, where that depends on values."""
         return _shape_rule(self.func.body)
 
     @property
     def values(self) -> tuple[int, ...]:
-        """The parameters whose values it depends on."""
+        """Return the parameters on whose values the shape depends."""
         body = self.func.body
         if self.declared is None:
             return ()
@@ -130,14 +130,16 @@ def _shape_rule(body: RelayExpr) -> Any | None:
 
 
 class _WithoutForeignNames(ExprRewriter):
-    """Forgets what ``dyn.with_dims`` tells over names that no parameter has; the data's own dimension is known then."""
+    """Drop dimensions of ``dyn.with_dims`` over names that no parameter has: the data's own dimensions are known
+    then.
+    """
 
     def __init__(self, named: frozenset[PrimVar]) -> None:
         super().__init__()
         self.named = named
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        """``post``, with unknown dimensions for those over foreign names."""
+        """Return ``post``, with unknown dimensions for those over foreign names."""
         if post.op is not WithDims.op:
             return post
         assert isinstance(post.attrs, InitOpAttrs) and post.attrs.shape is not None
@@ -146,11 +148,12 @@ class _WithoutForeignNames(ExprRewriter):
 
 
 def symbolic(func: Function) -> Symbolic:
-    """``func`` with variables for unknown dimensions; those that must be equal are one variable, or a number.
+    """Return ``func`` with variables for unknown dimensions; dimensions that must be equal are one variable, or a
+    number.
 
     Raises
     ------
-    UnsupportedError : an operator's rule cannot do with variables
+    UnsupportedError : an operator's rule does not support variables
     """
     given = [t for p in func.params for t in tensors_of(p.checked_type)]
     namer = _Namer(frozenset(d for t in given for d in t.shape if isinstance(d, PrimVar)))
@@ -178,7 +181,7 @@ def symbolic(func: Function) -> Symbolic:
 
 
 def _holds(condition: Condition) -> bool:
-    """Whether a condition says nothing."""
+    """Return whether a condition is always true."""
     if isinstance(condition, AtLeast):
         known = isinstance(condition.dim, IntImm) and isinstance(condition.least, (int, IntImm))
         return known or condition.dim is condition.least  # type inference has compared numbers
@@ -186,7 +189,7 @@ def _holds(condition: Condition) -> bool:
 
 
 def _solved(conditions: Sequence[Condition]) -> dict[PrimVar, PrimExpr]:
-    """The first variable that must be a number or another variable."""
+    """Return the first variable that must be a number or another variable."""
     for condition in conditions:
         if isinstance(condition, AtLeast):
             continue
@@ -201,7 +204,7 @@ def _solved(conditions: Sequence[Condition]) -> dict[PrimVar, PrimExpr]:
 
 
 def inputs_with_variables(inputs: Sequence[te.Tensor]) -> list[int]:
-    """The inputs whose shapes a shape function takes."""
+    """Return the inputs whose shapes a shape function takes."""
     return [i for i, t in enumerate(inputs) if not all(isinstance(d, IntImm) for d in t.shape)]
 
 
@@ -212,7 +215,7 @@ def shape_function(
     unknown: Symbolic,
     target: Target,
 ) -> PrimFunc:
-    """The kernel that gives the results' shapes and sizes.
+    """Return the kernel that computes the results' shapes and sizes in bytes.
 
     Raises
     ------
@@ -259,7 +262,7 @@ def _declared_dims(
     values: dict[PrimVar, PrimExpr],
     contents: Mapping[int, te.Tensor],
 ) -> list[PrimExpr]:
-    """The result's dimensions by the operator's rule, over the shapes and values of its arguments."""
+    """Return the result's dimensions by the operator's rule, over the shapes and values of its arguments."""
     body, rule = unknown.func.body, unknown.declared
     assert isinstance(body, Call) and rule is not None
     places = [unknown.func.params.index(arg) for arg in body.args]
@@ -273,17 +276,17 @@ def _as_int64(name: str, dim: PrimExpr, values: dict[PrimVar, PrimExpr]) -> Prim
         return ops.const(int(dim), "int64")
     if isinstance(dim, AnyDim):
         raise UnsupportedError(
-            f"the shape that {name} gives depends on data, or is not known over the arguments' shapes"
+            f"the shape of the result of {name} depends on data, or is not known over the arguments' shapes"
         )
     narrow = {var: ops.cast("int32", value) for var, value in values.items()}
     free = [e for e in variables_of(dim) if e not in values]
     if free:
-        raise UnsupportedError(f"the shape that {name} gives depends on {free[0]}, which no argument's shape has")
+        raise UnsupportedError(f"the shape of the result of {name} depends on {free[0]}, which no argument's shape has")
     return ops.cast("int64", substitute_dims(dim, narrow))
 
 
 def variables_of(expr: PrimExpr) -> list[PrimVar]:
-    """The variables in an expression."""
+    """Return the variables in an expression."""
     found: list[PrimVar] = []
     post_order_visit(expr, lambda e: found.append(e) if isinstance(e, PrimVar) else None)
     return found
@@ -308,7 +311,7 @@ def _product(dims: Sequence[PrimExpr], item: int) -> PrimExpr:
 
 
 class _Loads(ExprVisitor):
-    """Collects reads that always happen: what a condition guards may lie outside where it does not."""
+    """Collect unconditional loads: a guarded load may be out of bounds where its guard is false."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -329,7 +332,9 @@ def _loads(op: te.ComputeOp) -> list[ProducerLoad]:
 
 
 def _loop_bounds(outputs: Sequence[te.Tensor]) -> list[PrimExpr]:
-    """A loop over one tensor's dimension that runs along another's must end within it: nothing is read outside."""
+    """Return conditions that loops over one tensor's dimension end within the dimensions of other tensors they
+    index.
+    """
     found: dict[PrimExpr, None] = {}
     seen: set[te.Tensor] = set()
     stack = list(outputs)
@@ -362,7 +367,7 @@ def _condition(item: Condition) -> PrimExpr:
 def _checked(
     func: PrimFunc, name: str, checks: Sequence[PrimExpr], dims: Mapping[PrimVar, tuple[int, int]]
 ) -> PrimFunc:
-    """``func`` with checks before its body; ``dims`` has the parameter and the place of each variable."""
+    """Return ``func`` with checks before its body; ``dims`` has the parameter and the position of each variable."""
     buffers = [func.buffer_map[p] for p in func.params]
     loads = {
         var: ops.cast("int32", Load("int64", buffers[at].data, ops.as_expr(axis))) for var, (at, axis) in dims.items()

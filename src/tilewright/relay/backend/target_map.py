@@ -1,4 +1,4 @@
-"""What a network is built for: one target, or a target for each device that a part of it runs on."""
+"""The targets of a network: one, or one for each device that runs a part of it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ CPU = 1
 
 @dataclass(frozen=True)
 class TargetMap:
-    """Targets by DLPack's device type, and the device of all that no mark puts elsewhere."""
+    """Targets by DLPack's device type, and the default device."""
 
     targets: dict[int, Target]
     default_device: int
-    places_operators: bool = False  # whether what the default device does badly goes to the CPU unasked
+    places_operators: bool = False  # whether operators that are slow on the default device are placed on the CPU
 
     @classmethod
     def of(cls, target: Any = None, target_host: Any = None) -> TargetMap:
-        """What ``relay.build`` was told.
+        """Return the targets for an argument of ``relay.build``.
 
         Parameters
         ----------
-        target : a target or its text, for all devices; or a mapping to targets from devices, each a Device, its name
-            or its type number; None is the current target. In a mapping to several, what runs on the CPU is for
-            ``llvm`` unless the mapping says otherwise. The device "gpu" is that of its target, and all runs there that
-            no mark puts elsewhere and that a GPU does well (``relay.transform.PlaceOperators``).
+        target : a target or its text, for all devices; or a mapping from devices to targets, each device a Device, its
+        name
+            or its type number; None is the current target. In a mapping to several, the CPU's target is ``llvm`` unless
+            the mapping says otherwise. The device "gpu" is that of its target; all operators that are not marked and
+            that a GPU runs well are placed there (``relay.transform.PlaceOperators``).
         target_host : the target of the code that launches kernels
 
         Raises
@@ -74,32 +75,32 @@ class TargetMap:
 
     @property
     def default(self) -> Target:
-        """The target of what no mark puts elsewhere."""
+        """Return the target of the default device."""
         return self.targets[self.default_device]
 
     @property
     def host(self) -> Target | None:
-        """The target of the code that launches kernels, where it was given."""
+        """Return the target of the code that launches kernels, or None."""
         return self.default.host or self.targets.get(CPU)
 
     def on(self, device: int) -> Target:
-        """The target of a device."""
+        """Return the target of a device."""
         return target_of(self.targets, device)
 
     def run(self, passes: Sequence[Pass], mod: IRModule, name: str) -> IRModule:
-        """What passes make of main, or of each device's part of it where main is data flow planned for several."""
+        """Run passes on main, or on each device's part of it where main is data flow planned for several."""
         parts = _is_planned(mod) and not has_control_flow(mod)
         return (ForEachDevice(self.targets, passes, name) if parts else Sequential(passes, name=name))(mod)
 
     def fused(self, passes: Sequence[Pass], mod: IRModule) -> IRModule:
-        """What the passes of fusion make; kernels know their devices where main was planned for several."""
+        """Run the passes of fusion; where main was planned for several devices, record each kernel's device."""
         made = self.run(passes, mod, "relay.fuse")
         whole = _is_planned(made) and has_control_flow(made)
         return OnDevices(self.targets, self.default_device)(made) if whole else made
 
     @property
     def single(self) -> bool:
-        """Whether all runs on one device."""
+        """Return whether everything runs on one device."""
         return len(self.targets) == 1
 
     def __str__(self) -> str:

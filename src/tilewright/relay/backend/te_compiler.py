@@ -48,12 +48,12 @@ from tilewright.relay.function_attributes import (
     NETWORK_WEIGHTS,
     PRIMITIVE,
     REINTERPRET,
-    ROOM,
     SCHEDULE,
     SHAPE_CHECKS,
     SHAPE_FUNCTION,
     SHAPE_INPUTS,
     SHAPE_VALUES,
+    SLACK,
     TARGET,
 )
 from tilewright.relay.op.definition import OpPattern
@@ -78,14 +78,14 @@ _MAX_NAME_LENGTH = 80
 
 
 class CCacheKey(Node):
-    """What a kernel is found by: the function, and the target."""
+    """Key of a kernel: the function and the target."""
 
     source_func: Function
     target: Target
 
 
 class CachedFunc(Node):
-    """A lowered function: ``funcs`` holds the kernel under ``prim_fn_var``; its tensors and their schedule."""
+    """A lowered function: ``funcs`` holds the kernel under ``prim_fn_var``, with its tensors and their schedule."""
 
     target: Target
     prim_fn_var: GlobalVar
@@ -96,7 +96,7 @@ class CachedFunc(Node):
 
 
 class LoweredOutput(Node):
-    """What computes an operator: its results, and the implementation that gives and schedules them."""
+    """The result tensors of an operator, and the implementation that computes and schedules them."""
 
     outputs: tuple[te.Tensor, ...]
     implement: OpImplementation
@@ -105,7 +105,7 @@ class LoweredOutput(Node):
 def get_valid_implementations(
     op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target
 ) -> list[OpImplementation]:
-    """The implementations of ``op`` whose specialization condition holds for these shapes."""
+    """Return the implementations of ``op`` whose specialization condition holds for these shapes."""
     strategy = _strategy(op, attrs, inputs, out_type, target)
     valid: list[OpImplementation] = []
     for spec in strategy.specializations:
@@ -148,7 +148,7 @@ def _default_schedule(op: Op) -> Any:
 def select_implementation(
     op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target, use_autotvm: bool = True
 ) -> tuple[OpImplementation, list[te.Tensor]]:
-    """The implementation to use and its outputs: the best tuned one if a record covers it, else the highest plevel."""
+    """Return the implementation and its outputs: the best tuned one if a record covers it, else the highest plevel."""
     candidates = get_valid_implementations(op, attrs, inputs, out_type, target)
     if not candidates:
         shapes = ", ".join(f"{tuple(repr(d) for d in t.shape)} {t.dtype}" for t in inputs)
@@ -168,7 +168,7 @@ def select_implementation(
 
 
 def lower_call(call: Call, inputs: Sequence[te.Tensor], target: Target) -> LoweredOutput:
-    """How a typed call of an operator is computed on tensors."""
+    """Compute a typed call of an operator on tensors."""
     if not isinstance(call.op, Op):
         raise TilewrightError(f"a primitive function calls operators only, found a call of {call.op}")
     implementation, outputs = select_implementation(call.op, call.attrs, inputs, call.checked_type, target)
@@ -176,7 +176,7 @@ def lower_call(call: Call, inputs: Sequence[te.Tensor], target: Target) -> Lower
 
 
 def _lower_plainly(call: Call, inputs: Sequence[te.Tensor], target: Target) -> LoweredOutput:
-    """How a typed call of an operator is computed where a target has nothing of its own."""
+    """Compute a typed call of an operator in plain loops, as for a target with nothing of its own."""
     assert isinstance(call.op, Op)
     strategy = _strategy(call.op, call.attrs, inputs, call.checked_type, target, plain=True)
     implementation = strategy.specializations[0].implementations[0]
@@ -195,7 +195,7 @@ class _Anchor:
 
 @dataclass
 class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
-    """Computes the tensors of a primitive function."""
+    """Compute the tensors of a primitive function."""
 
     target: Target
     plain: bool = False  # compute operators in plain loops, whatever the target has for them
@@ -210,7 +210,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
     """why no operator's schedule schedules the whole kernel"""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Operators have no tensors."""
+        """Skip operators, which have no tensors."""
         if isinstance(expr, Call):
             return expr.args
         return super().children(expr)
@@ -266,7 +266,7 @@ def _placeholders(type_: Type, read_between: int) -> list[te.Tensor]:
 
 
 def kernel_name(operators: Sequence[str], suffix: str) -> str:
-    """``fused_op1_op2...``; a name over 80 characters is cut and ends with a hash of the whole."""
+    """Return ``fused_op1_op2...``; a name over 80 characters is cut and ends with a hash of the whole."""
     name = "_".join(["fused", *operators])
     if len(name) > _MAX_NAME_LENGTH:
         digest = hashlib.sha256((name + suffix).encode()).hexdigest()[:16]
@@ -275,14 +275,14 @@ def kernel_name(operators: Sequence[str], suffix: str) -> str:
 
 
 class KernelNames:
-    """Names of the kernels of one module: ``tvmgen_MODULE_NAME``, numbered where they would be the same."""
+    """Names of the kernels of one module: ``tvmgen_MODULE_NAME``, numbered where they would be equal."""
 
     def __init__(self, mod_name: str = "default", prefix: str | None = None) -> None:
         self.prefix = f"tvmgen_{mod_name.replace('-', '_')}_" if prefix is None else prefix
         self._taken: dict[str, None] = {}
 
     def __call__(self, name: str) -> str:
-        """A name that no kernel has yet."""
+        """Return a name that no kernel has yet."""
         base = unique = self.prefix + name
         count = 0
         while unique in self._taken:
@@ -293,7 +293,7 @@ class KernelNames:
 
 
 def lower_primitive(func: Function, target: Target, names: KernelNames) -> CachedFunc:
-    """The kernel of a typed primitive function; its attributes are told in ``relay.backend.lowered``."""
+    """Lower a typed primitive function; ``relay.backend.lowered`` lists the kernel's attributes."""
     label = hash_of(func)
     called = FuncType([p.checked_type for p in func.params], func.body.checked_type)
     unknown = symbolic(func) if is_dynamic_function(func) else None
@@ -302,7 +302,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
         tensors = [*inputs, *outputs]
-        binds = _argument_buffers(func, tensors) if unknown or ROOM.has(func) else None  # as the machine makes them
+        binds = _argument_buffers(func, tensors) if unknown or SLACK.has(func) else None  # as the machine makes them
         prim_func = lower_schedule(schedule, tensors, name, binds)[name]
         config = builder.record or DispatchContext.current.query_of(outputs, target)
     result = func.body.checked_type
@@ -337,11 +337,11 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
 
 
 def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.Tensor, Buffer]:
-    """Compact buffers, and with strides those of parameters that may lie in memory with room."""
+    """Return compact buffers, but with strides for parameters whose memory may have spare capacity."""
     buffers = {t: argument_buffer(t, True) for t in tensors}
-    for index, axis in ROOM.get(func, ()):
+    for index, axis in SLACK.get(func, ()):
         if axis == 0:
-            continue  # compact all the same: the room is behind all of it
+            continue  # compact all the same: the slack is after the whole tensor
         tensor = tensors[sum(len(list(tensors_of(p.checked_type))) for p in func.params[:index])]
         strides: list[PrimExpr] = []
         for i in reversed(range(len(tensor.shape))):
@@ -354,9 +354,9 @@ def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.T
 
 
 def _moves_nothing(func: Function) -> bool:
-    """Whether a function gives its first parameter in another shape."""
+    """Return whether a function only reshapes its first parameter."""
     body = func.body
-    if ROOM.on(func):
+    if SLACK.on(func):
         return False
     while is_reshape(body):
         body = body.args[0]
@@ -364,14 +364,14 @@ def _moves_nothing(func: Function) -> bool:
 
 
 class TECompiler:
-    """Lowers primitive functions, those that are structurally equal once for each target."""
+    """Compiler of primitive functions; those that are structurally equal are lowered once for each target."""
 
     def __init__(self) -> None:
         self._cache: dict[tuple[str, ...], tuple[CCacheKey, CachedFunc]] = {}
         self._names: dict[str, KernelNames] = {}
 
     def lower(self, source_func: Function | CCacheKey, target: Any = None, mod_name: str = "default") -> CachedFunc:
-        """The kernel of a typed function of operators, for ``target`` or the current target."""
+        """Return the kernel of a typed function of operators, for ``target`` or the current target."""
         key = source_func if isinstance(source_func, CCacheKey) else _cache_key(source_func, target)
         weights = str(NETWORK_WEIGHTS.get(key.source_func, ""))
         known = (hash_of(key.source_func), str(key.target), mod_name, weights)
@@ -381,7 +381,7 @@ class TECompiler:
         return self._cache[known][1]
 
     def jit(self, source_func: Function | CCacheKey, target: Any = None) -> PackedFunc:
-        """The kernel, compiled: a function of the arguments and then the results, which it fills."""
+        """Return the compiled kernel: a function of the arguments and then the results, which it writes."""
         lowered = self.lower(source_func, target)
         builder = ModuleBuilder(lowered.target)
         builder.add(lowered.funcs)
@@ -393,7 +393,7 @@ class TECompiler:
         self._names.clear()
 
     def items(self) -> list[tuple[CCacheKey, CachedFunc]]:
-        """What has been lowered."""
+        """Return all keys and kernels."""
         return list(self._cache.values())
 
 
@@ -401,7 +401,7 @@ _compiler = TECompiler()
 
 
 def get() -> TECompiler:
-    """The compiler of this process."""
+    """Return the compiler of this process."""
     return _compiler
 
 
@@ -417,11 +417,11 @@ def _cache_key(func: Any, target: Any) -> CCacheKey:
 
 
 Scheduled = tuple[list[te.Tensor], list[te.Tensor], Any, _TensorBuilder]
-tuned_schedules: list[Callable[[Function, Target], Scheduled | None]] = []  # what records in force say of a kernel
+tuned_schedules: list[Callable[[Function, Target], Scheduled | None]] = []  # schedules of kernels by records in force
 
 
 def build_schedule(func: Function, target: Target) -> Scheduled:
-    """Inputs, outputs and schedule of a primitive function, by a record of it where one is in force."""
+    """Return inputs, outputs and schedule of a primitive function, by a record of it where one is in force."""
     for tuned in tuned_schedules:
         found = tuned(func, target)
         if found is not None:
@@ -430,7 +430,7 @@ def build_schedule(func: Function, target: Target) -> Scheduled:
 
 
 def schedule_of(func: Function, target: Target) -> Scheduled:
-    """Inputs, outputs and schedule of a primitive function by the schedule of its anchor."""
+    """Return inputs, outputs and schedule of a primitive function by the schedule of its anchor."""
     inputs, outputs, builder = computed(func, target)
     anchor = builder.anchor
     if builder.conflict:
@@ -444,7 +444,7 @@ def schedule_of(func: Function, target: Target) -> Scheduled:
 
 
 def inline_scalars(builder: _TensorBuilder, outputs: Sequence[te.Tensor], schedule: te.Schedule) -> None:
-    """Write the constants of a kernel where they are read."""
+    """Inline the scalar constants of a kernel."""
     for scalar in builder.scalars:
         if scalar.op in schedule.stage_map and not any(scalar.op is t.op for t in outputs):
             schedule[scalar].compute_inline()
@@ -453,7 +453,7 @@ def inline_scalars(builder: _TensorBuilder, outputs: Sequence[te.Tensor], schedu
 def computed(
     func: Function, target: Target, plain: bool = False
 ) -> tuple[list[te.Tensor], list[te.Tensor], _TensorBuilder]:
-    """Inputs and outputs of a primitive function, and who computed them; an output that is an input is copied.
+    """Return inputs and outputs of a primitive function, and their builder; an output that is an input is copied.
 
     With ``plain``, operators are computed in plain loops, whatever the target has for them.
     """
@@ -472,12 +472,14 @@ def computed(
 
 
 def auto_scheduled() -> bool:
-    """Whether this build takes schedules of the auto-scheduler."""
+    """Return whether this build takes schedules of the auto-scheduler."""
     return bool(PassContext.current().option("relay.backend.use_auto_scheduler"))
 
 
 def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExpr]:
-    """For each parameter that a function reads in another shape its reshape, and the result in the kernel's shape."""
+    """Return the reshape of each parameter that a function reads in another shape, and the result in the kernel's
+    shape.
+    """
     if not REINTERPRET.on(func):
         return {}, func.body
     assert isinstance(func.body, Call)
@@ -486,7 +488,9 @@ def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExp
 
 
 def _with_argument_types(prim_func: PrimFunc, types: Sequence[Type]) -> PrimFunc:
-    """``prim_func``, whose body works on flat memory, with arguments declared as of ``types``, of the same sizes."""
+    """Return ``prim_func``, whose body works on flat memory, with arguments declared as ``types`` of the same
+    sizes.
+    """
     buffers = dict(prim_func.buffer_map)
     for param, type_ in zip(prim_func.params, types, strict=True):
         assert isinstance(type_, TensorType)
@@ -518,7 +522,7 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
 
 
 def _type_of_value(type_: Type, arrays: Iterator[np.ndarray[Any, Any]]) -> Type:
-    """``type_`` with the shapes of the arrays that are its value."""
+    """Return ``type_`` with the shapes of the arrays of its value."""
     if isinstance(type_, TupleType):
         return TupleType([_type_of_value(item, arrays) for item in type_.fields])
     assert isinstance(type_, TensorType)

@@ -49,18 +49,18 @@ def _as_module(mod: IRModule | Function) -> IRModule:
 
 
 class VMCompiler:
-    """Compiles in steps, by TVM 0.8's interface."""
+    """Compiler in steps, by TVM 0.8's interface."""
 
     def __init__(self) -> None:
         self._params: dict[str, Any] = {}
         self._made: Executable | None = None
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Parameters of main by name, for what is compiled next."""
+        """Set parameters of main by name, for the next compilation."""
         self._params = dict(params)
 
     def get_params(self) -> dict[str, NDArray]:
-        """The parameters that were set."""
+        """Return the parameters that were set."""
         return {name: p if isinstance(p, NDArray) else array(p) for name, p in self._params.items()}
 
     def optimize(
@@ -70,7 +70,7 @@ class VMCompiler:
         target_host: Any = None,
         params: Mapping[str, Any] | None = None,
     ) -> tuple[IRModule, dict[str, NDArray]]:
-        """The module after all passes, with global functions in A-normal form; and the parameters."""
+        """Return the module after all passes, with global functions in A-normal form, and the parameters."""
         if params:
             self.set_params(params)
         targets = TargetMap.of(target, target_host)
@@ -88,10 +88,10 @@ class VMCompiler:
         self._made = compile(mod, target, target_host, self._params)
 
     def codegen(self) -> None:
-        """Make the library of kernels: ``lower`` has done so."""
+        """Do nothing: ``lower`` has made the library of kernels."""
 
     def get_exec(self) -> Executable:
-        """What was compiled."""
+        """Return the executable that was compiled."""
         if self._made is None:
             raise TilewrightError("nothing has been compiled; call lower(mod, target) first")
         return self._made

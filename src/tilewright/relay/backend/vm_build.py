@@ -1,7 +1,8 @@
 """The virtual machine: how ``relay.build`` compiles for it.
 
-Other passes than for graphs come before and after fusion: a program that is more than data flow is not opened up, and
-after fusion it is brought to A-normal form and its functions are lifted. ``vm_codegen.py`` makes the bytecode.
+Other passes than for graphs run before and after fusion: functions of a program that is more than data flow are not
+inlined, and after fusion it is brought to A-normal form and its functions are lifted. ``vm_codegen.py`` makes the
+bytecode.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import is_dynamic, tensors_of
 from tilewright.relay.backend.vm_codegen import Program
-from tilewright.relay.backend.vm_specialize import OPTION, versions_of, with_versions
+from tilewright.relay.backend.vm_specialize import OPTION, specializations_of, with_specializations
 from tilewright.relay.expr import Function, If, Let, RefCreate
 from tilewright.relay.function_attributes import (
     GLOBAL_SYMBOL,
@@ -42,7 +43,9 @@ NAME = "vm"
 
 
 def control_passes() -> list[Pass]:
-    """The passes before fusion of a program with control flow or functions: those that look at operators."""
+    """Return the passes before fusion of a program with control flow or functions: those that rewrite single
+    operators.
+    """
     return [
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
@@ -58,7 +61,7 @@ def control_passes() -> list[Pass]:
 
 
 def named_dims(mod: IRModule) -> bool:
-    """Whether the dimensions of main's parameters that are not known have names."""
+    """Return whether all unknown dimensions of main's parameters have names."""
     main = mod["main"]
     assert isinstance(main, Function)
     dims = [d for p in main.params for t in tensors_of(p.checked_type) for d in t.shape]
@@ -66,9 +69,9 @@ def named_dims(mod: IRModule) -> bool:
 
 
 def is_data_flow(mod: IRModule, dynamic: bool = False) -> bool:
-    """Whether ``main`` only applies operators to tensors, and is the only function of its program.
+    """Return whether ``main`` only applies operators to tensors, and is the only function of its program.
 
-    The shapes of tensors are known, but where ``dynamic``.
+    The shapes of tensors must be known, unless ``dynamic``.
     """
     beyond = (If, Match, RefCreate, Function, Let, Constructor)
     functions = [f for f in mod.functions.values() if isinstance(f, Function) and not is_closed(f)]
@@ -81,9 +84,9 @@ def is_data_flow(mod: IRModule, dynamic: bool = False) -> bool:
 
 
 def _plan_of_devices(mod: IRModule, ctx: PassContext) -> IRModule:
-    """The module with its plan of devices as the bytecode's compiler takes it.
+    """Return the module with its plan of devices in the form that the bytecode compiler takes.
 
-    What kernels run on, and the copies between, tell the devices of all but main's parameters.
+    The devices of all values but main's parameters follow from the devices of kernels and from the copies.
     """
     main = mod["main"]
     if not isinstance(main, Function) or not RESULT_DEVICE_TYPE.has(main):
@@ -95,15 +98,15 @@ def _plan_of_devices(mod: IRModule, ctx: PassContext) -> IRModule:
 
 
 def _at_every_level(needed: Pass) -> Pass:
-    """A pass that programs need to run at all, whatever their ``opt_level``."""
+    """Return a pass that programs require, so that it runs at every ``opt_level``."""
     assert isinstance(needed, (ModulePass, FunctionPass))
     return replace(needed, info=PassInfo(0, needed.info.name))
 
 
 def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModule:
-    """The module after ``passes`` where it is data flow; else after those that leave control flow as it is.
+    """Run ``passes`` on a module that is data flow; else those of them that keep control flow.
 
-    Of a version of a program that is ``named``, main's parameters may be known, and yet not all that it computes.
+    In a specialization of a program that is ``named``, main's parameters may have known shapes and other tensors not.
     """
     mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
     mod = transform.WriteOutDynamic()(mod)
@@ -113,31 +116,33 @@ def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModu
 
 
 class VMBuild(ExecutorCodegen):
-    """Makes an ``Executable``."""
+    """Code generator that makes an ``Executable``."""
 
     control_flow = True
     kernel_prefix = ""  # as TVM's machine has them
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
-        """All of ``passes`` for data flow; else those that leave control flow as it is; for each version by itself."""
+        """Return all of ``passes`` for data flow, else those that keep control flow; each specialization takes its
+        own.
+        """
 
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
-            versions = versions_of(mod, ctx.option(OPTION)) if ctx.option(OPTION) else []
-            named = bool(versions) and named_dims(transform.InferType()(mod))
-            done = [replace(version, mod=_optimized(version.mod, passes, named)) for version in versions]
+            special = specializations_of(mod, ctx.option(OPTION)) if ctx.option(OPTION) else []
+            named = bool(special) and named_dims(transform.InferType()(mod))
+            done = [replace(item, mod=_optimized(item.mod, passes, named)) for item in special]
             general = _optimized(mod, passes)
-            return transform.GrowInPlace()(with_versions(general, done) if done else general)
+            return transform.AppendInPlace()(with_specializations(general, done) if done else general)
 
         return [ModulePass(run, PassInfo(0, "VMOptimize"))]
 
     def prepare_passes(self) -> list[Pass]:
-        """Constructors become functions, values get names, functions become global, and memory is planned."""
+        """Return the passes that expand constructors, name values, lift functions and plan memory."""
         return [
             ModulePass(_plan_of_devices, PassInfo(0, "PlanOfDevices")),
             _at_every_level(transform.EtaExpand(expand_constructor=True, expand_global_var=False)),
             _at_every_level(transform.ToANormalForm()),
             transform.InferType(),
-            transform.MarkRoom(),
+            transform.MarkSlack(),
             _at_every_level(transform.LambdaLift()),
             *super().prepare_passes(),
             transform.ManifestAlloc(),
@@ -145,7 +150,7 @@ class VMBuild(ExecutorCodegen):
         ]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], Executable]:
-        """The bytecode; of the library, the executable."""
+        """Generate the bytecode; return what makes the executable of a library."""
         lowered = program.lowered
         interface = interface_of(program.fused)
         if interface:
@@ -164,7 +169,7 @@ class VMBuild(ExecutorCodegen):
 
 
 def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) -> None:
-    """What a program is made of."""
+    """Complete the report of a program."""
     functions = [f for f in kernels(program.lowered).values() if not GLOBAL_SYMBOL.of(f).startswith("shape_func_")]
     report.kernels = len(functions)
     report.kernel_calls = sum(

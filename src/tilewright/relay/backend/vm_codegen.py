@@ -1,13 +1,13 @@
 """From a lowered module to a program of the virtual machine (``runtime.bytecode``).
 
-Functions are in A-normal form, and lifted: a function that makes a closure (``Closure``) becomes one function of what
-the closure holds and of its own parameters. A variable lives in a register until its last use; registers are used
-again, so that what they held goes back to the pool early.
+Functions are in A-normal form and lifted: a function that makes a closure (``Closure``) becomes one function of the
+closure's captured values and of its own parameters. A variable lives in a register until its last use; registers are
+reused, so that their values go back to the pool as soon as possible.
 
     let %x = @kernel(%a);       r3 = number of bytes, r4 = alloc_storage r3, r5 = alloc_tensor r4,
                                 invoke_packed kernel (in: a, out: r5)
     if (%c) { .. } else { .. }  if c == 1: ...; goto end; else: ...
-    match                       tags are compared one after another; fatal behind the last
+    match                       tags are compared one after another; fatal after the last
     @f(%x), %f(%x)              invoke, invoke_closure
 """
 
@@ -92,7 +92,7 @@ from tilewright.tir.function import PrimFunc
 
 @dataclass
 class Program:
-    """A program being made."""
+    """A program under construction."""
 
     mod: IRModule
     device: int
@@ -105,7 +105,7 @@ class Program:
     functions: list[VMFunction] = field(default_factory=list)
 
     def compile(self) -> Code:
-        """All open functions of the module, main first."""
+        """Compile all open functions of the module, main first."""
         found = {v: f for v, f in self.mod.items() if isinstance(f, Function) and not is_kernel(f)}
         order = sorted(found, key=lambda var: var.name_hint != "main")
         self.indices = {var: i for i, var in enumerate(order)}
@@ -114,11 +114,11 @@ class Program:
         return Code(self.functions, list(self.packed))
 
     def packed_index(self, name: str) -> int:
-        """The number of a packed function."""
+        """Return the number of a packed function."""
         return self.packed.setdefault(name, len(self.packed))
 
     def constant_index(self, data: NDArray, device: int) -> int:
-        """The number of a constant, which has one for each array and device."""
+        """Return the number of a constant; an array has one on each device."""
         key = id(data), device
         if key not in self.known:
             self.known[key] = len(self.constants)
@@ -127,17 +127,17 @@ class Program:
         return self.known[key]
 
     def device_of(self, func: BaseFunc) -> int:
-        """Where the tensors of a kernel are."""
+        """Return the device of a kernel's tensors."""
         return device_of(func, self.device) if self.several else self.device
 
 
 def is_kernel(func: BaseFunc) -> bool:
-    """Whether a function is called as a packed one."""
+    """Return whether a function is called as a packed function."""
     return isinstance(func, PrimFunc) or is_external(func)
 
 
 class FunctionCompiler:
-    """Makes the instructions of one function."""
+    """Compiler of one function to instructions."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -152,7 +152,7 @@ class FunctionCompiler:
         self.shapes: dict[_Shape, tuple[int, int]] = {}  # over names: the registers of the extents and the size
 
     def compile(self, name: str, func: Function) -> VMFunction:
-        """The function's instructions and registers."""
+        """Return the function's instructions and registers."""
         params = list(func.params)
         if CLOSURE.on(func):
             assert isinstance(func.body, Function)
@@ -164,21 +164,21 @@ class FunctionCompiler:
         self._place_constants(func.body)
         if INTERFACE.on(func):
             self.check(INTERFACE.of(func), [self.vars[param] for param in params])
-        for version, guard in json.loads(SPECIALIZATIONS.get(func, "[]")):
-            self.prefer(version, guard, [self.vars[param] for param in params])
+        for specialization, guard in json.loads(SPECIALIZATIONS.get(func, "[]")):
+            self.prefer(specialization, guard, [self.vars[param] for param in params])
         if INTERFACE.on(func) or IS_SPECIALIZATION.on(func):
             dims = (d for param in params for t in tensors_of(param.checked_type) for d in t.shape)
             self.names = frozenset(d for d in dims if isinstance(d, DimVar))
             self.placed = emit_regions(self, func.body, params)
-        if room := [self.vars[params[index]] for index in function_attributes.TAKES_ROOM.get(func, ())]:
-            self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(room), 0, *room)
+        if views := [self.vars[params[index]] for index in function_attributes.TAKES_SLACK.get(func, ())]:
+            self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(views), 0, *views)
         names = _unique([param.name_hint for param in params])
         self.emit(Opcode.RET, self.expr(func.body, params))
         devices = [int(d) for d in MACHINE_PARAM_DEVICES.get(func, [self.program.device] * len(params))]
         return VMFunction(name, names, devices, max(self.registers, 1), self.code)
 
     def _place_constants(self, body: RelayExpr) -> None:
-        """A constant is where the kernel runs that takes it."""
+        """Place each constant on the device of the kernel that takes it."""
         for expr in post_order(body, open_children):
             if not isinstance(expr, Call):
                 continue
@@ -194,19 +194,19 @@ class FunctionCompiler:
                     args += arg.fields if isinstance(arg, Tuple) else ()
 
     def check(self, interface: str, params: Sequence[int]) -> None:
-        """That the parameters fit the interface."""
+        """Check the parameters against the interface."""
         text = self.constant(interface_array(interface), CPU)
         self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(CHECK_INPUTS), 1 + len(params), 0, text, *params)
         self.release(text)
 
-    def prefer(self, version: str, guard: Sequence[Sequence[int]], params: Sequence[int]) -> None:
-        """Give what a version of the function gives, where the parameters are what its guard says."""
+    def prefer(self, specialization: str, guard: Sequence[Sequence[int]], params: Sequence[int]) -> None:
+        """Return the result of a specialization where the parameters satisfy its guard."""
         limits = self.constant(array(np.array(guard, "int64")), CPU)
         fits, one = self.tensor(TensorType((), "int32"), CPU), self.integer(1)
         registers = [limits, *params, fits]
         self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(DIMS_ARE), len(registers), 1, *registers)
         jump = self.emit(Opcode.IF, fits, one, 1, 0)
-        index = next(i for var, i in self.program.indices.items() if var.name_hint == version)
+        index = next(i for var, i in self.program.indices.items() if var.name_hint == specialization)
         result = self._invoke(Opcode.INVOKE, index, params)
         self.emit(Opcode.RET, result)
         self.jump_here(jump, 3)
@@ -215,27 +215,27 @@ class FunctionCompiler:
     # ---- registers and instructions ----
 
     def new(self) -> int:
-        """A register that nothing uses."""
+        """Return a free register."""
         if self.free:
             return self.free.pop()
         self.registers += 1
         return self.registers - 1
 
     def release(self, *registers: int) -> None:
-        """Registers whose values nothing needs any more."""
+        """Free registers whose values are no longer needed."""
         self.free.extend(registers)
 
     def emit(self, opcode: Opcode, *fields: int) -> int:
-        """Add an instruction; gives its place."""
+        """Append an instruction and return its index."""
         self.code.append(Instruction(opcode, list(fields)))
         return len(self.code) - 1
 
     def jump_here(self, at: int, index: int = 0) -> None:
-        """Make a field of the jump at ``at`` lead to the next instruction."""
+        """Set a field of the jump at ``at`` to lead to the next instruction."""
         self.code[at].fields[index] = len(self.code) - at
 
     def integer(self, value: int) -> int:
-        """A new register that holds a number."""
+        """Return a new register that holds a number."""
         register = self.new()
         self.emit(Opcode.LOAD_CONSTI, value, register)
         return register
@@ -243,9 +243,9 @@ class FunctionCompiler:
     # ---- expressions ----
 
     def expr(self, expr: RelayExpr, bound: Sequence[Var] = ()) -> int:
-        """The register that holds the value of an expression; of a chain of lets, that of its body.
+        """Return the register of an expression's value; for a chain of lets, that of its body.
 
-        What the chain binds, and ``bound``, gives its register back after its last use.
+        The variables of the chain, and ``bound``, release their registers after their last use.
         """
         lets: list[Let] = []
         while isinstance(expr, Let):
@@ -278,7 +278,7 @@ class FunctionCompiler:
         return register
 
     def operands(self, exprs: Sequence[RelayExpr], temporaries: list[int]) -> list[int]:
-        """The registers of operands; those that hold them for this use alone go to ``temporaries`` as well."""
+        """Return the registers of operands; registers that only this use needs are added to ``temporaries``."""
         registers = []
         for expr in exprs:
             registers.append(self.value(expr))
@@ -287,7 +287,7 @@ class FunctionCompiler:
         return registers
 
     def value(self, expr: RelayExpr) -> int:
-        """The register of an expression that is no let."""
+        """Return the register of an expression that is no let."""
         match expr:
             case Var():
                 if expr not in self.vars:
@@ -320,26 +320,26 @@ class FunctionCompiler:
         raise UnsupportedError(f"the virtual machine cannot run a {type(expr).__name__} expression here")
 
     def constant(self, data: NDArray, device: int | None = None) -> int:
-        """A new register with a constant."""
+        """Return a new register with a constant."""
         register = self.new()
         index = self.program.constant_index(data, self.program.device if device is None else device)
         self.emit(Opcode.LOAD_CONST, index, register)
         return register
 
     def data(self, tag: int, fields: Sequence[int]) -> int:
-        """A new register with a tuple or a value of a data type."""
+        """Return a new register with a tuple or a value of a data type."""
         register = self.new()
         self.emit(Opcode.ALLOC_ADT, tag, len(fields), register, *fields)
         return register
 
     def field(self, register: int, index: int) -> int:
-        """A new register with a field of a value."""
+        """Return a new register with a field of a value."""
         result = self.new()
         self.emit(Opcode.GET_FIELD, register, index, result)
         return result
 
     def closure(self, var: GlobalVar, captured: Sequence[int]) -> int:
-        """A new register with a function as a value."""
+        """Return a new register with a function as a value."""
         if var not in self.program.indices:
             raise UnsupportedError(f"@{var.name_hint} is a kernel; it can be called, and is no value")
         result = self.new()
@@ -349,7 +349,7 @@ class FunctionCompiler:
     # ---- control flow ----
 
     def branch(self, expr: If) -> int:
-        """Both branches put what they give into one register."""
+        """Compile both branches, whose results go to one register."""
         ensure_room()
         test, one = self.value(expr.cond), self.integer(1)
         jump = self.emit(Opcode.IF, test, one, 1, 0)
@@ -369,13 +369,13 @@ class FunctionCompiler:
         return dict(self.vars), dict(self.shapes), list(self.free), self.registers
 
     def _back_to(self, mark: _Mark) -> None:
-        """Forget what has been bound since then: its registers are free."""
+        """Forget the variables bound since then and free their registers."""
         known, shapes, free, count = mark
         self.vars, self.shapes = dict(known), dict(shapes)
         self.free = [*range(count, self.registers), *free]
 
     def match(self, expr: Match) -> int:
-        """Clauses are tried one after another."""
+        """Compile a match: clauses are tried one after another."""
         ensure_room()
         data, result = self.value(expr.data), self.new()
         ends = []
@@ -394,7 +394,7 @@ class FunctionCompiler:
         return result
 
     def _test(self, pattern: Pattern, register: int, misses: list[int]) -> None:
-        """Compare tags and bind variables; the Ifs in ``misses`` leave where the value does not match."""
+        """Compare tags and bind variables; the Ifs in ``misses`` jump where the value does not match."""
         if isinstance(pattern, PatternVar):
             self.vars[pattern.var] = register
         if isinstance(pattern, PatternConstructor):
@@ -408,7 +408,7 @@ class FunctionCompiler:
                     self._test(inner, self.field(register, index), misses)
 
     def call(self, expr: Call) -> int:
-        """A new register with what a call gives."""
+        """Return a new register with the result of a call."""
         temporaries: list[int] = []
         callee = expr.op
         if isinstance(callee, Op):
@@ -436,7 +436,7 @@ class FunctionCompiler:
         return result
 
     def kernel(self, name: str, func: BaseFunc, expr: Call) -> int:
-        """Memory for the results of a kernel, and its call."""
+        """Allocate the results of a kernel and call it."""
         temporaries: list[int] = []
         args: list[int] = []
         for arg, register in zip(expr.args, self.operands(expr.args, temporaries), strict=True):
@@ -453,18 +453,18 @@ class FunctionCompiler:
         return self._tuple(results)
 
     def moves_nothing(self, expr: Call) -> bool:
-        """Whether a kernel gives its first argument in another shape; the caller's memory no result may share."""
+        """Return whether a kernel only reshapes its first argument; results must not share the caller's memory."""
         assert isinstance(expr.op, GlobalVar)
         moves = MOVES_NOTHING.on(self.program.mod[expr.op])
         return moves and isinstance(expr.args[0], Var) and expr.args[0] not in self.params
 
     def device_of_call(self, expr: Call) -> int | None:
-        """The device of the kernel that a call is of; None for a call of anything else."""
+        """Return the device of the called kernel; None for a call of anything else."""
         kernel = self.program.mod[expr.op] if isinstance(expr.op, GlobalVar) else None
         return self.program.device_of(kernel) if kernel is not None and is_kernel(kernel) else None
 
     def reshaped(self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]) -> int:
-        """A new register with the first argument's memory in the result's shape."""
+        """Return a new register with the first argument's memory in the result's shape."""
         found = next(self._shapes(func, args, type_, temporaries), None)
         if found is not None:
             shape = found[0]
@@ -478,7 +478,7 @@ class FunctionCompiler:
         return result
 
     def flatten(self, register: int, type_: Type, args: list[int], temporaries: list[int]) -> None:
-        """Add the registers of the tensors in a value to ``args``."""
+        """Append the registers of the tensors in a value to ``args``."""
         if not isinstance(type_, TupleType):
             args.append(register)
             return
@@ -489,9 +489,9 @@ class FunctionCompiler:
     def _shapes(
         self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]
     ) -> Iterator[tuple[int, int]]:
-        """The registers of each result's shape and size, which the shape function gives; nothing for known shapes.
+        """Return the registers of each result's shape and size, from the shape function; none for known shapes.
 
-        What is over names alone is worked out once.
+        Shapes over names alone are computed once.
         """
         name = SHAPE_FUNCTION.get(func)
         if name is None:
@@ -524,7 +524,7 @@ class FunctionCompiler:
         return iter(given)
 
     def _key(self, tensor: TensorType) -> _Shape | None:
-        """What tells the shape and the size in bytes of a tensor; None where names do not."""
+        """Return the key of a tensor's shape and size in bytes; None where they are not over names."""
         variables = (e for d in tensor.shape for e in variables_of(d))
         fixed = not any(isinstance(d, AnyDim) for d in tensor.shape) and self.names.issuperset(variables)
         return (tensor.shape, dt.nbytes(tensor.dtype)) if fixed else None
@@ -535,7 +535,7 @@ class FunctionCompiler:
         if isinstance(type_, TupleType):
             return [self._results(item, outputs, given, device, homes) for item in type_.fields]
         if not isinstance(type_, TensorType):
-            raise UnsupportedError(f"a kernel gives tensors, not {type_}")
+            raise UnsupportedError(f"a kernel returns tensors, not {type_}")
         found, home = next(given, None), next(homes, None)
         if found is None:
             outputs.append(self.tensor(type_, device))
@@ -544,7 +544,9 @@ class FunctionCompiler:
         return outputs[-1]
 
     def tensor_of_shape(self, dtype: str, shape: int, size: int, device: int, home: _Home) -> int:
-        """A new register with a tensor whose shape and size in bytes are in registers; ``home``: where it lies."""
+        """Return a new register with a tensor whose shape and size in bytes are in registers; ``home`` is its place
+        in a region.
+        """
         fields = dtype_fields(dtype)
         storage, offset = home or (self.new(), self.integer(0))
         if home is None:
@@ -563,13 +565,13 @@ class FunctionCompiler:
         return result
 
     def device_copy(self, register: int, source: int, device: int) -> int:
-        """A new register with a copy on ``device`` of a tensor on ``source``."""
+        """Return a new register with a copy on ``device`` of a tensor on ``source``."""
         result = self.new()
         self.emit(Opcode.DEVICE_COPY, register, source, device, result)
         return result
 
     def tensor(self, type_: TensorType, device: int | None = None) -> int:
-        """A new register with a tensor of a known shape, in memory of its own."""
+        """Return a new register with a tensor of a known shape, in its own memory."""
         size = self.integer(tensor_bytes(type_))
         storage = self.new()
         dtype = dtype_fields(type_.dtype)
@@ -592,7 +594,7 @@ _Mark = tuple[dict[Var, int], dict[_Shape, tuple[int, int]], list[int], int]
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Names that differ: a second %x is x_1."""
+    """Make names unique: a second %x becomes x_1."""
     taken: dict[str, int] = {}
     result = []
     for name in names:

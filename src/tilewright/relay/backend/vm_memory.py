@@ -1,13 +1,13 @@
-"""The instructions of the operators ``memory.*`` and ``vm.*``, for the virtual machine's compiler.
+"""Instructions of the operators ``memory.*`` and ``vm.*``, for the bytecode compiler.
 
 memory.alloc_storage(size, alignment)        alloc_storage
 memory.alloc_tensor(storage, offset, shape)  alloc_tensor where the shape is constant, else alloc_tensor_reg
-memory.kill(x)                               nothing: registers are given back after their last use
+memory.kill(x)                               nothing: registers are released after their last use
 vm.invoke_tvm_op(@kernel, inputs, outputs)   invoke_packed
 vm.shape_func(@kernel, inputs, outputs)      invoke_packed of the kernel's shape function
 vm.shape_of(x), vm.reshape_tensor(x, shape)  shape_of, reshape_tensor
 device_copy(x)                               device_copy
-vm.append(past, more)                        invoke_packed of a function that the machine has itself
+vm.append(past, more)                        invoke_packed of a built-in function of the machine
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Program(Protocol):
 
 
 class FunctionCompiler(Protocol):
-    """What the emitters need of the compiler of a function (``vm_codegen``)."""
+    """The part of a function's compiler (``vm_codegen``) that emitters use."""
 
     @property
     def program(self) -> _Program: ...
@@ -80,7 +80,7 @@ def _emits(operator: type[OpDef[Any]]) -> Callable[[_Emitter], _Emitter]:
 
 
 def emit_memory_op(compiler: FunctionCompiler, call: Call, used: bool) -> int | None:
-    """The register of an operator's result, None where it has none and is not ``used``.
+    """Return the register of an operator's result, None where it has none and is not ``used``.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def emit_memory_op(compiler: FunctionCompiler, call: Call, used: bool) -> int | 
 
 
 def _number(compiler: FunctionCompiler, expr: RelayExpr, temporaries: list[int]) -> int:
-    """The register of a size or offset."""
+    """Return the register of a size or offset."""
     value = scalar_constant(expr)
     if value is None:
         (register,) = compiler.operands([expr], temporaries)
@@ -145,7 +145,7 @@ def _kill(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> Non
 
 
 def _fields(compiler: FunctionCompiler, expr: RelayExpr, temporaries: list[int]) -> list[int]:
-    """The registers of the tensors in a tuple."""
+    """Return the registers of the tensors in a tuple."""
     parts: Sequence[RelayExpr] = expr.fields if isinstance(expr, Tuple) else [expr]
     found: list[int] = []
     for part, register in zip(parts, compiler.operands(parts, temporaries), strict=True):
@@ -171,7 +171,7 @@ def _invoke(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> N
 
 @_emits(ShapeFunc)
 def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
-    """The machine's shape functions give each result's size in bytes beside its shape; these go nowhere."""
+    """Call a shape function; its sizes in bytes, which follow the shapes, are not used."""
     kernel = _kernel(call)
     func = compiler.program.mod[kernel]
     if not SHAPE_FUNCTION.has(func):
@@ -202,7 +202,7 @@ def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) 
 @_emits(ShapeOf)
 def _shape_of(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
     if call.attrs.dtype != "int64":  # type: ignore[union-attr]
-        raise UnsupportedError(f"vm.shape_of gives int64, not {call.attrs.dtype}")  # type: ignore[union-attr]
+        raise UnsupportedError(f"vm.shape_of returns int64, not {call.attrs.dtype}")  # type: ignore[union-attr]
     (tensor,) = compiler.operands(call.args, temporaries)
     result = compiler.new()
     compiler.emit(Opcode.SHAPE_OF, tensor, result)
@@ -234,6 +234,6 @@ def _device_copy(compiler: FunctionCompiler, call: Call, temporaries: list[int])
 
 
 def dtype_fields(dtype: str) -> tuple[int, int, int]:
-    """A data type as instructions have it."""
+    """Return a data type as the fields of an instruction."""
     found = DataType(dtype)
     return found.type_code, found.bits, found.lanes

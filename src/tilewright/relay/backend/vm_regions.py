@@ -4,10 +4,11 @@
     y: (batch * seq, 3072) float32      12288 x batch x seq
     z: (batch, 768) float32              3072 x batch
 
-Tensors of one product are placed as MemoryPlan places those of known sizes, in units of the product: what lives at the
-same time lies side by side, whatever the names are. A tensor of fewer names, the others being 1 at least, is no larger
-than one of as many units, and goes where the region has a gap for it. The machine multiplies sizes and offsets out once
-a run (``tilewright.vm.sizes``). On other devices each result has memory of its own: kernels there take no offsets.
+Tensors of one product are placed as MemoryPlan places those of known sizes, in units of the product: tensors that live
+at the same time do not overlap, whatever the names are. A tensor of fewer names, the others being 1 at least, is no
+larger than one of as many units, and goes into a gap of the region if there is one. The machine computes sizes and
+offsets once a run (``tilewright.vm.sizes``). On other devices each result has its own memory: kernels there take no
+offsets.
 """
 
 from __future__ import annotations
@@ -47,33 +48,33 @@ Placed = Mapping[Call, Sequence[tuple[int, int] | None]]
 
 @dataclass(eq=False)
 class Region:
-    """Memory of as many bytes as ``units`` times what the names of ``product`` mean multiply to."""
+    """Memory of ``units`` times the product of the named dimensions ``product``, in bytes."""
 
     product: Product
     lives: list[Life] = field(default_factory=list)
 
     @property
     def units(self) -> int:
-        """Bytes for each unit of the product."""
+        """Return the bytes for each unit of the product."""
         return max(life.offset + life.nbytes for life in self.lives)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Regions, and for each call of a kernel where its results lie; None for one with memory of its own."""
+    """Regions, and for each call of a kernel the places of its results; None for a result with its own memory."""
 
     regions: Sequence[Region]
     results: Mapping[Call, Sequence[tuple[Region, Life] | None]]
 
     def sizes(self) -> list[tuple[int, Product]]:
-        """The numbers that the machine multiplies out: of regions, and of offsets that are not 0."""
+        """Return the numbers that the machine computes: sizes of regions, and offsets other than 0."""
         found = [(region.units, region.product) for region in self.regions]
         found += [(life.offset, region.product) for region in self.regions for life in region.lives if life.offset]
         return list(dict.fromkeys(found))
 
 
 def rows_of(sizes: Sequence[tuple[int, Product]], places: Places) -> np.ndarray:
-    """Sizes as ``tilewright.vm.sizes`` takes them: a number, and pairs of an input and an axis (-1: none)."""
+    """Return sizes as ``tilewright.vm.sizes`` takes them: a number, and pairs of an input and an axis (-1: none)."""
     width = max(len(product) for _, product in sizes)
     pairs = [[i for name in product for i in places[name]] for _, product in sizes]
     return np.array(
@@ -84,13 +85,13 @@ def rows_of(sizes: Sequence[tuple[int, Product]], places: Places) -> np.ndarray:
 def plan_of(
     expr: RelayExpr, names: Places, device_of: Callable[[Call], int | None], moves: Callable[[Call], bool]
 ) -> Plan:
-    """Where the results of kernels lie that a chain of lets calls.
+    """Plan the memory of the results of kernels that a chain of lets calls.
 
     Parameters
     ----------
     names : the names that may be in products
-    device_of : the device of the kernel that a call is of; None for a call of anything else
-    moves : whether a call of a kernel gives its first argument's memory in another shape
+    device_of : the device of the called kernel; None for a call of anything else
+    moves : whether a call of a kernel only reshapes its first argument
     """
     lives: dict[Call, list[_Piece]] = {}
     owners: dict[Var, list[_Piece]] = {}
@@ -115,7 +116,7 @@ def plan_of(
 
 
 def emit_regions(compiler: FunctionCompiler, body: RelayExpr, params: Sequence[Var]) -> Placed:
-    """Allocate the regions of a function; gives for each call of a kernel the registers that its results lie in."""
+    """Allocate the regions of a function; return for each call of a kernel the registers of its results' places."""
     tensors = [p for p in params if isinstance(p.checked_type, TensorType)]
     places: dict[DimVar, tuple[int, int]] = {}
     for index, param in enumerate(tensors):
@@ -150,7 +151,7 @@ def emit_regions(compiler: FunctionCompiler, body: RelayExpr, params: Sequence[V
 
 @dataclass(eq=False)
 class _Piece:
-    """The memory of a result; without a product its size is no product of names."""
+    """The memory of a result; without a product if its size is no product of names."""
 
     life: Life
     product: Product | None
@@ -177,7 +178,7 @@ def _escape(value: RelayExpr, owners: Mapping[Var, list[_Piece]]) -> None:
 
 
 def _units(tensor: TensorType, names: Places) -> tuple[int, Product | None]:
-    """The size of a tensor as a number of bytes, rounded up, times a product of names."""
+    """Return the size of a tensor as a number of bytes, rounded up, times a product of names."""
     units, product = dt.nbytes(tensor.dtype), []
     stack: list[PrimExpr] = list(tensor.shape)
     while stack:

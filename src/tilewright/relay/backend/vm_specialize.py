@@ -1,4 +1,4 @@
-"""Versions of a program for some of its shapes, beside the one for all.
+"""Specializations of a program for some of its shapes, beside the general one.
 
 Before, with ``PassContext(config={"relay.vm.specialize": "batch=1,seq=128;batch=1,seq=1:16"})``::
 
@@ -10,8 +10,9 @@ after::
     def @main$batch=1,seq=128(%ids: Tensor[(1, 128), int64], version=1) { ... }
     def @main$batch=1,seq=1:16(%ids: Tensor[(1, seq), int64], version=1) { ... }
 
-Each version has taken the passes by itself: what is known of its shapes, they know. ``vm_codegen.py`` makes main begin
-by looking at its inputs, and give what the first version gives that is for them. Constants that are equal are one.
+Passes run on each specialization separately and use what is known of its shapes. ``vm_codegen.py`` makes main begin
+with a test of its inputs and return the result of the first specialization whose guard they satisfy. Equal constants
+are shared.
 """
 
 from __future__ import annotations
@@ -41,29 +42,29 @@ from tilewright.tir.visitor import substitute as substitute_dims
 OPTION = "relay.vm.specialize"
 
 Guard = list[tuple[int, int, int, int, int]]
-"""What inputs a version is for: an input's number, axis, least and largest (-1: none) extent, and its divisor."""
+"""The inputs that a specialization takes: number, axis, least and greatest (-1: none) extent, divisor of the extent."""
 
 
 @dataclass(frozen=True)
-class Version:
-    """A version of a program: its name, the program, and what its inputs are."""
+class Specialization:
+    """A specialization of a program: its name, the program, and the guard that its inputs satisfy."""
 
     name: str
     mod: IRModule
     guard: Guard
 
 
-def versions_of(mod: IRModule, text: str) -> list[Version]:
-    """The versions of a program that the option asks for, before any pass.
+def specializations_of(mod: IRModule, text: str) -> list[Specialization]:
+    """Return the specializations of a program that the option asks for, before any pass.
 
     Parameters
     ----------
-    text : ``batch=1,seq=128;batch=1,seq=1:16``: for each version numbers, or the least and the largest, by name
+    text : ``batch=1,seq=128;batch=1,seq=1:16``: for each specialization, numbers or the least and the greatest, by name
 
     Raises
     ------
     TilewrightError : ``text`` has another form, a parameter of main is no tensor, main has no dimension of a name, or
-        the dimension cannot be so
+        the value is outside of the dimension's limits
     """
     mod = infer_module(mod)
     main = mod["main"]
@@ -84,7 +85,7 @@ def versions_of(mod: IRModule, text: str) -> list[Version]:
             for old, new in dims.items()
         ]
         name = f"main${','.join(part.split())}"
-        found[name] = Version(name, _bound(mod, dims), guard)
+        found[name] = Specialization(name, _bound(mod, dims), guard)
     return list(found.values())
 
 
@@ -93,7 +94,7 @@ def _limits(dim: DimVar) -> tuple[int, int, int]:
 
 
 def _parse(text: str, known: Sequence[DimVar]) -> dict[DimVar, IntImm | DimVar]:
-    """What named dimensions are in a version, of ``batch=1,seq=1:16``."""
+    """Return the values or limits of named dimensions in ``batch=1,seq=1:16``."""
     by_name = {dim.name: dim for dim in known}
     found: dict[DimVar, IntImm | DimVar] = {}
     for item in text.split(","):
@@ -105,13 +106,13 @@ def _parse(text: str, known: Sequence[DimVar]) -> dict[DimVar, IntImm | DimVar]:
             hint = did_you_mean(name, list(by_name))
             raise TilewrightError(f"{OPTION}: main has no dimension {name!r}{hint}; its named dimensions are {names}")
         if by_name[name] in found:
-            raise TilewrightError(f"{OPTION}: {text!r} says twice what {name} is")
+            raise TilewrightError(f"{OPTION}: {text!r} sets {name} twice")
         found[by_name[name]] = _narrowed(by_name[name], value)
     return found
 
 
 def _narrowed(dim: DimVar, value: str) -> IntImm | DimVar:
-    """A number that a dimension may be, or a dimension with narrower limits."""
+    """Return the number that a dimension becomes, or a dimension with narrower limits."""
     low, colon, high = value.partition(":")
     try:
         least = int(low) if low or not colon else dim.low
@@ -140,7 +141,7 @@ class _TypesBound(TypeMutator):
 
 
 class _Binder(ExprMutator):
-    """Puts numbers, or other dimensions, for named dimensions in types and attributes."""
+    """Replace named dimensions by numbers, or by other dimensions, in types and attributes."""
 
     def __init__(self, dims: Mapping[PrimVar, PrimExpr]) -> None:
         super().__init__()
@@ -149,7 +150,7 @@ class _Binder(ExprMutator):
 
     def visit_var(self, expr: Var) -> RelayExpr:
         type_ = None if expr.type_annotation is None else self.types.visit(expr.type_annotation)
-        return Var(expr.name_hint, type_)  # a version's own: functions share no variables
+        return Var(expr.name_hint, type_)  # functions share no variables
 
     def visit_function(self, expr: Function) -> RelayExpr:
         made = super().visit_function(expr)
@@ -187,7 +188,7 @@ def _bound(mod: IRModule, dims: Mapping[DimVar, IntImm | DimVar]) -> IRModule:
 
 
 class _Sharer(TypedMutator):
-    """Makes equal constants one."""
+    """Share equal constants."""
 
     def __init__(self, known: dict[tuple[Any, ...], NDArray]) -> None:
         super().__init__()
@@ -202,28 +203,28 @@ def _content(data: NDArray) -> tuple[Any, ...]:
     return data.dtype, tuple(data.shape), str(data.device), hashlib.sha256(data.numpy().tobytes()).digest()
 
 
-def with_versions(mod: IRModule, versions: Sequence[Version]) -> IRModule:
-    """``mod`` with functions for its versions; all have taken the passes before fusion."""
+def with_specializations(mod: IRModule, specializations: Sequence[Specialization]) -> IRModule:
+    """Return ``mod`` with the functions of its specializations; all have run the passes before fusion."""
     known: dict[tuple[Any, ...], NDArray] = {}
     merged = mod.copy()
     for var, func in mod.items():
         if isinstance(func, Function):
             merged[var] = _Sharer(known).visit(func)
-    for version in versions:
-        for var, renamed in _renamed(version).items():
+    for specialization in specializations:
+        for var, renamed in _renamed(specialization).items():
             shared = _Sharer(known).visit(renamed)
             assert isinstance(shared, Function)
-            merged[var] = shared.with_attr(IS_SPECIALIZATION.key, 1) if var.name_hint == version.name else shared
-    guards = json.dumps([(version.name, version.guard) for version in versions])
+            merged[var] = shared.with_attr(IS_SPECIALIZATION.key, 1) if var.name_hint == specialization.name else shared
+    guards = json.dumps([(specialization.name, specialization.guard) for specialization in specializations])
     main = merged["main"]
     assert isinstance(main, Function)
     merged["main"] = main.with_attr(SPECIALIZATIONS.key, guards)
     return infer_module(merged)
 
 
-def _renamed(version: Version) -> dict[GlobalVar, RelayExpr]:
-    """The functions of a version by names of their own."""
-    suffix = version.name.removeprefix("main")
-    functions = {var: func for var, func in version.mod.items() if isinstance(func, Function)}
+def _renamed(specialization: Specialization) -> dict[GlobalVar, RelayExpr]:
+    """Return the functions of a specialization under their own names."""
+    suffix = specialization.name.removeprefix("main")
+    functions = {var: func for var, func in specialization.mod.items() if isinstance(func, Function)}
     names = {var: GlobalVar(f"{var.name_hint}{suffix}") for var in functions}
     return {names[var]: substitute(func, names) for var, func in functions.items()}  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
-"""Kernels over tensors of more elements than 32 bits count: their dimensions, and so all that loops and indices are
-made of, have 64 bits. ``NarrowDataType`` takes those back to 32 that fit; all other kernels never have more.
+"""Kernels over tensors whose number of elements exceeds 32 bits: their dimensions, loops and indices have 64 bits.
+
+``NarrowDataType`` narrows those that fit back to 32 bits; all other kernels have 32-bit ones from the start.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MOST_ELEMENTS = (1 << 31) - (1 << 18)
 
 
 def is_wide(func: Function) -> bool:
-    """Whether a primitive function has a tensor whose elements 32 bits do not count."""
+    """Return whether a primitive function has a tensor whose number of elements exceeds 32 bits."""
     types = [p.checked_type for p in func.params] + [e.checked_type for e in post_order(func.body) if _is_typed(e)]
     return any(_elements(tensor) > _MOST_ELEMENTS for type_ in types for tensor in tensors_of(type_))
 
@@ -28,12 +29,12 @@ def _is_typed(expr: object) -> bool:
 
 
 def _elements(tensor: TensorType) -> int:
-    """The elements as far as dimensions are known."""
+    """Return the number of elements as far as dimensions are known."""
     return math.prod(int(d.value) for d in tensor.shape if isinstance(d, IntImm))
 
 
 def widened(type_: Type) -> Type:
-    """The type with dimensions of 64 bits."""
+    """Return the type with 64-bit dimensions."""
     if isinstance(type_, TupleType):
         return TupleType([widened(item) for item in type_.fields])
     if not isinstance(type_, TensorType):

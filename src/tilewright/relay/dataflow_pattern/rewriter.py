@@ -78,8 +78,8 @@ def _checked(callback: DFPatternCallback, result: Any) -> RelayExpr:
         return result.astuple()
     if not isinstance(result, RelayExpr):
         raise TilewrightError(
-            f"{type(callback).__name__}.callback gave a {type(result).__name__}; it gives the expression that takes "
-            "the place of the match, which is post where nothing is to change"
+            f"{type(callback).__name__}.callback returned a {type(result).__name__}; expected the expression that "
+            "replaces the match, which is post where nothing is to change"
         )
     return result
 

@@ -1,4 +1,4 @@
-"""This package's own external compilers under their global names; each loads when it is first called.
+"""External compilers of this package under their global names; each is loaded when it is first called.
 
 ``ccompiler`` is ``relay/backend/ccompiler.py``, oneDNN is the folder ``dnnl``.
 """

@@ -251,7 +251,7 @@ def _optimized(func: Function, compiler: str) -> Function:
         return func
     result = optimize(infer_module(IRModule.from_expr(func)))
     if not isinstance(result, IRModule) or "main" not in result:
-        raise TilewrightError(f"{name} gave a {type(result).__name__}; it gives the module, with the function main")
+        raise TilewrightError(f"{name} returned a {type(result).__name__}; expected the module, with the function main")
     optimized: Function = infer_module(result)["main"]
     return optimized
 

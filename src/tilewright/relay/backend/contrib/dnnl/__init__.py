@@ -1,6 +1,6 @@
-"""oneDNN: which part of a network it gets, and that as JSON for the runtime or as C source.
+"""oneDNN: partitioning of a network for it, and its regions as JSON for the runtime or as C source.
 
-partition.py     what ``partition_for_dnnl`` does, and tells
+partition.py     ``partition_for_dnnl`` and its report
 serializer.py    a region as JSON
 c_source.py      a region as C source
 """
@@ -19,7 +19,7 @@ _FORMS = {"json": compile_to_json, "c": compile_to_c}
 
 
 def compile_region(func: Function) -> Module:
-    """The module of an external function, in the form that the option ``relay.ext.dnnl.codegen`` says."""
+    """Return the module of an external function, in the form that the option ``relay.ext.dnnl.codegen`` selects."""
     form = PassContext.current().option("relay.ext.dnnl.codegen")
     if form not in _FORMS:
         raise UnsupportedError(f"relay.ext.dnnl.codegen is {form!r}; there are {', '.join(map(repr, _FORMS))}")

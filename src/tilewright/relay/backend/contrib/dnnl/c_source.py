@@ -1,9 +1,9 @@
 """A region for oneDNN as C source, which calls a kernel of the runtime for each operator.
 
-``PassContext(config={"relay.ext.dnnl.codegen": "c"})``. It is compiled into the library as other C sources are. A
-kernel keeps its primitive, but brings weights into oneDNN's layout in each call and gives its result in a plain one:
-JSON is the faster form, and this one is to be read, changed and stepped through. ``runtime.dnnl.kernel`` is the kernel,
-which a text tells what to compute::
+Selected by ``PassContext(config={"relay.ext.dnnl.codegen": "c"})``; compiled into the library as other C sources are. A
+kernel keeps its primitive, but converts weights to oneDNN's layout in each call and its result to a plain one. So JSON
+is the faster form; this one can be read, changed and stepped through. The kernel is ``runtime.dnnl.kernel``, which
+takes the computation as text::
 
     static const char k4[] = "{...}";                       // nn.conv2d, with shapes and attributes
     DLTensor* a4[] = {&t0, &t1, &t4};
@@ -45,7 +45,7 @@ static int32_t {symbol}_kernel(const char* text, DLTensor** tensors, int32_t cou
 
 
 def compile_to_c(func: Function) -> Module:
-    """The module of C source of an external function."""
+    """Return the module of C source of an external function."""
     symbol = GLOBAL_SYMBOL.of(func)
     serializer = DNNLSerializer(symbol, func)
     serializer.to_json()
@@ -75,14 +75,14 @@ def _driver(symbol: str, graph: DNNLSerializer) -> str:
 
 
 def _of_first(entry: list[int]) -> int:
-    """The node of an entry that is its first output."""
+    """Return the node of an entry that is its first output."""
     if entry[1] != 0:
         raise UnsupportedError("C source for oneDNN has the first results of operators only; take JSON instead")
     return entry[0]
 
 
 def _call(symbol: str, index: int, node: dict[str, Any], graph: DNNLSerializer) -> list[str]:
-    """The kernel's text, a graph of this operator alone, and its call."""
+    """Return the kernel's text, a graph of this operator alone, and its call."""
     sources = [_of_first(entry) for entry in node["inputs"]]
     inputs = [{"op": "input", "name": f"i{i}", "attrs": _first_type(graph.nodes[s])} for i, s in enumerate(sources)]
     own = {**node, "inputs": [[i, 0, 0] for i in range(len(inputs))]}

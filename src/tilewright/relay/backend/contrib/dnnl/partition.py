@@ -1,4 +1,4 @@
-"""``relay.op.contrib.dnnl.partition_for_dnnl``: what is done to a network before oneDNN gets its part."""
+"""``relay.op.contrib.dnnl.partition_for_dnnl``: preparation and partitioning of a network for oneDNN."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.relay.transform.partition.explain_partition import OperatorFate,
 
 
 def preparation() -> list[Pass]:
-    """The passes before patterns are matched, all of them passes of ``relay.build``."""
+    """Return the passes before patterns are matched, all of them passes of ``relay.build``."""
     return [
         transform.InferType(),
         transform.InlineFunctions(),
@@ -40,7 +40,9 @@ def preparation() -> list[Pass]:
 
 
 def _is_better_in_parts(call: Call) -> bool:
-    """oneDNN has normalizations of its own; batch norms after convolutions become part of their weights."""
+    """Return whether to simplify a normalization: oneDNN has its own, but batch norms after convolutions fold into
+    weights.
+    """
     if call.op is not BatchNorm.op:
         return call.op is not LayerNorm.op
     data = call.args[0]
@@ -50,7 +52,7 @@ def _is_better_in_parts(call: Call) -> bool:
 
 
 def prepare(mod: IRModule) -> IRModule:
-    """The network in the form in which oneDNN takes most of it."""
+    """Bring the network to the form of which oneDNN takes most."""
     with PassContext(opt_level=3):
         return Sequential(preparation(), name="relay.dnnl.prepare")(mod)
 
@@ -73,7 +75,9 @@ def partition(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
 
 
 def explain(mod: IRModule) -> list[OperatorFate]:
-    """What ``partition_for_dnnl`` does with each operator, after its preparation, of a network with its parameters."""
+    """Return how ``partition_for_dnnl`` treats each operator of a network with its parameters, after its
+    preparation.
+    """
     prepared = prepare(mod)
     with PassContext(config={ALL_OPERATORS: True}):
         return explain_partition(prepared, "dnnl")

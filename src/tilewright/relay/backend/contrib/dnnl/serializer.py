@@ -1,8 +1,8 @@
 """A region for oneDNN as JSON, in the dialect of TVM 0.8's runtime.
 
-What that runtime knows (``nn.conv2d``, ``nn.dense``, ``nn.batch_norm``, ``nn.relu``, ``add``, ``multiply``,
-``dnnl.conv2d_relu``, ``dnnl.conv2d_bias_relu``) is written as it reads it; the rest follows the same form. A composite
-function is a node that is named after what it does, ``dnnl.dense_bias_sum_gelu``, with the attributes of its first
+Operators that that runtime knows (``nn.conv2d``, ``nn.dense``, ``nn.batch_norm``, ``nn.relu``, ``add``, ``multiply``,
+``dnnl.conv2d_relu``, ``dnnl.conv2d_bias_relu``) are written as it reads them; all others follow the same form. A
+composite function is a node named after its operators, ``dnnl.dense_bias_sum_gelu``, with the attributes of its first
 operator and of its activation; its inputs are the operator's, then the bias, then the summand.
 """
 
@@ -20,10 +20,10 @@ from tilewright.runtime.onednn import create_json_module
 
 
 class DNNLSerializer(JSONSerializer):
-    """Composite functions become nodes of the operators that they are made of."""
+    """Serializer that writes composite functions as nodes named after their operators."""
 
     def kernel(self, call: Call) -> tuple[str, dict[str, Any], list[Entry]]:
-        """Name, attributes and inputs of a call."""
+        """Return name, attributes and inputs of a call."""
         if not (isinstance(call.op, Function) and COMPOSITE.has(call.op)):
             return super().kernel(call)
         fused = Fused(call.op.body)
@@ -37,12 +37,12 @@ class DNNLSerializer(JSONSerializer):
 
 
 def _given(operand: RelayExpr, given: dict[Var, RelayExpr]) -> RelayExpr:
-    """What a composite function is called with for one of its operands; constants may stand inside of it."""
+    """Return the argument of a composite function for one of its operands, which may be a constant in its body."""
     return given[operand] if isinstance(operand, Var) else operand
 
 
 def compile_to_json(func: Function) -> Module:
-    """The module of an external function, of type ``dnnl_json``."""
+    """Return the module of an external function, of type ``dnnl_json``."""
     symbol = GLOBAL_SYMBOL.of(func)
     serializer = DNNLSerializer(symbol, func)
     return create_json_module(symbol, serializer.to_json(), serializer.constants)

@@ -1,5 +1,4 @@
-"""GrowInPlace and MarkRoom: what a program appends to one of its parameters and gives back, or carries around a loop,
-grows in its memory.
+"""AppendInPlace and MarkSlack: in-place append to tensors that a program takes and returns, or carries around a loop.
 
 Before, where ``%past`` is a parameter of main, or of a function that calls itself with ``%1`` in its place::
 
@@ -8,19 +7,19 @@ Before, where ``%past`` is a parameter of main, or of a function that calls itse
     %2 = nn.attention(%q, %1, %v);
     (%2, %1)
 
-after GrowInPlace::
+after AppendInPlace::
 
     %1 = vm.append(%past, %new, axis=2);
     %2 = nn.attention(%q, %1, %v);
     (%2, %1)
 
-The virtual machine appends without copying ``%past`` where its memory has room behind it, as that of an earlier result
+The virtual machine appends without copying ``%past`` where its memory has slack after it, as that of an earlier result
 has (``native/src/vm/append.c``). Unless all dimensions before the axis are 1, tensors in such memory have the strides
-of the whole. They may be wherever ``TensorFlow`` finds that they go; what would go where strides are not known stays a
-concatenation, and what a loop ends with is made compact before main gives it. Once kernels are fused, MarkRoom notes on
-each, as the attribute ``room``, which of its parameters may have strides, and code generation gives their buffers
-strides; main says in ``takes_room`` which inputs may have them. A version of a program is given main's inputs as they
-are: only what all versions continue may have strides.
+of the whole. ``TensorFlow`` finds where they go; a concatenation whose result reaches code that assumes compact tensors
+stays one, and the results of a loop are made compact before main returns them. After fusion, MarkSlack records in the
+attribute ``room`` of each kernel which of its parameters may have strides, and code generation gives their buffers
+strides; main records in ``takes_room`` which inputs may have them. A specialization gets main's inputs unchanged: only
+inputs that all specializations append to may have strides.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Function, Let, Tuple
-from tilewright.relay.function_attributes import IS_SPECIALIZATION, RESULT_DEVICE_TYPE, ROOM, TAKES_ROOM
+from tilewright.relay.function_attributes import IS_SPECIALIZATION, RESULT_DEVICE_TYPE, SLACK, TAKES_SLACK
 from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.transform.join import Concatenate, concatenate
 from tilewright.relay.op.vm import Append, append
@@ -50,7 +49,7 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True)
 class _Join:
-    """What grows: its first part, the axis, and whether what lies in memory with room is compact all the same."""
+    """A concatenation: its first part, the axis, and whether the result is compact even in memory with slack."""
 
     past: RelayExpr
     axis: int
@@ -60,7 +59,7 @@ class _Join:
 _Joins = dict[RelayExpr, _Join]
 
 
-def GrowInPlace() -> Pass:
+def AppendInPlace() -> Pass:
     """Turn concatenations that extend a parameter of main, or of a loop, into ``vm.append``, on the CPU."""
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -75,13 +74,13 @@ def GrowInPlace() -> Pass:
         mod = infer_module(mod)
         functions = [f for f in mod.functions.values() if isinstance(f, Function)]
         joins = {e: j for f in functions for e, j in _concatenations(f).items()}
-        return _grown(mod, joins) if joins else mod
+        return _appended(mod, joins) if joins else mod
 
-    return ModulePass(run, PassInfo(0, "GrowInPlace"))
+    return ModulePass(run, PassInfo(0, "AppendInPlace"))
 
 
 def _concatenations(func: Function) -> _Joins:
-    """The concatenations of a function that may grow."""
+    """Return the concatenations of a function that are candidates."""
     found = {}
     for node in () if is_closed(func) else post_order(func.body, open_children):
         call = call_of(node, Concatenate.op)
@@ -102,8 +101,8 @@ def _join_of(past: RelayExpr, axis: int) -> _Join:
     return _Join(past, axis, all(isinstance(d, IntImm) and d.value == 1 for d in type_.shape[:axis]))
 
 
-class _Growth:
-    """Which of the joins grow in place, and where tensors with strides go then."""
+class _Appends:
+    """The joins that append in place, and where tensors with strides go then."""
 
     def __init__(self, mod: IRModule, joins: _Joins) -> None:
         self.entries = _entries(mod)
@@ -115,28 +114,28 @@ class _Growth:
         self.continued = {atom: self.flow.reach([atom], continued=True) for atom in self.inputs}
 
     def of_inputs(self, expr: RelayExpr) -> set[Atom]:
-        """The inputs that a join continues, where main gives on what becomes of it."""
+        """Return the inputs that a join extends, where main returns what becomes of it."""
         if self.results.isdisjoint(self.becomes[expr]):
             return set()
         return {atom for atom in self.inputs if (expr, ()) in self.continued[atom]}
 
     def continues(self, entry: Function, expr: RelayExpr) -> set[tuple[int, int]]:
-        """The numbers of the inputs of ``entry`` that a join continues, with its axis."""
+        """Return the numbers of the inputs of ``entry`` that a join extends, with its axis."""
         atoms = self.of_inputs(expr)
         return {(i, self.joins[expr].axis) for i, param in enumerate(entry.params) if (param, ()) in atoms}
 
     def taken(self) -> tuple[int, ...]:
-        """The numbers of the inputs that main and all of its versions continue, along one axis."""
+        """Return the numbers of the inputs that main and all of its specializations extend, along one axis."""
         found = [set().union(*(self.continues(entry, e) for e in self.joins)) for entry in self.entries]
         common = [i for i, _ in sorted(set.intersection(*found))]
         return tuple(i for i in common if all(sum(i == j for j, _ in pairs) == 1 for pairs in found))
 
     def in_loop(self, expr: RelayExpr) -> bool:
-        """Whether a join continues what it becomes."""
+        """Return whether a join extends its own result of the previous iteration."""
         return not self.becomes[expr].isdisjoint(self.flow.atoms(self.joins[expr].past))
 
     def strides(self, chosen: Iterable[RelayExpr]) -> dict[Atom, set[int]]:
-        """The axes along which parameters and joins may have room, where that shows in their strides."""
+        """Return the axes along which parameters and joins may have slack, where their strides show it."""
         found: dict[Atom, set[int]] = {}
         for expr in chosen:
             if not self.joins[expr].compact:
@@ -148,10 +147,10 @@ class _Growth:
         return self.flow.reach([(expr, ()), *self.of_inputs(expr)])
 
     def fitting(self) -> list[RelayExpr]:
-        """The joins that grow, and whose strides do not go where nothing knows of them."""
-        main, *versions = self.entries
+        """Return the joins to append in place: those whose strides reach only code that supports them."""
+        main, *specializations = self.entries
         general = set().union(*(self.continues(main, e) for e in self.joins))
-        useless = {e for entry in versions for e in self.joins if self.continues(entry, e) - general}
+        useless = {e for entry in specializations for e in self.joins if self.continues(entry, e) - general}
         useless |= {e for e in self.joins if len(e.args[0].fields) > 2}  # type: ignore[attr-defined]  # no cache
         chosen = [e for e in self.joins if self.in_loop(e) or (self.of_inputs(e) and e not in useless)]
         strides = self.strides(chosen)
@@ -167,36 +166,36 @@ class _Growth:
         return hidden
 
     def own(self, chosen: Sequence[RelayExpr]) -> set[Atom]:
-        """What has strides and continues no input: main makes it compact."""
+        """Return the tensors with strides that extend no input: main makes them compact."""
         return self.strides(e for e in chosen if not self.of_inputs(e)).keys() | set()
 
 
 def _entries(mod: IRModule) -> list[Function]:
-    """Main, and the versions that it calls with its own inputs."""
+    """Return main and its specializations, which it calls with its own inputs."""
     functions = [f for f in mod.functions.values() if isinstance(f, Function)]
     main = mod["main"]
     assert isinstance(main, Function)
     return [main, *(f for f in functions if IS_SPECIALIZATION.on(f))]
 
 
-def _grown(mod: IRModule, joins: _Joins) -> IRModule:
-    growth = _Growth(mod, joins)
-    while len(chosen := growth.fitting()) != len(growth.joins):
-        growth = _Growth(mod, {expr: joins[expr] for expr in chosen})
+def _appended(mod: IRModule, joins: _Joins) -> IRModule:
+    appends = _Appends(mod, joins)
+    while len(chosen := appends.fitting()) != len(appends.joins):
+        appends = _Appends(mod, {expr: joins[expr] for expr in chosen})
     if not chosen:
         return mod
     appender = _Appender({expr: joins[expr].axis for expr in chosen})
     changed = mod.copy()
     for var, func in mod.functions.items():
         if isinstance(func, Function) and not is_closed(func):
-            if func in growth.entries and (own := growth.own(chosen)):
-                func = func.replace(body=_compact(func.body, growth.flow, own))
+            if func in appends.entries and (own := appends.own(chosen)):
+                func = func.replace(body=_compact(func.body, appends.flow, own))
             changed[var] = appender.visit(func)
     return infer_module(changed)
 
 
 def _compact(result: RelayExpr, flow: TensorFlow, own: set[Atom]) -> RelayExpr:
-    """What main gives, without the strides of its loops."""
+    """Return main's result without the strides of its loops."""
     if isinstance(result, Let):
         return Let(result.var, result.value, _compact(result.body, flow, own), result.span)
     if own.isdisjoint(flow.atoms(result)):
@@ -217,12 +216,12 @@ class _Appender(TypedMutator):
         parts = expr.args[0]
         assert isinstance(parts, Tuple)
         past, *more = (self.visit(part) for part in parts.fields)
-        rest = more[0] if len(more) == 1 else infer_expr(concatenate(more, self.axes[expr]))
-        return append(past, rest, self.axes[expr])
+        tail = more[0] if len(more) == 1 else infer_expr(concatenate(more, self.axes[expr]))
+        return append(past, tail, self.axes[expr])
 
 
-def MarkRoom() -> Pass:
-    """Note which parameters of fused functions, and of main, may lie in memory with room."""
+def MarkSlack() -> Pass:
+    """Record which parameters of fused functions, and of main, may be in memory with slack."""
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         joins: _Joins = {}
@@ -232,17 +231,17 @@ def MarkRoom() -> Pass:
                     joins[node] = _join_of(call.args[0], int(call.attrs.axis))  # type: ignore[union-attr]
         if not joins:
             return mod
-        growth = _Growth(mod, joins)
-        marker = _Marker(growth.flow, growth.strides(joins))
+        appends = _Appends(mod, joins)
+        marker = _Marker(appends.flow, appends.strides(joins))
         changed = mod.copy()
         for var, func in mod.functions.items():
             if isinstance(func, Function) and not is_closed(func):
                 changed[var] = marker.visit(func)
-        if taken := growth.taken():
-            changed["main"] = changed["main"].with_attr(TAKES_ROOM.key, taken)
+        if taken := appends.taken():
+            changed["main"] = changed["main"].with_attr(TAKES_SLACK.key, taken)
         return infer_module(changed)
 
-    return ModulePass(run, PassInfo(0, "MarkRoom"))
+    return ModulePass(run, PassInfo(0, "MarkSlack"))
 
 
 class _Marker(ExprMutator):
@@ -260,8 +259,8 @@ class _Marker(ExprMutator):
         if not is_closed(post.op):
             return post
         assert isinstance(post.op, Function)
-        room = tuple((i, axis) for i, arg in enumerate(expr.args) for axis in sorted(self._axes(arg)))
-        return post.replace(op=post.op.with_attr(ROOM.key, room)) if room else post
+        slack = tuple((i, axis) for i, arg in enumerate(expr.args) for axis in sorted(self._axes(arg)))
+        return post.replace(op=post.op.with_attr(SLACK.key, slack)) if slack else post
 
     def _axes(self, arg: RelayExpr) -> set[int]:
         return {axis for atom in self.flow.atoms(arg) for axis in self.strides.get(atom, ())}
