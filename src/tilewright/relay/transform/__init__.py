@@ -1,6 +1,6 @@
 """Passes over Relay modules, one a file, in a package for each purpose. ``tvm.relay.transform``.
 
-A pass is a call that gives a ``Pass``: ``relay.transform.FuseOps()(mod)``.
+Calling a pass's name returns a ``Pass``, which maps modules: ``relay.transform.FuseOps()(mod)``.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""AnnotateSpans: every expression of a module gets the place where it stands in the module's text.
+"""AnnotateSpans: give every expression the place in the module's text as its span.
 
 Before and after, as the span of ``add`` shows::
 
@@ -18,7 +18,7 @@ from tilewright.relay.visitor import post_order
 
 
 def AnnotateSpans() -> Pass:
-    """The pass: the module is printed, and read again under the source name ``GeneratedSource``."""
+    """Print the module and parse it under the source name ``GeneratedSource``."""
 
     @module_pass(opt_level=0, name="AnnotateSpans")
     def run(mod: IRModule, _: PassContext) -> IRModule:
@@ -28,7 +28,7 @@ def AnnotateSpans() -> Pass:
 
 
 def SpanCheck() -> Pass:
-    """The pass that changes nothing, and raises DiagnosticError when a call of the module has no span."""
+    """Change nothing; raise DiagnosticError where a call of the module has no span."""
 
     @module_pass(opt_level=0, name="SpanCheck")
     def run(mod: IRModule, _: PassContext) -> IRModule:

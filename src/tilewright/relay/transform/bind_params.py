@@ -1,4 +1,4 @@
-"""Parameters of a network by name, as constants."""
+"""Binding of a network's parameters to constants by name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tilewright.runtime.ndarray import NDArray
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """``func`` with the parameters of the given names replaced by constants.
+    """Replace the parameters of the given names in ``func`` by constants.
 
-    A name that no parameter has is ignored, and whether types agree is left to type inference, as in TVM; a name that
-    two parameters share is an error.
+    Names that no parameter has are ignored, and type inference finds mismatched types, as in TVM; a name that two
+    parameters share is an error.
     """
     by_name: dict[str, Any] = {}
     for param in func.params:
@@ -34,7 +34,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
 
 
 def with_params(func: Function, params: Mapping[str, Any]) -> Function:
-    """``bind_params_by_name`` of arrays that have the parameters' types; TilewrightError names one that has not."""
+    """As ``bind_params_by_name``; raise TilewrightError for an array whose type is not its parameter's."""
     for param in func.params:
         value = params.get(param.name_hint)
         if value is not None:

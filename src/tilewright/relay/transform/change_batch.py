@@ -1,4 +1,4 @@
-"""ChangeBatch: another extent of the batch dimension of some inputs.
+"""ChangeBatch: change the batch size of inputs.
 
 Before and after, with ``{%x: 0}`` and 16::
 
@@ -43,7 +43,7 @@ class _Retyped(ExprMutator):
 
 
 def ChangeBatch(data: Mapping[Var, int], batch_size: int = 16) -> Pass:
-    """Give dimension ``data[v]`` of each variable v (found by its name) the extent ``batch_size``; types follow."""
+    """Set dimension ``data[v]`` of each variable v, found by name, to ``batch_size``; types are inferred again."""
     batches = {var.name_hint: axis for var, axis in data.items()}
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:

@@ -1,4 +1,4 @@
-"""CheckIndices: what indexes memory is checked before it does, where that is not known to be needless.
+"""CheckIndices: check indices before they address memory, unless they are known to be in range.
 
 Before::
 
@@ -9,10 +9,10 @@ after::
     %0 = check_indices(%indices, what="gather: index", extents=[4], from_end=True);
     gather(%data, %0, axis=0)
 
-Front ends place checks of their own, whose messages name the model's nodes; these stay. A check is left out where all
-indices are known to be in range, such as those that argmax gives. With the option ``relay.unchecked_indices`` there are
-no checks, and ``check_indices`` becomes the addition that counts negative indices from the front. ``take`` says itself
-what becomes of indices out of range, by its mode. Checks of a program's inputs are made together, by one kernel.
+Front ends insert checks whose messages name the model's nodes; these stay. A check is omitted where all indices are
+known to be in range, such as those from argmax. The option ``relay.unchecked_indices`` removes all checks, and
+``check_indices`` becomes the addition that counts negative indices from the front. ``take`` defines the result of
+indices out of range by its mode. Checks of a program's inputs are merged into one kernel.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ _MOST_NUMBERS = 1 << 16  # of a constant that is looked through
 
 @dataclass(frozen=True)
 class _Check:
-    """The extents that an expression's numbers are below, by a check, and the dimension that lists them."""
+    """Upper bounds that a check guarantees for an expression's values, and the dimension that lists the bounds."""
 
     extents: tuple[Any, ...]
     axis: int
 
     @staticmethod
     def of(call: Call) -> _Check:
-        """That of a call of check_indices."""
+        """Return the bounds that a call of check_indices guarantees."""
         like, attrs = call.args[-1].checked_type, call.attrs
         assert isinstance(like, TensorType) and isinstance(attrs, CheckIndicesAttrs)
         extents = tuple(d.value if isinstance(d, IntImm) else d for d in attrs.extents_of(like.shape))
         return _Check(extents, attrs.axis if len(extents) > 1 else 0)
 
     def after(self, call: Call, rank: int) -> _Check | None:
-        """What is still known behind ``call`` of a checked tensor of ``rank`` dimensions."""
+        """Return the bounds that still hold for the result of ``call`` on a checked tensor of ``rank`` dimensions."""
         transposes, attrs = call.op is Transpose.op, call.attrs
         if transposes and len(self.extents) > 1:
             axes = attrs.axes or range(rank)[::-1]  # type: ignore[union-attr]
@@ -75,14 +75,14 @@ class _Check:
         return self if (transposes or is_reshape(call)) and len(self.extents) == 1 else None
 
     def covers(self, other: _Check) -> bool:
-        """Whether the check ``other`` would find nothing."""
+        """Return whether the check ``other`` would find nothing."""
         pairs = zip(self.extents, other.extents, strict=False)
         same = len(self.extents) == len(other.extents) and self.axis == other.axis
         return same and all(a is b or (isinstance(a, int) and isinstance(b, int) and a <= b) for a, b in pairs)
 
 
 class _Checker(TypedMutator):
-    """Places the checks that are missing, and drops those that are not needed."""
+    """Insert missing checks and drop needless ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class _Checker(TypedMutator):
         self.checks: dict[RelayExpr, _Check] = {}
 
     def dispatch(self, expr: RelayExpr) -> RelayExpr:
-        """The expression, of whose numbers is noted what is known."""
+        """Rewrite an expression and record the range of its values."""
         result = super().dispatch(expr)
         found = self._range(result)
         if found != EVERYTHING:
@@ -111,7 +111,7 @@ class _Checker(TypedMutator):
         return results[0] if len(results) == 1 else EVERYTHING
 
     def _results(self, call: RelayExpr) -> list[Range]:
-        """The range of each result of an operator; none where nothing is known."""
+        """Return the range of each result of an operator; none where nothing is known."""
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return []
         ranges = [self.ranges.get(a, EVERYTHING) for a in call.args]
@@ -124,7 +124,7 @@ class _Checker(TypedMutator):
         return ranges[:1] * count if call.op.get_attr("TMovesData") else []
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        """A call whose indices are checked; a check that is not needed gives its indices."""
+        """Check the indices of a call; a needless check becomes its argument."""
         post = super().visit_call(expr)
         if not isinstance(post, Call) or not isinstance(post.op, Op):
             return post
@@ -142,7 +142,7 @@ class _Checker(TypedMutator):
         return post
 
     def _needed(self, arg: RelayExpr) -> RelayExpr:
-        """``arg``, or what it checks where that is known to be in range."""
+        """Return ``arg``, or the argument of its check where that is known to be in range."""
         call = call_of(arg, CheckIndicesOp.op)
         if call is None or call in self.checks:
             return arg
@@ -158,7 +158,7 @@ class _Checker(TypedMutator):
 
 
 class _Unchecked(ExprRewriter):
-    """Counts indices from the front, and checks none."""
+    """Count indices from the front without checks."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
@@ -183,7 +183,7 @@ class _Unchecked(ExprRewriter):
 
 
 def _merged(func: Function) -> RelayExpr:
-    """``func`` with the checks of its parameters as one, unless a check may be on a road that is not taken."""
+    """Merge the checks of the parameters of ``func``, unless one may be in a branch that is not taken."""
     nodes, params = post_order(func.body, open_children), set(func.params)
     calls = [found for found in (call_of(node, CheckIndicesOp.op) for node in nodes) if found is not None]
     alike = [c for c in calls if c.args[0] in params and len(c.args) == 1 and concrete_shape(c) is not None]
@@ -195,7 +195,7 @@ def _merged(func: Function) -> RelayExpr:
 
 
 class _Replace(ExprRewriter):
-    """Replaces calls."""
+    """Replace calls."""
 
     def __init__(self, found: Mapping[RelayExpr, RelayExpr]) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class _Replace(ExprRewriter):
 
 
 def CheckIndices() -> Pass:
-    """Check indices before they are used, or with ``relay.unchecked_indices`` not."""
+    """Insert checks of indices before their use; with ``relay.unchecked_indices`` remove all."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         if ctx.option("relay.unchecked_indices"):

@@ -1,4 +1,4 @@
-"""What the passes share."""
+"""Helpers of passes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children,
 
 
 def is_closed(func: RelayExpr) -> bool:
-    """Whether a function is a finished kernel, or another compiler's: passes leave its body alone."""
+    """Return whether a function is a finished kernel or an external function: passes do not change its body."""
     return isinstance(func, Function) and (PRIMITIVE.on(func) or COMPILER.on(func))
 
 
 def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:
-    """Sub-expressions, without the bodies of closed functions."""
+    """Return the sub-expressions, without the bodies of closed functions."""
     return () if is_closed(expr) else direct_children(expr)
 
 
@@ -47,13 +47,13 @@ def trait_of(expr: RelayExpr, key: str, default: Any = None) -> Any:
 
 
 def pattern_of(expr: RelayExpr) -> OpPattern:
-    """The fusion pattern of the operator that ``expr`` calls; OPAQUE for anything else."""
+    """Return the fusion pattern of the operator that ``expr`` calls; OPAQUE for anything else."""
     pattern: OpPattern = trait_of(expr, "TOpPattern", OpPattern.OPAQUE)
     return pattern
 
 
 def scalar_constant(expr: RelayExpr) -> float | None:
-    """The value of a constant of one element; None for anything else."""
+    """Return the value of a constant of one element; None for anything else."""
     if not isinstance(expr, Constant):
         return None
     array = expr.data.numpy()
@@ -61,13 +61,13 @@ def scalar_constant(expr: RelayExpr) -> float | None:
 
 
 def concrete_shape(expr: RelayExpr) -> tuple[int, ...] | None:
-    """The shape of a typed tensor whose extents are all known, else None."""
+    """Return the shape of a typed tensor whose extents are all known, else None."""
     type_ = expr.checked_type
     return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
 
 
 def known_dims(expr: RelayExpr) -> tuple[Any, ...] | None:
-    """The shape of a typed tensor, numbers and expressions over named dimensions; None where one is unknown."""
+    """Return the shape of a typed tensor, numbers and expressions over named dimensions; None where one is unknown."""
     type_ = expr.checked_type
     if not isinstance(type_, TensorType) or any(isinstance(d, AnyDim) for d in type_.shape):
         return None
@@ -75,7 +75,7 @@ def known_dims(expr: RelayExpr) -> tuple[Any, ...] | None:
 
 
 def use_counts(func: Function) -> Counter[RelayExpr]:
-    """How often each expression of ``func`` is an operand."""
+    """Return how often each expression of ``func`` is an operand."""
     uses: Counter[RelayExpr] = Counter()
     for node in post_order(func, open_children):
         uses.update(open_children(node))
@@ -83,18 +83,18 @@ def use_counts(func: Function) -> Counter[RelayExpr]:
 
 
 class TypedMutator(ExprMutator):
-    """Rebuilds typed expressions around changes that keep every type; closed functions are left alone."""
+    """Mutator of typed expressions whose changes keep every type; closed functions stay."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
 
     def dispatch(self, expr: RelayExpr) -> RelayExpr:
-        """What is rebuilt keeps its type."""
+        """Keep the type of rebuilt expressions."""
         result = super().dispatch(expr)
         return result if result.checked_type_or_none else result.with_checked_type(expr.checked_type_or_none)
 
     def visit_function(self, expr: Function) -> RelayExpr:
-        """Finished kernels, and other compilers' functions, stay."""
+        """Keep finished kernels and external functions."""
         return expr if is_closed(expr) else super().visit_function(expr)
 
 
@@ -110,12 +110,12 @@ class _PrimitiveMapper(TypedMutator):
 
 
 def map_primitives(func: Function, change: Callable[[Function], Function]) -> RelayExpr:
-    """``func`` with each primitive function in it replaced by what ``change`` makes of it, of the same type."""
+    """Replace each primitive function in ``func`` by the result of ``change``, which has its type."""
     return _PrimitiveMapper(change).visit(func)
 
 
 class Recognizer(ExprRewriter):
-    """Rewrites what stands for an operator in a function, with a look at how often each expression is used."""
+    """Mutator that replaces groups of calls by one operator, with the number of uses of each expression."""
 
     def __init__(self, func: Function) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ def typed_function_pass(
     opt_level: int = 0,
     required: Sequence[str] = ("InferType",),
 ) -> Pass:
-    """A pass that maps every open Relay function of a typed module with ``run``, and types the result.
+    """Return a pass that maps every open Relay function of a typed module with ``run``, and types the result.
 
-    It types the module itself where it is called alone; ``required`` is what TVM 0.8 declares of a pass of its.
+    Called alone, it types the module first; ``required`` are the passes that TVM 0.8 declares as required.
     """
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:

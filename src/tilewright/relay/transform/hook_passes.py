@@ -1,7 +1,7 @@
 """Passes that apply one hook of each operator: Legalize, SimplifyInference, CanonicalizeOps, FastMath.
 
-An operator's declaration says how it is rewritten (``OpDef.legalize``, ``simplify_inference``, ``canonicalize``);
-a pass here calls the hook on every call, children first.
+An operator's declaration defines the rewrites (``OpDef.legalize``, ``simplify_inference``, ``canonicalize``);
+a pass here calls the hook for every call, children first.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tilewright.relay.visitor import ExprMutator
 
 
 class HookRewriter(ExprMutator):
-    """Calls ``hook(attrs, new_args, typed_call)`` for every operator call; None leaves the call as it is."""
+    """Rewriter that calls ``hook(attrs, new_args, typed_call)`` for every operator call; None keeps the call."""
 
     def __init__(self, key: str) -> None:
         super().__init__()
         self.key = key
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Fused and external functions are left alone."""
+        """Skip fused and external functions."""
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        """Offer the call, with its new arguments, to its operator's hook."""
+        """Rewrite the call, with its new arguments, by its operator's hook."""
         post = super().visit_call(expr)
         if not isinstance(expr.op, Op) or not isinstance(post, Call):
             return post
@@ -39,13 +39,13 @@ class HookRewriter(ExprMutator):
         return post if replacement is None else replacement
 
     def apply(self, hook: Callable[..., Any], expr: Call, args: list[RelayExpr]) -> RelayExpr | None:
-        """Call the hook with what it takes."""
+        """Call the hook with its arguments."""
         result: RelayExpr | None = hook(expr.attrs, args, expr)
         return result
 
 
 class _LegalizeRewriter(HookRewriter):
-    """TVM's legalize hooks take (attrs, args, types), the types ending with the result's."""
+    """Rewriter by TVM's legalize hooks, which take (attrs, args, types); the last type is the result's."""
 
     def apply(self, hook: Callable[..., Any], expr: Call, args: list[RelayExpr]) -> RelayExpr | None:
         types = [a.checked_type for a in expr.args] + [expr.checked_type]
@@ -54,7 +54,7 @@ class _LegalizeRewriter(HookRewriter):
 
 
 class _SimplifyInferenceRewriter(HookRewriter):
-    """``simplify_inference`` of an operator that gives a tuple replaces the projection of its first field."""
+    """Rewriter by ``simplify_inference``; for an operator with a tuple as its result, it replaces the first field."""
 
     def __init__(self, key: str, accept: Callable[[Call], bool]) -> None:
         super().__init__(key)
@@ -88,20 +88,20 @@ def _function_pass(name: str, opt_level: int, make: Callable[[], ExprMutator]) -
 
 
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
-    """Replace operators that the target has no good kernel for by ones it has."""
+    """Replace operators that are slow on the target by operators that are not."""
     return _function_pass("Legalize", 1, lambda: _LegalizeRewriter(legalize_map_attr_name))
 
 
 def SimplifyInference(accept: Callable[[Call], bool] = lambda call: True) -> Pass:
-    """Replace operators that are simpler at inference: batch norm becomes a multiply and an add, dropout nothing.
+    """Replace operators that are simpler at inference: batch norm becomes a multiply and an add, dropout goes.
 
-    ``accept`` says of each such call whether it is replaced.
+    ``accept`` returns whether such a call is replaced.
     """
     return _function_pass("SimplifyInference", 0, lambda: _SimplifyInferenceRewriter("FSimplifyInference", accept))
 
 
 def CanonicalizeOps() -> Pass:
-    """Write operators by more basic ones: bias_add becomes expand_dims and add."""
+    """Replace operators by more basic ones: bias_add becomes expand_dims and add."""
     return _function_pass("CanonicalizeOps", 3, lambda: HookRewriter("FTVMCanonicalize"))
 
 
@@ -119,5 +119,5 @@ class _FastMathRewriter(ExprMutator):
 
 
 def FastMath() -> Pass:
-    """Replace exp, tanh, erf, softmax and whatever is ``fast`` by approximations (relative error up to 1e-5)."""
+    """Replace exp, tanh, erf, softmax and other operators with a ``fast`` form by it (relative error up to 1e-5)."""
     return _function_pass("FastMath", 4, _FastMathRewriter)

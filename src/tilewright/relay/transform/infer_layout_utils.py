@@ -1,4 +1,4 @@
-"""What layout rules of operators answer, under TVM's module name; it lives in ``relay.op.layout_rules``."""
+"""TVM's name of ``relay.op.layout_rules``: the results of operators' layout rules."""
 
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 

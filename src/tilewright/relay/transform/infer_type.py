@@ -27,15 +27,15 @@ def _infer(mod: IRModule, ctx: PassContext) -> IRModule:
 
 
 def InferType() -> Pass:
-    """The pass that type-checks a module; raises TypeInferenceError with every problem that it finds."""
+    """Infer and check the types of a module; raise TypeInferenceError with every problem found."""
     return ModulePass(_infer, PassInfo(0, "InferType"))
 
 
 def InferTypeLocal(expr: RelayExpr) -> Type:
-    """The type of one expression, whose free variables are annotated."""
+    """Return the type of one expression, whose free variables are annotated."""
     return infer_expr(expr).checked_type
 
 
 def infer_type(expr: RelayExpr, mod: IRModule | None = None) -> RelayExpr:
-    """``expr`` with checked types; global functions and data types are looked up in ``mod``."""
+    """Return ``expr`` with checked types; global functions and data types are looked up in ``mod``."""
     return infer_expr(expr, mod)

@@ -59,7 +59,7 @@ def _dtype_of(call: Call) -> str:
 
 
 def _chosen(root: RelayExpr, ops: Sequence[str], skip_layers: Sequence[int]) -> set[RelayExpr]:
-    """The calls of ``ops``, without those whose layer is skipped."""
+    """Return the calls of ``ops`` except those of skipped layers."""
     layers = count_layers(root, ops)
     skipped = {layer % layers if layers else layer for layer in skip_layers}
     above: dict[RelayExpr, int] = {}  # calls of ``ops`` between an expression and the result
@@ -82,14 +82,14 @@ def recast(
     ops: Sequence[str] | None = None,
     skip_layers: Sequence[int] | None = None,
 ) -> RelayExpr | IRModule:
-    """``expr`` with calls of ``ops`` computed of ``dtype`` operands; for looking at speed, as values are just cast.
+    """Compute calls of ``ops`` in ``dtype``; values are just cast, so this serves to measure speed.
 
     Args:
         expr: an expression, or a module, whose ``main`` is changed.
-        dtype: what operands are cast to.
-        out_dtype: the ``out_dtype`` of operators that have the attribute; results are cast back to what they were.
-        ops: names of operators; ``nn.conv2d`` where none are given.
-        skip_layers: numbers of layers to leave, 0 the first; -1 is the last. The last is nearest to the result.
+        dtype: the dtype of the operands.
+        out_dtype: the ``out_dtype`` of operators that have the attribute; results are cast back to their old dtype.
+        ops: names of operators; by default ``nn.conv2d``.
+        skip_layers: numbers of layers to leave, from 0, the first; -1 is the last, nearest to the result.
     """
     root: RelayExpr = expr["main"] if isinstance(expr, IRModule) else expr
     names = [Conv2D.op.name] if ops is None else list(ops)

@@ -9,13 +9,12 @@
     ])
     Halve = RULES.as_pass("Halve", opt_level=2)
 
-One sweep visits every call, operands first, and rewrites it until no rule of the table matches. Rules are kept by the
-operator at their root, so that a call is compared with rules of its operator alone; of those the first that matches
-wins. Every expression that a rule sees has its type. A rule keeps the type of what it replaces, and the new calls have
-the span of the old one.
+One sweep visits every call, operands first, and rewrites it until no rule of the table matches. Rules are indexed by
+the operator at their root, so that a call is matched against rules of its operator alone; the first match wins. Rules
+see typed expressions. A replacement has the type of the old call, and its new calls have the old call's span.
 
-What a match computes on the way to its root may be used elsewhere too: then it would have to be computed twice, and
-the rule is not applied, unless it says that this part is ``free``.
+A rule is not applied where a call inside of the match has other uses, since it would then be computed twice, unless the
+rule declares that part of the pattern ``free``.
 """
 
 from __future__ import annotations
@@ -46,44 +45,44 @@ ALL: tuple[DFPattern, ...] = (wildcard(),)  # every part of a match is free
 
 
 class Match:
-    """A call that a pattern matches, and the expressions that stand in the places of the pattern's parts."""
+    """A call that a pattern matches, and the expressions matched by the pattern's parts."""
 
     def __init__(self, root: Call, bindings: Bindings, uses: Counter[RelayExpr]) -> None:
         self.root, self.bindings, self.uses = root, bindings, uses
 
     def __getitem__(self, pattern: DFPattern) -> Any:
-        """The expression that ``pattern`` matched."""
+        """Return the expression that ``pattern`` matched."""
         return self.bindings[pattern][-1]
 
     def __contains__(self, pattern: DFPattern) -> bool:
-        """Whether ``pattern`` took part: of alternatives one does."""
+        """Return whether ``pattern`` took part: of alternatives one does."""
         return pattern in self.bindings
 
     def number(self, pattern: DFPattern) -> float:
-        """The value of a constant of one element that ``pattern`` matched."""
+        """Return the value of a constant of one element that ``pattern`` matched."""
         value = scalar_value(self[pattern])
         assert value is not None
         return float(value)
 
     @property
     def attrs(self) -> Any:
-        """The attributes of the call."""
+        """Return the attributes of the call."""
         return self.root.attrs
 
     @property
     def type(self) -> Type:
-        """The type of the call."""
+        """Return the type of the call."""
         return self.root.checked_type
 
     @property
     def dtype(self) -> str:
-        """The dtype of the call's result."""
+        """Return the dtype of the call's result."""
         assert isinstance(self.type, TensorType)
         return self.type.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the call's result, where it is known (``is_static``)."""
+        """Return the shape of the call's result, which must be known (``is_static``)."""
         assert isinstance(self.type, TensorType)
         return self.type.concrete_shape
 
@@ -92,12 +91,12 @@ Condition = Callable[[Match], bool]
 
 
 def always(m: Match) -> bool:
-    """The condition of rules without one."""
+    """Return True: the condition of rules without one."""
     return True
 
 
 def is_static(m: Match) -> bool:
-    """Whether the result is a tensor of known extents."""
+    """Return whether the result is a tensor of known extents."""
     return _is_static(m.type)
 
 
@@ -106,19 +105,19 @@ def _is_static(type_: Type) -> bool:
 
 
 def same_type(pattern: DFPattern) -> Condition:
-    """The condition that ``pattern`` stands for a tensor of the result's dtype and known shape."""
+    """Return the condition that ``pattern`` matched a tensor of the result's dtype and known shape."""
     return lambda m: is_static(m) and m[pattern].checked_type == m.type
 
 
 class Form:
-    """A pattern of calls with its quick test, for rules, and for passes that are no tables."""
+    """A pattern of calls with a quick test, for rules, and for passes that are no tables."""
 
     def __init__(self, pattern: DFPattern) -> None:
         self.pattern = pattern
         self._may_match = screen(pattern)
 
     def match(self, expr: RelayExpr, uses: Counter[RelayExpr] | None = None) -> Match | None:
-        """What stands where in ``expr``, a typed expression; None where it has not this form."""
+        """Match a typed expression; return None where it does not have this form."""
         if not isinstance(expr, Call) or not self._may_match(expr):
             return None
         matcher = DFPatternMatcher(expr)
@@ -128,15 +127,15 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """``pattern`` may be replaced by ``replacement`` where ``condition`` holds.
+    """A rewrite of ``pattern`` to ``replacement`` where ``condition`` holds.
 
     Attributes
     ----------
     algebra : the rule in a line, such as "x + 0 -> x"; its name in messages and tests.
-    pattern : the form of a call; without dominator patterns, which look at the whole program.
+    pattern : the pattern of a call; without dominator patterns, which look at the whole program.
     replacement : a part of the pattern, or a function of the ``Match``, which may also refuse with None.
     condition : on types and constants.
-    free : parts of the pattern that may be used elsewhere too, with all that is below them; ``ALL`` for every part.
+    free : parts of the pattern that may have other uses, with all that is below them; ``ALL`` for every part.
     """
 
     algebra: str
@@ -146,7 +145,7 @@ class Rule:
     free: tuple[DFPattern, ...] = ()
 
     def apply(self, call: Call, uses: Counter[RelayExpr]) -> RelayExpr | None:
-        """The replacement of a typed ``call``; None where the rule does not apply."""
+        """Return the replacement of a typed ``call``; None where the rule does not apply."""
         found = self._form.match(call, uses)
         if found is None or not self.condition(found) or not self._alone(found):
             return None
@@ -157,7 +156,7 @@ class Rule:
         return Form(self.pattern)
 
     def _alone(self, found: Match) -> bool:
-        """Whether what is computed inside of the match, but for free parts, is used there alone."""
+        """Return whether the calls inside of the match, except free parts, have no other uses."""
         if self.free is ALL:
             return True
         ends = {e for p, es in found.bindings.items() if p in self.free or not sub_patterns(p) for e in es}
@@ -173,31 +172,31 @@ class Rule:
 
 
 class RuleTable:
-    """Rules that are applied together, in order; ``name`` stands in messages."""
+    """Rules that are applied together, in order; ``name`` is used in messages."""
 
     def __init__(self, name: str, rules: Iterable[Rule]) -> None:
         self.name, self.rules = name, list(rules)
         self._by_operator: dict[Op, list[Rule]] = {}
 
     def add(self, *rules: Rule) -> None:
-        """Add rules behind those that are there; packages do so when they are loaded."""
+        """Append rules; packages do so when they are loaded."""
         self.rules += rules
         self._by_operator.clear()
 
     def remove(self, rule: Rule) -> None:
-        """Take a rule away."""
+        """Remove a rule."""
         self.rules.remove(rule)
         self._by_operator.clear()
 
     def rules_of(self, op: Op) -> Sequence[Rule]:
-        """The rules that a call of ``op`` may match."""
+        """Return the rules that a call of ``op`` may match."""
         if op not in self._by_operator:
             roots = [(rule, operators_of(rule.pattern)) for rule in self.rules]
             self._by_operator[op] = [rule for rule, wanted in roots if wanted is None or op in wanted]
         return self._by_operator[op]
 
     def apply(self, func: Function) -> RelayExpr:
-        """A typed function with the rules applied wherever they match.
+        """Apply the rules to a typed function wherever they match.
 
         Raises
         ------
@@ -206,12 +205,12 @@ class RuleTable:
         return _Sweep(self, func).visit(func)
 
     def as_pass(self, name: str, opt_level: int) -> Pass:
-        """The pass ``name`` that applies the rules to each function, from ``opt_level`` on."""
+        """Return the pass ``name``, which applies the rules to each function from ``opt_level`` on."""
         return typed_function_pass(lambda func, mod, ctx: self.apply(func), name, opt_level)
 
 
 class _Sweep(TypedMutator):
-    """Rebuilds a function, operands first, and rewrites each call; knows how often each new expression is used."""
+    """Rewriter of a function, operands first, which counts the uses of each new expression."""
 
     def __init__(self, table: RuleTable, func: Function) -> None:
         super().__init__()
@@ -241,7 +240,7 @@ class _Sweep(TypedMutator):
         return expr
 
     def _first(self, expr: RelayExpr) -> tuple[Rule, RelayExpr] | None:
-        """The first rule that applies to ``expr``, and what it makes of it."""
+        """Return the first rule that applies to ``expr``, and the replacement."""
         if isinstance(expr, Call) and isinstance(expr.op, Op):
             for rule in self.table.rules_of(expr.op):
                 new = rule.apply(expr, self.uses)
@@ -260,7 +259,7 @@ class _Sweep(TypedMutator):
         return new
 
     def _replace(self, old: Call, new: RelayExpr) -> None:
-        """Count the uses of ``new``, and of what it is made of, in the place of ``old``."""
+        """Count the uses of ``new``, and of its operands, in the place of ``old``."""
         taken = [(new, self.uses.pop(old))]
         while taken:
             expr, count = taken.pop()
@@ -277,7 +276,7 @@ class _Sweep(TypedMutator):
 
 
 class _Placed(ExprMutator):
-    """Gives new calls, which have no type yet, the span of the call that they replace."""
+    """Mutator that gives new calls, which have no type yet, the span of the call that they replace."""
 
     def __init__(self, old: Call) -> None:
         super().__init__()

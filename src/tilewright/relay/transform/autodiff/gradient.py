@@ -1,4 +1,4 @@
-"""gradient: a function that gives a function's result and the gradients of its parameters.
+"""gradient: a function of a function's result and the gradients of its parameters.
 
 Before::
 
@@ -19,9 +19,9 @@ after::
       (%1, (%6, %9))
     }
 
-Data flow between tensors and tuples is followed backwards from the result, operator by operator, and stays a graph that
-every executor compiles. Programs with branches, closures, recursion, data types or references take the way of
-``gradient_closures``. An operator's own gradient is a hook of its declaration, see ``relay.op.gradients``.
+Data flow between tensors and tuples is differentiated backwards from the result, operator by operator, and stays a
+graph that every executor compiles. Programs with branches, closures, recursion, data types or references are
+differentiated by ``gradient_closures``. The gradient of an operator is defined by its rule, see ``relay.op.gradient``.
 """
 
 from __future__ import annotations
@@ -72,22 +72,22 @@ _WORDS = {If: "branches", Match: "data types", RefCreate: "references", RefRead:
 
 
 def gradient(expr: RelayExpr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
-    """The function that gives a pair: the result of ``expr``, and a tuple with the gradient of each parameter.
+    """Return a function of a pair: the result of ``expr``, and a tuple with the gradient of each parameter.
 
     A gradient has the type of its parameter: it is the derivative of the sum of the result's elements. Integer
-    parameters, and those that the result does not depend on, get zeros.
+    parameters, and those that the result does not depend on, have zeros as gradients.
 
     Parameters
     ----------
-    expr : a function of tensors (or tuples of them) that gives tensors, or the name of one of ``mod``.
+    expr : a function of tensors (or tuples of them) that returns tensors, or the name of one of ``mod``.
     mod : the module whose global functions and data types ``expr`` uses; the gradients of the global functions that
         it calls are added to it.
-    mode : "higher_order" takes every construct of the language. Of a tuple as the result it differentiates the first
+    mode : "higher_order" supports every construct of the language. Of a tuple as the result it differentiates the first
         field; "first_order", for data flow alone, the sum of all.
 
     Raises
     ------
-    UnsupportedError when an operator on the way has no gradient, and in mode "first_order" for control flow.
+    UnsupportedError when an operator has no gradient, and in mode "first_order" for control flow.
     """
     if mode not in MODES:
         raise UnsupportedError(f"the mode of gradient is one of {', '.join(MODES)}; found {mode!r}")
@@ -109,7 +109,7 @@ def gradient(expr: RelayExpr, mod: IRModule | None = None, mode: str = "higher_o
 
 
 def _control_flow(func: Function) -> str | None:
-    """What makes the function more than data flow: None, or words for it."""
+    """Return in words what makes the function more than data flow; None for data flow."""
     called = {node.op for node in post_order(func) if isinstance(node, Call)} | {func}
     for node in post_order(func):
         match node:
@@ -127,7 +127,7 @@ def _control_flow(func: Function) -> str | None:
 
 
 class _Inliner(ExprMutator):
-    """Puts values in place of let-bound variables, and bodies of functions in place of their calls."""
+    """Mutator that inlines let-bound values and called functions."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         if isinstance(expr, Let):
@@ -150,7 +150,7 @@ class _Inliner(ExprMutator):
 
 
 def _as_graph(func: Function, mod: IRModule) -> Function:
-    """The function, typed, as a graph of operators with rules."""
+    """Return the function, typed, as a graph of operators with rules."""
     name = "differentiated"
     while name in mod:
         name += "_"
@@ -172,10 +172,10 @@ def _differentiate_flow(func: Function, first_field: bool) -> Function:
 
 
 class _Flow:
-    """Gradients on their way from the result back to what it is computed from.
+    """Backward accumulation of gradients, from the result to its inputs.
 
-    ``partials`` has for an expression the sum of what its uses have given so far. Only expressions of ``varying``,
-    which depend on parameters, get any.
+    ``partials`` maps an expression to the sum of the gradients from its uses so far. Only expressions of ``varying``,
+    which depend on parameters, have gradients.
     """
 
     def __init__(self, varying: set[RelayExpr]) -> None:
@@ -183,7 +183,7 @@ class _Flow:
         self.partials: dict[RelayExpr, _Partial] = {}
 
     def start(self, result: RelayExpr, first_field: bool) -> None:
-        """The result's own gradient: ones, or ones for the first field of a tuple alone."""
+        """Set the result's own gradient: ones, or ones for the first field of a tuple alone."""
         ones = _normal(filled_type(1, result.checked_type, result), result.checked_type)
         self.give(result, _first_field(ones) if first_field else ones)
 
@@ -193,11 +193,11 @@ class _Flow:
             self.partials[expr] = _sum(self.partials.get(expr), _normal(partial, expr.checked_type))
 
     def complete(self, expr: RelayExpr) -> RelayExpr:
-        """The gradient of ``expr`` as an expression of its type."""
+        """Return the gradient of ``expr`` as an expression of its type."""
         return _complete(self.partials.get(expr), expr)
 
     def backwards(self, nodes: Sequence[RelayExpr]) -> list[Call]:
-        """Go through ``nodes``, users before what they use; returns calls on the way that have no rule."""
+        """Process ``nodes``, users before operands; return calls without a rule."""
         without_rule = []
         for node in reversed(nodes):
             if self.partials.get(node) is None:
@@ -217,7 +217,7 @@ class _Flow:
 
 
 def _normal(partial: _Partial, type_: Type) -> _Partial:
-    """The gradient of a tuple as a list."""
+    """Return the gradient of a tuple as a list."""
     if partial is None or not isinstance(type_, TupleType):
         return partial
     fields = partial if isinstance(partial, list) else [field_of(partial, i) for i in range(len(type_.fields))]
@@ -231,7 +231,7 @@ def _first_field(partial: _Partial) -> _Partial:
 
 
 def _only_field(item: TupleGetItem, partial: _Partial) -> _Partial:
-    """The gradient of a tuple of which one field is used."""
+    """Return the gradient of a tuple of which one field is used."""
     type_ = item.tuple_value.checked_type
     assert isinstance(type_, TupleType)
     return [partial if i == item.index else None for i in range(len(type_.fields))]
@@ -259,7 +259,7 @@ def _typed_field(of: RelayExpr, index: int) -> RelayExpr:
 
 
 def FirstOrderGradient() -> Pass:
-    """A pass that makes each function of a module its gradient, in mode "first_order"."""
+    """Return a pass that replaces each function of a module by its gradient, in mode "first_order"."""
 
     def differentiate(func: Function, mod: IRModule, ctx: PassContext) -> Function:
         return gradient(func, mod, "first_order")

@@ -1,4 +1,4 @@
-"""What both ways of differentiation share: gradients of one operator call, and programs prepared for rules."""
+"""Gradients of single operator calls, and preparation of programs, for both modes of differentiation."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ CHECKPOINT = Checkpoint.op
 
 
 def has_rule(call: Call) -> bool:
-    """Whether the operator's gradient is known."""
+    """Return whether the operator's gradient is known."""
     return isinstance(call.op, Op) and call.op.has_attr("FPrimalGradient")
 
 
 def prepared(mod: IRModule) -> IRModule:
-    """A typed copy in which operators without a rule are written in simpler ones, where they have such a form."""
+    """Return a typed copy in which operators without a rule are written in simpler ones, where they have such a
+    form.
+    """
     with PassContext(opt_level=0, required_pass=["SimplifyInference"]):
         return SimplifyInference(lambda call: not has_rule(call))(infer_module(mod))
 
 
 def check_rules(calls: Iterable[Call]) -> None:
-    """Raise UnsupportedError for operators among ``calls`` whose gradient nobody registered."""
+    """Raise UnsupportedError for operators among ``calls`` without a gradient."""
     missing = sorted({call.op.name for call in calls if isinstance(call.op, Op) and not has_rule(call)})
     if missing:
         raise UnsupportedError(
@@ -43,7 +45,7 @@ def check_rules(calls: Iterable[Call]) -> None:
 
 
 def operator_calls(expr: RelayExpr) -> list[Call]:
-    """All calls of operators but checkpoints, which are no computation."""
+    """Return all calls of operators except checkpoints, which compute nothing."""
     return [
         node
         for node in post_order(expr)
@@ -52,7 +54,7 @@ def operator_calls(expr: RelayExpr) -> list[Call]:
 
 
 def gradients_of(orig: Call, grad: RelayExpr) -> Sequence[RelayExpr | None]:
-    """What the operator's rule gives: a gradient for each argument, None where there is none."""
+    """Apply the operator's rule: one gradient for each argument, None where there is none."""
     assert isinstance(orig.op, Op)
     found = list(orig.op.get_attr("FPrimalGradient")(orig, grad))
     if len(found) != len(orig.args):
@@ -65,12 +67,14 @@ def gradients_of(orig: Call, grad: RelayExpr) -> Sequence[RelayExpr | None]:
 
 
 def field_of(expr: RelayExpr, index: int) -> RelayExpr:
-    """A field of a tuple; that of a ``Tuple`` expression itself."""
+    """Return a field of a tuple; that of a ``Tuple`` expression itself."""
     return expr.fields[index] if isinstance(expr, Tuple) else TupleGetItem(expr, index)
 
 
 def filled_type(value: int, type_: Type, like: RelayExpr) -> RelayExpr:
-    """Zeros or ones of a type of tensors and tuples; ``like`` has the type, and is used where shapes are not known."""
+    """Return zeros or ones of a type of tensors and tuples; ``like`` has the type, and is used where shapes are
+    unknown.
+    """
     if isinstance(type_, TupleType):
         return Tuple([filled_type(value, t, field_of(like, i)) for i, t in enumerate(type_.fields)])
     if not isinstance(type_, TensorType):
@@ -85,5 +89,5 @@ def filled_type(value: int, type_: Type, like: RelayExpr) -> RelayExpr:
 
 
 def gradient_type(func: Function) -> TupleType:
-    """The type of the result: the function's, and a tuple of those of its parameters."""
+    """Return the type of the result: the function's, and a tuple of those of its parameters."""
     return TupleType([func.body.checked_type, TupleType([p.checked_type for p in func.params])])

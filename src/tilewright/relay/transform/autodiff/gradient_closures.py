@@ -1,8 +1,8 @@
 """The gradient of any program: values carry a cell for their gradient, and a chain of closures runs backwards.
 
-A tensor becomes a pair of itself and of a reference to its gradient, zeros at first; every other value keeps its form
-around such pairs. One more reference, the chain, holds a closure. Each operator hangs a closure in front of it, which
-adds to the gradients of its arguments what its rule says, and then calls the one from before.
+A tensor becomes a pair of itself and a reference to its gradient, zeros at first; every other value keeps its structure
+around such pairs. One more reference, the chain, holds a closure. Each operator prepends a closure to it, which adds
+to the gradients of its arguments by the operator's rule and then calls the previous closure.
 
 Before::
 
@@ -20,9 +20,9 @@ after::
       %before()
     });
 
-Functions take the chain as one more parameter; a global function gets a sister ``<name>_grad``. A checkpoint computes
-the bare value, and its closure computes it again with gradients. The way was published as "Demystifying Differentiable
-Programming" (Wang et al., ICFP 2019), and is what TVM does.
+Functions take the chain as one more parameter; a global function gets a counterpart ``<name>_grad``. A checkpoint
+computes the bare value, and its closure computes it again with gradients. The method was published as "Demystifying
+Differentiable Programming" (Wang et al., ICFP 2019), and is TVM's.
 """
 
 from __future__ import annotations
@@ -82,19 +82,19 @@ _CHAIN = RefType(FuncType([], _UNIT))
 
 class _WithGradients(TypeMutator):
     def visit_tensor_type(self, type_: Type | TypeData) -> Type:
-        """A tensor and the cell of its gradient."""
+        """Return the type of a tensor and the cell of its gradient."""
         assert isinstance(type_, TensorType)
         return TupleType([type_, RefType(type_)])
 
     def visit_func_type(self, type_: Type | TypeData) -> Type:
-        """Functions take the chain, too."""
+        """Add the chain to the parameters of functions."""
         assert isinstance(type_, FuncType)
         arguments = [self.visit(t) for t in type_.arg_types]
         return FuncType([*arguments, _CHAIN], self.visit(type_.ret_type), type_.type_params, type_.type_constraints)
 
 
 def _paired(type_: Type | None) -> Type | None:
-    """The type of a value of ``type_`` together with its gradients."""
+    """Return the type of a value of ``type_`` together with its gradients."""
     return None if type_ is None else _WithGradients().visit(type_)
 
 
@@ -105,24 +105,24 @@ class _Lets:
         self.bindings: list[tuple[Var, RelayExpr]] = []
 
     def bind(self, var: Var, value: RelayExpr) -> None:
-        """Give ``value`` the name ``var``."""
+        """Bind ``value`` to ``var``."""
         self.bindings.append((var, value))
 
     def name(self, value: RelayExpr, hint: str = "x", type_: Type | None = None) -> Var:
-        """Evaluate ``value`` now, and refer to it by a variable, typed if its type is given."""
+        """Evaluate ``value`` now, and return a variable for it, typed if its type is given."""
         var = Var(hint).with_checked_type(type_)
         self.bindings.append((var, value))
         return var
 
     def around(self, body: RelayExpr) -> RelayExpr:
-        """The block with the result ``body``."""
+        """Return the block with the result ``body``."""
         for var, value in reversed(self.bindings):
             body = Let(var, value, body)
         return body
 
 
 class _Replace(ExprMutator):
-    """Replaces expressions; variables bound within get fresh ones with ``rename``."""
+    """Replace expressions; variables bound within get fresh ones with ``rename``."""
 
     def __init__(self, binds: Mapping[RelayExpr, RelayExpr], rename: bool = False) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def _unsupported(what: str, type_: Type) -> UnsupportedError:
 def _map_tensors(
     type_: Type, value: RelayExpr, lets: _Lets, change: Callable[[TensorType, RelayExpr], RelayExpr], typed: bool = True
 ) -> Var:
-    """What ``change`` makes of each tensor of a value of ``type_``, in the same tuples; typed as ``type_`` if asked."""
+    """Apply ``change`` to each tensor of a value of ``type_``, in the same tuples; typed as ``type_`` if asked."""
     if isinstance(type_, TensorType):
         result = change(type_, value)
     elif isinstance(type_, TupleType):
@@ -152,7 +152,7 @@ def _map_tensors(
 
 
 def _with_cell(type_: Type, value: Var, lets: _Lets) -> Var:
-    """A value with new cells for its gradients."""
+    """Return a value with new cells for its gradients."""
 
     def pair(tensor: TensorType, item: RelayExpr) -> RelayExpr:
         return Tuple([item, RefCreate(filled_type(0, tensor, item))])
@@ -161,17 +161,17 @@ def _with_cell(type_: Type, value: Var, lets: _Lets) -> Var:
 
 
 def _value(type_: Type, pair: RelayExpr, lets: _Lets) -> Var:
-    """The bare value."""
+    """Return the bare value."""
     return _map_tensors(type_, pair, lets, lambda _, item: TupleGetItem(item, 0))
 
 
 def _gradient(type_: Type, pair: RelayExpr, lets: _Lets) -> Var:
-    """The gradient of a value, read now."""
+    """Read the gradient of a value now."""
     return _map_tensors(type_, pair, lets, lambda _, item: RefRead(TupleGetItem(item, 1)))
 
 
 def _write(type_: Type, pair: RelayExpr, grad: RelayExpr, lets: _Lets, accumulate: bool) -> None:
-    """Set the gradients of a value to ``grad``, or add that to them."""
+    """Set the gradients of a value to ``grad``, or add it to them."""
     if isinstance(type_, TupleType):
         for i, field in enumerate(type_.fields):
             part = lets.name(TupleGetItem(grad, i))
@@ -186,7 +186,7 @@ def _new_chain() -> RelayExpr:
 
 
 def _hang(chain: Var, lets: _Lets, fill: Callable[[_Lets], None]) -> None:
-    """Put a closure in front of the chain; ``fill`` says what it does before it calls the one from before."""
+    """Prepend a closure to the chain; ``fill`` writes its body, before the call of the previous closure."""
     before = lets.name(RefRead(chain), "before")
     inner = _Lets()
     fill(inner)
@@ -194,20 +194,20 @@ def _hang(chain: Var, lets: _Lets, fill: Callable[[_Lets], None]) -> None:
 
 
 class _Differentiator:
-    """Turns expressions of a function, in A-normal form and typed, into such with gradients."""
+    """Rewriter of a typed function in A-normal form to values with gradients."""
 
     def __init__(self, sister: Callable[[GlobalVar], GlobalVar]) -> None:
         self.sister = sister
         self.env: dict[Var, Var] = {}
 
     def bound(self, var: Var, annotate: bool = False) -> Var:
-        """The variable for ``var`` where it is bound."""
+        """Return the new variable for ``var`` where it is bound."""
         annotation = _paired(var.checked_type) if annotate else None
         self.env[var] = Var(var.name_hint, annotation)
         return self.env[var]
 
     def block(self, body: RelayExpr, chain: Var) -> RelayExpr:
-        """A body of a function or branch."""
+        """Rewrite the body of a function or branch."""
         lets = _Lets()
         while isinstance(body, Let):
             # the name is known in the value, too: functions call themselves by it
@@ -217,7 +217,7 @@ class _Differentiator:
         return lets.around(self.expr(body, chain, lets))
 
     def expr(self, expr: RelayExpr, chain: Var, lets: _Lets) -> RelayExpr:
-        """An expression of which all parts are atoms, or blocks."""
+        """Rewrite an expression whose parts are all atoms, or blocks."""
 
         def atom(part: RelayExpr) -> RelayExpr:
             return self.expr(part, chain, lets)
@@ -256,7 +256,7 @@ class _Differentiator:
         )
 
     def pattern(self, pattern: Pattern) -> Pattern:
-        """A pattern with fresh variables."""
+        """Return a pattern with fresh variables."""
         match pattern:
             case PatternVar():
                 return PatternVar(self.bound(pattern.var))
@@ -267,7 +267,7 @@ class _Differentiator:
         return pattern
 
     def call(self, expr: Call, chain: Var, lets: _Lets) -> RelayExpr:
-        """A call of an operator, of a constructor, or of a function."""
+        """Rewrite a call of an operator, of a constructor, or of a function."""
         args = [lets.name(self.expr(a, chain, lets)) for a in expr.args]
         if isinstance(expr.op, Op):
             return self.operator(expr, args, chain, lets)
@@ -279,7 +279,7 @@ class _Differentiator:
 
     @staticmethod
     def operator(expr: Call, args: Sequence[Var], chain: Var, lets: _Lets) -> RelayExpr:
-        """The operator on the values, and a closure for the gradients."""
+        """Apply the operator to the values, and add a closure for the gradients."""
         types = [a.checked_type for a in expr.args]
         values = [_value(t, a, lets) for t, a in zip(types, args, strict=True)]
         orig = Call(expr.op, values, expr.attrs, expr.type_args, expr.span).with_checked_type(expr.checked_type)
@@ -297,7 +297,7 @@ class _Differentiator:
         return result
 
     def function(self, func: Function, chain: Var) -> RelayExpr:
-        """A function that takes the chain of its caller as its last parameter."""
+        """Return a function that takes the chain of its caller as its last parameter."""
         own = Var("chain", _CHAIN)
         if function_attributes.CHECKPOINT.on(func):
             return Function([own], self.checkpoint(func, own))
@@ -306,7 +306,7 @@ class _Differentiator:
         return Function([*params, own], self.block(func.body, own), result, func.type_params, func.attrs)
 
     def checkpoint(self, func: Function, chain: Var) -> RelayExpr:
-        """The body's value alone; its closure evaluates the body again, with gradients."""
+        """Compute the body's value alone; the closure evaluates the body again, with gradients."""
         lets = _Lets()
         type_ = func.body.checked_type
         bare: dict[RelayExpr, RelayExpr] = {v: _value(v.checked_type, self.env[v], lets) for v in free_vars(func)}
@@ -326,7 +326,7 @@ class _Differentiator:
 
 
 class _MarkCheckpoints(ExprMutator):
-    """Makes what a checkpoint covers the body of a function, so that it keeps what nobody else uses."""
+    """Make the body of a checkpoint a function, so that values that only it uses stay inside."""
 
     def visit_call(self, expr: Call) -> RelayExpr:
         if expr.op is CHECKPOINT:
@@ -335,7 +335,7 @@ class _MarkCheckpoints(ExprMutator):
 
 
 class _Program:
-    """A module whose functions are differentiated as they are called; their sisters go to ``results``."""
+    """A module whose functions are differentiated as they are called; the counterparts go to ``results``."""
 
     def __init__(self, mod: IRModule, results: IRModule | None) -> None:
         self.mod = mod
@@ -343,7 +343,7 @@ class _Program:
         self.sisters: dict[str, GlobalVar] = {}
 
     def sister(self, var: GlobalVar) -> GlobalVar:
-        """The function ``<name>_grad``, made when it is first asked for."""
+        """Return the function ``<name>_grad``, made when it is first asked for."""
         name = var.name_hint
         if name not in self.sisters:
             assert self.results is not None
@@ -356,7 +356,7 @@ class _Program:
         return self.sisters[name]
 
     def differentiate(self, func: Function) -> Function:
-        """The function of values with gradients, and of a chain."""
+        """Return the function of values with gradients, and of a chain."""
         check_rules(operator_calls(func))
         made = _Differentiator(self.sister).function(func, Var("none"))
         result = to_a_normal_form(made)
@@ -371,7 +371,9 @@ def _normal_form(func: Function) -> Function:
 
 
 def differentiate_closures(func: Function, mod: IRModule | None) -> Function:
-    """``gradient`` of any function; sisters of the global functions that it calls are added to ``mod``."""
+    """Return the ``gradient`` of any function; counterparts of the global functions that it calls are added to
+    ``mod``.
+    """
     work = IRModule() if mod is None else mod.copy()
     name = "differentiated"
     while name in work:

@@ -1,4 +1,4 @@
-"""LazyGradientInit: tensors of zeros and ones are made where something reads them, or not at all.
+"""LazyGradientInit: create tensors of zeros and ones only where an operator reads them.
 
 Before::
 
@@ -11,9 +11,9 @@ after::
 
     %y
 
-For what ``gradient`` gives. Zeros and ones of known shapes do not wait for the tensor that they are like; what is added
-to zeros, or multiplied by ones, stays as it is, and moves of zeros and ones are zeros and ones. TVM 0.8 makes them
-values of the data type ``GradCell`` instead, so that the function needs an executor that knows data types.
+It cleans up the results of ``gradient``. Zeros and ones of known shapes do not depend on the tensor that they are like;
+a sum with zeros, or a product with ones, is the other operand, and moves of zeros and ones are zeros and ones. TVM 0.8
+makes them values of the data type ``GradCell`` instead, so that the function needs an executor for data types.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Lazy(ExprRewriter):
 
     @staticmethod
     def _value(op: Op, fills: list[int | None]) -> int | None:
-        """What all elements of the result are, if that is known."""
+        """Return the value of all elements of the result, if it is known."""
         fill, absorbing = op.get_attr("TFill"), op.get_attr("TAbsorbing")
         if fill is not None:
             return int(fill)
@@ -62,7 +62,7 @@ class _Lazy(ExprRewriter):
 
     @staticmethod
     def _same_as(op: Op, fills: list[int | None]) -> int | None:
-        """The argument whose value the result has, if its type fits."""
+        """Return the argument whose value the result has, if its type fits."""
         left, right = op.get_attr("TNeutral", (None, None))
         if left is not None and fills[0] == left:
             return 1
@@ -70,5 +70,5 @@ class _Lazy(ExprRewriter):
 
 
 def LazyGradientInit() -> Pass:
-    """The pass; data flow in, data flow out."""
+    """Remove needless zeros and ones; data flow stays data flow."""
     return typed_function_pass(lambda func, mod, ctx: _Lazy().visit(func), "LazyGradientInit", required=())

@@ -1,8 +1,8 @@
-"""Programs with control flow on several devices: what PlanDevices wrote, in the form that the virtual machine takes.
+"""Programs with control flow on several devices: the result of PlanDevices in the form for the virtual machine.
 
-Data flow is cut into parts, one for each device (``ForEachDevice``). Branches, loops and closures cannot be; passes
-that look at operators, and fusion, see such a program as a whole: values go from device to device through
-``device_copy`` alone, which nothing is fused over. Afterwards ``OnDevices`` tells each kernel its device::
+Data flow is cut into parts, one for each device (``ForEachDevice``). Branches, loops and closures cannot be cut, so
+passes on operators, and fusion, run on such a program as a whole: values go from device to device only through
+``device_copy``, which does not fuse. Afterwards ``OnDevices`` records the device of each kernel::
 
     if (%cond) { ... }                               // planned on OpenCL, 4
     %f(%x, 0f)                                       // a function of a program, whose parameters are there
@@ -35,7 +35,7 @@ CPU = cpu().device_type
 
 
 def has_control_flow(mod: IRModule) -> bool:
-    """Whether main decides or stores anything as it runs, or calls functions of the module that are not kernels."""
+    """Return whether main has branches, loops or references, or calls functions of the module that are not kernels."""
     main = mod["main"]
     assert isinstance(main, Function)
     open_names = {v.name_hint for v, f in mod.functions.items() if not is_closed(f)}
@@ -47,7 +47,9 @@ def has_control_flow(mod: IRModule) -> bool:
 
 
 def PlainControlFlow() -> Pass:
-    """Leave, of what PlanDevices wrote, the copies: no marks, and no copies of constants or there and back."""
+    """Keep only the necessary copies of a planned program: drop marks, copies of constants, and copies there and
+    back.
+    """
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         return _map(mod, PlainCopies())
@@ -56,7 +58,8 @@ def PlainControlFlow() -> Pass:
 
 
 def OnDevices(targets: Mapping[int, Target], default: int) -> Pass:
-    """Mark fused functions with their devices and targets; conditions go to the CPU, and constants where they are used.
+    """Record devices and targets of fused functions; conditions go to the CPU, and constants to the device of their
+    use.
 
     Raises
     ------
@@ -98,7 +101,7 @@ class _Writer(TypedMutator):
         self.usual = usual
 
     def _operand(self, expr: RelayExpr, device: int) -> RelayExpr:
-        """An operand that no kernel takes: a constant lies on the default device."""
+        """Return an operand that no kernel takes: a constant is on the default device."""
         made = self.visit(expr)
         astray = isinstance(expr, Constant) and device not in (0, self.usual)
         return _copied(made, self.usual, device) if astray else made

@@ -1,14 +1,14 @@
-"""Device domains: on which device each expression of a program lives, found by unification.
+"""Device domains: the device of each expression of a program, found by unification.
 
 The domain of a tensor, tuple, reference or data type is one device; that of a function has a domain for each parameter
 and for the result::
 
     D ::= device | fn (D, ..., D) -> D
 
-An operator, and a fused function, has all arguments and its result on one device, which may be another one at each
-call; a function of Relay has its own devices, the same at every call. ``on_device`` states the domain of its argument,
+An operator, and a fused function, has all arguments and its result on one device, which may differ from call to call; a
+function of Relay has its own devices, the same at every call. ``on_device`` states the domain of its argument,
 and each use of it may be on another device (TVM's pass asks for a mark for each use); ``device_copy`` states the
-domains of its argument and of its result. Constants are where they are used.
+domains of its argument and of its result. Constants are on the device of their use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tilewright.runtime.device import Device, cpu
 
 @dataclass(eq=False, slots=True)
 class Domain:
-    """A device (``device`` 0 as long as it is free) or, with ``parts``, a function's parameters and result."""
+    """A device (``device`` 0 while it is unknown) or, with ``parts``, a function's parameters and result."""
 
     device: int = 0
     cause: str = ""
@@ -54,12 +54,12 @@ class Domain:
 
     @property
     def free(self) -> bool:
-        """Whether a device is yet to be found."""
+        """Return whether a device is still unknown."""
         return not self.device and not self.parts
 
 
 def find(domain: Domain) -> Domain:
-    """The domain that stands for all that are unified with ``domain``."""
+    """Return the representative of all domains that are unified with ``domain``."""
     root = domain
     while root.parent is not None:
         root = root.parent
@@ -69,13 +69,13 @@ def find(domain: Domain) -> Domain:
 
 
 def leaves(domain: Domain) -> list[Domain]:
-    """The devices that a domain is made of."""
+    """Yield the devices in a domain."""
     root = find(domain)
     return [leaf for part in root.parts for leaf in leaves(part)] if root.parts else [root]
 
 
 def result_of(domain: Domain) -> Domain:
-    """A function's device is that of its result."""
+    """Return the device of a function's result, which is the function's own."""
     root = find(domain)
     while root.parts:
         root = find(root.parts[-1])
@@ -83,19 +83,19 @@ def result_of(domain: Domain) -> Domain:
 
 
 def domain_of(type_: Type, device: int = 0, cause: str = "") -> Domain:
-    """A domain of the kind that ``type_`` has, its result on ``device``."""
+    """Return a domain of the kind of ``type_``, its result on ``device``."""
     if not isinstance(type_, FuncType):
         return Domain(device, cause)
     return Domain(parts=(*(domain_of(t) for t in type_.arg_types), domain_of(type_.ret_type, device, cause)))
 
 
 def unify(a: Domain, b: Domain, where: RelayExpr) -> None:
-    """State that two domains are one.
+    """Require two domains to be equal.
 
-    A function that is to be on one device, as the field of a tuple is, has all its parameters there, and its result.
+    A function that must be on one device, such as the field of a tuple, has all its parameters and its result there.
 
     Raises:
-        TilewrightError: they are on different devices; ``where`` is what they meet in.
+        TilewrightError: they are on different devices; ``where`` is the expression in which they meet.
     """
     a, b = find(a), find(b)
     if a is b:
@@ -118,12 +118,14 @@ def unify(a: Domain, b: Domain, where: RelayExpr) -> None:
 
 
 def device_name(device_type: int) -> str:
-    """A device type in words and as a number: ``cuda (2)``."""
+    """Return a device type in words and as a number: ``cuda (2)``."""
     return f"{str(Device(device_type, 0)).partition('(')[0]} ({device_type})"
 
 
 def describe(expr: RelayExpr) -> str:
-    """An expression in a message: the variable, or the operator and the place in the source that it came from."""
+    """Describe an expression for a message: the variable, or the operator and the place in the source that it came
+    from.
+    """
     while (mark := call_of(expr, OnDevice.op)) is not None:
         expr = mark.args[0]
     match expr:
@@ -155,7 +157,7 @@ def _contradiction(a: Domain, b: Domain, where: RelayExpr) -> TilewrightError:
 
 
 def _is_movable(expr: RelayExpr) -> bool:
-    """Whether an expression may be used on any device, since it is copied there."""
+    """Return whether an expression may be used on any device, since it is copied there."""
     mark = call_of(expr, OnDevice.op)
     return mark is not None and not mark.attrs.is_fixed and not isinstance(expr.checked_type, FuncType)  # type: ignore[union-attr]
 
@@ -181,7 +183,7 @@ _MARKS = {OnDevice.op: _of_on_device, DeviceCopy.op: _of_device_copy}
 
 
 def _placed(call: Call, places: Sequence[Place]) -> Sequence[Domain]:
-    """The domains of an operator's arguments and result, which says itself where they are (hook ``places``)."""
+    """Return the domains of the arguments and result of an operator with the hook ``places``."""
     shared: dict[Place, Domain] = {}
     for place, expr in zip(places, [*call.args, call], strict=True):
         if place == HOST:  # shapes, sizes and offsets are numbers of the machine itself
@@ -196,14 +198,14 @@ def _placed(call: Call, places: Sequence[Place]) -> Sequence[Domain]:
 
 @dataclass
 class DeviceDomains:
-    """The domains of all expressions of a typed module."""
+    """Domains of all expressions of a typed module."""
 
     mod: IRModule
     _domains: dict[RelayExpr, Domain] = field(default_factory=dict)
     _callees: dict[Call, Domain] = field(default_factory=dict)
 
     def of(self, expr: RelayExpr) -> Domain:
-        """The domain of an expression; a global name has its function's."""
+        """Return the domain of an expression; a global name has its function's."""
         if isinstance(expr, GlobalVar) and expr.name_hint in self.mod:
             expr = self.mod[expr.name_hint]
         known = self._domains.get(expr)
@@ -212,11 +214,11 @@ class DeviceDomains:
         return find(known)
 
     def device(self, expr: RelayExpr) -> int:
-        """The device of an expression; of a function that of its result; 0 while it is free."""
+        """Return the device of an expression, for a function that of its result; 0 while it is unknown."""
         return result_of(self.of(expr)).device
 
     def of_callee(self, call: Call) -> Domain:
-        """The domain of what is called, which for operators, kernels and constructors is another one at each call."""
+        """Return the domain of a callee, which for operators, kernels and constructors is a new one at each call."""
         if not self._is_polymorphic(call.op):
             return self.of(call.op)
         if call not in self._callees:
@@ -240,7 +242,7 @@ class DeviceDomains:
 
     # ---- what each expression states ----
     def collect(self, func: Function) -> None:
-        """Unify what ``func`` and the expressions in it state."""
+        """Unify the domains in ``func`` and its expressions."""
         for expr in post_order(func, open_children):
             self._state(expr)
 
@@ -296,10 +298,10 @@ class DeviceDomains:
 
     # ---- defaults ----
     def set_defaults(self, func: Function, default: int) -> None:
-        """Choose devices for what is free yet in ``func``.
+        """Choose devices for domains in ``func`` that are still unknown.
 
-        A function's result, and what is nowhere bound, is on ``default``; its parameters are where its result is, and
-        a variable bound by a let is where the let's result is. Those who use a value choose before it.
+        A function's result, and values that are not bound, are on ``default``; parameters are on the device of the
+        result, and a variable bound by a let is on that of the let's result. Users of a value choose before it.
         """
         stack: list[RelayExpr] = [func]
         seen: set[RelayExpr] = set()

@@ -53,7 +53,7 @@ from tilewright.target.target import Target
 
 
 def field_of(value: RelayExpr, index: int) -> RelayExpr:
-    """A field of a typed tuple, without a projection where the tuple is written out."""
+    """Return a field of a typed tuple, without a projection where the tuple is written out."""
     if isinstance(value, Tuple):
         return value.fields[index]
     type_ = value.checked_type
@@ -62,7 +62,7 @@ def field_of(value: RelayExpr, index: int) -> RelayExpr:
 
 
 class PlainCopies(TypedMutator):
-    """Leaves, of marks and copies, one copy for each tensor and device it goes to."""
+    """Remove marks, and all copies but one for each tensor and destination."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class PlainCopies(TypedMutator):
 
 @dataclass(eq=False)
 class _Part:
-    """The calls of one part: how each is written there, and the variables that stand for values from outside."""
+    """The calls of one part: the new form of each, and the parameters for values from outside."""
 
     device: int
     inside: dict[RelayExpr, RelayExpr] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Part:
     function: Function | None = None
 
     def param(self, value: RelayExpr) -> RelayExpr:
-        """The variable for a value from outside; for a tuple one for each field."""
+        """Return the parameter for a value from outside; for a tuple, one for each field."""
         type_ = value.checked_type
         if isinstance(type_, TupleType):
             fields = [self.operand(field_of(value, i)) for i in range(len(type_.fields))]
@@ -117,14 +117,16 @@ class _Part:
         return self.params[value]
 
     def operand(self, value: RelayExpr) -> RelayExpr:
-        """A value as the part's calls take it."""
+        """Return a value in the form that the part's calls take."""
         for expr in post_order(value, self._tuples):
             if expr not in self.inside:
                 self.inside[expr] = self._written(expr)
         return self.inside[value]
 
     def _tuples(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """What of a value is looked through: tuples that are written out, and fields of what the part computes."""
+        """Return the transparent parts of a value: tuples that are written out, and fields of the part's own
+        results.
+        """
         if expr in self.inside or (isinstance(expr, TupleGetItem) and _origin(expr) not in self.inside):
             return ()
         return data_operands(expr) if isinstance(expr, Tuple | TupleGetItem) else ()
@@ -141,7 +143,7 @@ class _Part:
         return self.param(expr)
 
     def close(self) -> Function:
-        """The part as a function of what it takes; several results are a tuple."""
+        """Return the part as a function of its parameters; several results are a tuple."""
         values = [self.inside[call] for call in self.results]
         types: list[Type] = [v.checked_type for v in values]
         body = values[0] if len(values) == 1 else Tuple(values).with_checked_type(TupleType(types))
@@ -150,14 +152,14 @@ class _Part:
 
 
 def _origin(expr: RelayExpr) -> RelayExpr:
-    """What a field is taken from."""
+    """Return the expression that a field is taken from."""
     while isinstance(expr, TupleGetItem):
         expr = expr.tuple_value
     return expr
 
 
 def _split(main: Function) -> dict[RelayExpr, _Part]:
-    """The part of each call of a planned function, copies excepted."""
+    """Return the part of each call of a planned function except copies."""
     devices = device_types(main)
     levels: dict[RelayExpr, int] = {}
     parts: dict[tuple[int, int], _Part] = {}
@@ -175,7 +177,7 @@ def _split(main: Function) -> dict[RelayExpr, _Part]:
 
 
 class _Joiner(TypedMutator):
-    """Builds the body anew from what the passes made of the parts."""
+    """Rebuild the body from the transformed parts."""
 
     def __init__(self, parts: Mapping[RelayExpr, _Part]) -> None:
         super().__init__()
@@ -183,7 +185,7 @@ class _Joiner(TypedMutator):
         self._bodies: dict[_Part, RelayExpr] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Those of a call are what its part takes."""
+        """Visit the inputs of a call's part."""
         return tuple(self.parts[expr].params) if expr in self.parts else data_operands(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
@@ -200,7 +202,7 @@ class _Joiner(TypedMutator):
 
 
 class _Inliner(TypedMutator):
-    """A part's body over the values that it takes."""
+    """Inline a part's body over its arguments."""
 
     def __init__(self, values: Mapping[Var, RelayExpr]) -> None:
         super().__init__()
@@ -212,7 +214,7 @@ def _projected(value: RelayExpr, index: int) -> RelayExpr:
 
 
 def _outward(parts: Mapping[RelayExpr, _Part], body: RelayExpr) -> None:
-    """Note of each part which of its calls are used outside of it."""
+    """Record for each part which of its calls are used outside of it."""
     for expr in post_order(body, _Joiner(parts).children):
         if expr in parts:
             parts[expr].results.setdefault(expr, len(parts[expr].results))
@@ -224,11 +226,11 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
     Parameters
     ----------
     targets : the target of each device, by DLPack's type number
-    passes : passes over data flow; what they make of main has its parameters and its type
+    passes : passes over data flow; they keep the parameters and the type of main
 
     Raises
     ------
-    TilewrightError for an expression on a device without a target, and for a main that PlanDevices has not seen;
+    TilewrightError for an expression on a device without a target, and for a main that PlanDevices has not planned;
     UnsupportedError for one that is more than data flow.
     """
 
@@ -254,12 +256,12 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
 
 
 def device_marks(target: Target, device: int) -> dict[str, Any]:
-    """The attributes that tell a primitive function what it is to be lowered for, and where its tensors are."""
+    """Return the attributes of a primitive function that record its target and the device of its tensors."""
     return {TARGET.key: str(target)} | ({DEVICE_TYPE.key: device} if device != target.device_type else {})
 
 
 def _with_target(func: Function, device: int, target: Target) -> Function:
-    """``func``, whose primitive functions know what they are to be lowered for."""
+    """Return ``func`` with the target recorded on its primitive functions."""
     marks = device_marks(target, device)
     result = map_primitives(func, lambda f: f if TARGET.has(f) else f.with_attr(marks))
     assert isinstance(result, Function)
@@ -267,7 +269,7 @@ def _with_target(func: Function, device: int, target: Target) -> Function:
 
 
 def names_devices(mod: IRModule) -> bool:
-    """Whether a program says where parts of it run."""
+    """Return whether a program says on which device parts of it run."""
     functions = [f for _, f in mod.items() if isinstance(f, Function) and not is_closed(f)]
     return any(RESULT_DEVICE_TYPE.has(f) for f in functions) or any(
         call_of(expr, OnDevice.op) or call_of(expr, DeviceCopy.op)
@@ -277,14 +279,14 @@ def names_devices(mod: IRModule) -> bool:
 
 
 def device_of(func: Any, default: int) -> int:
-    """Where the tensors of a primitive function or kernel of a program for several devices are: its marks tell."""
+    """Return the device of the tensors of a primitive function or kernel of a program for several devices."""
     if DEVICE_TYPE.has(func):
         return int(DEVICE_TYPE.of(func))
     return Target(TARGET.of(func)).device_type if TARGET.has(func) else default
 
 
 def target_of(targets: Mapping[int, Target], device: int) -> Target:
-    """The target of a device; raises TilewrightError when there is none."""
+    """Return the target of a device; raise TilewrightError where there is none."""
     if device not in targets:
         given = ", ".join(f"{device_name(d)}: {target}" for d, target in targets.items())
         raise TilewrightError(

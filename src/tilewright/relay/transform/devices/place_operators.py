@@ -1,4 +1,4 @@
-"""PlaceOperators: mark what an accelerator does badly for the CPU.
+"""PlaceOperators: place operators that are slow on an accelerator on the CPU.
 
 Before, for a GPU of type 4::
 
@@ -16,9 +16,9 @@ after::
     %5 = multiply(%4, 2f);
     on_device(%5, device_type=1)
 
-Operators whose declaration says ``sequential`` take one step after the other: of a GPU's processors one would work.
-They go to the CPU, and injective operators of nothing but their results stay there with them. ``PlanDevices`` makes
-copies of the marks. Marks that the program has stay as they are, and what they are on is not moved.
+The steps of operators that are declared ``sequential`` depend on one another: they would keep one of a GPU's processors
+busy. They go to the CPU, and injective operators that read only their results stay there with them. ``PlanDevices``
+turns the marks into copies. Marks of the program stay as they are, and marked values are not moved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DATA_FLOW = (Call, Constant, Function, GlobalVar, Op, Tuple, TupleGetItem, Var)
 
 
 class _Placer(ExprMutator):
-    """Puts marks around operands that are not where their user is."""
+    """Insert marks around operands that are not on the device of their user."""
 
     def __init__(self, body: RelayExpr, device: int, kept: set[RelayExpr]) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class _Placer(ExprMutator):
         return post if fields == list(post.fields) else post.replace(fields=tuple(fields))
 
     def _goes(self, call: Call) -> bool:
-        """Whether a call is better off on the CPU."""
+        """Return whether a call is faster on the CPU."""
         if (
             call in self.kept
             or not isinstance(call.op, Op)
@@ -95,7 +95,7 @@ class _Placer(ExprMutator):
         return isinstance(expr, Constant) or expr in self.moved
 
     def _operand(self, given: RelayExpr, post: RelayExpr, on_cpu: bool) -> RelayExpr:
-        """An operand for a user on the CPU, or on the device."""
+        """Return an operand for a user on the CPU, or on the device."""
         if isinstance(given, Constant) or _is_mark(given) or (given in self.moved) == on_cpu:
             return post
         if on_cpu:
@@ -104,7 +104,7 @@ class _Placer(ExprMutator):
 
 
 def _marked_fields(given: RelayExpr, post: RelayExpr) -> RelayExpr:
-    """``post`` on the CPU; of a tuple, each field."""
+    """Mark ``post`` as on the CPU; of a tuple, each field."""
     if isinstance(given.checked_type, TensorType):
         return on_device(post, _CPU)
     count = len(given.checked_type.fields)  # type: ignore[attr-defined]
@@ -116,13 +116,14 @@ def _is_mark(expr: RelayExpr) -> bool:
 
 
 def PlaceOperators(device: Any) -> Pass:
-    """Mark operators that ``device`` does badly (attribute ``TSequential``) for the CPU, with what only follows them.
+    """Place operators that are slow on ``device`` (attribute ``TSequential``) on the CPU, with those that only follow
+    them.
 
     Parameters
     ----------
-    device : a Device, its name or its type number: where everything else is. Nothing is done for the CPU.
+    device : a Device, its name or its type number: the default device. Nothing is done for the CPU.
 
-    Functions with lets, branches or references stay as they are (``ToGraphNormalForm`` takes lets away).
+    Functions with lets, branches or references stay as they are (``ToGraphNormalForm`` removes lets).
     """
     place = device_type_of(device)
 

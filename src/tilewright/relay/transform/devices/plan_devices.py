@@ -18,10 +18,10 @@ after::
       subtract(%2, %c)
     }
 
-``relay.transform.device_domains`` tells how devices are found. Three things are settled first: the result of a function
-whose body is an ``on_device``, and a variable that one is bound to, are on that device; and of a tuple on a device, a
-field is copied rather than the tuple. Afterwards ``on_device`` stands, fixed, around operands that are not where their
-user is; every other expression is where its user is. The result goes through the pass unchanged.
+``relay.transform.device_domains`` describes how devices are found. Three cases are settled first: the result of a
+function whose body is an ``on_device``, and a variable that one is bound to, are on that device; and of a tuple on a
+device, a field is copied rather than the tuple. Afterwards fixed ``on_device`` calls enclose the operands that are not
+on the device of their user; every other expression is on its user's. The pass is idempotent.
 Source: the pass of that name of TVM 0.8.
 """
 
@@ -57,7 +57,7 @@ from tilewright.relay.visitor import ExprMutator
 
 
 class _Settler(ExprMutator):
-    """Settles what needs no domains."""
+    """Settle cases that need no domains."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
@@ -84,7 +84,7 @@ class _Settler(ExprMutator):
 
 
 def _fixed(expr: RelayExpr) -> RelayExpr:
-    """An ``on_device`` that holds for the place where it stands."""
+    """Return an ``on_device`` that also states the device of its use."""
     mark = call_of(expr, OnDevice.op)
     if mark is None or mark.attrs.is_fixed:  # type: ignore[union-attr]
         return expr
@@ -92,7 +92,7 @@ def _fixed(expr: RelayExpr) -> RelayExpr:
 
 
 class _Writer(ExprMutator):
-    """Writes domains down: attributes of functions, copies, and marks where the device changes."""
+    """Record domains: attributes of functions, copies, and marks where the device changes."""
 
     def __init__(self, domains: DeviceDomains) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _Writer(ExprMutator):
         return open_children(expr)
 
     def _operand(self, expr: RelayExpr, user: int, wanted: int | None = None) -> RelayExpr:
-        """``expr`` for a user on the device ``user`` that wants it on ``wanted``, or else on its own device."""
+        """Return ``expr`` for a user on the device ``user`` that wants it on ``wanted``, or else on its own device."""
         wanted = user if wanted is None else wanted
         found = self._device(expr, wanted)
         result = self.visit(expr)
@@ -111,7 +111,7 @@ class _Writer(ExprMutator):
         return result if wanted == user else _marked(result, wanted)
 
     def _device(self, expr: RelayExpr, wanted: int) -> int:
-        """Where an operand is; marks are seen through, for they go."""
+        """Return the device of an operand; its marks, which will be removed, are skipped."""
         marked = wanted
         while (mark := call_of(expr, OnDevice.op)) is not None:
             expr, marked = mark.args[0], mark.attrs.device_type  # type: ignore[union-attr]
@@ -173,7 +173,7 @@ class _Writer(ExprMutator):
 
 
 def _marked(expr: RelayExpr, device: int) -> RelayExpr:
-    """``expr`` with the mark of its device, unless that is told elsewhere: where variables are bound, by functions."""
+    """Return ``expr`` with the mark of its device, unless a let or a function states it."""
     if isinstance(expr, Op | Constructor | GlobalVar | Var | Function) or call_of(expr, OnDevice.op):
         return expr
     return on_device(expr, device, is_fixed=True)
@@ -190,11 +190,11 @@ def _map(mod: IRModule, visitor: ExprMutator) -> IRModule:
 
 
 def PlanDevices(default_device: Any) -> Pass:
-    """Find the device of every expression, and copy where a value is used on another device than its own.
+    """Find the device of every expression, and insert copies where a value is used on another device than its own.
 
     Parameters
     ----------
-    default_device : a Device, its name or its type number: where what no mark says anything about is put.
+    default_device : a Device, its name or its type number: the device of expressions that no mark determines.
 
     Raises
     ------

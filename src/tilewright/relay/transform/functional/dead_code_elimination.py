@@ -30,7 +30,7 @@ from tilewright.relay.visitor import ExprMutator, direct_children
 
 
 def _has_effect(root: RelayExpr) -> bool:
-    """Whether evaluating ``root`` does more than give a value. Making a function has no effect."""
+    """Return whether evaluating ``root`` has side effects. Making a function has none."""
     seen: set[RelayExpr] = set()
     stack = [root]
     while stack:
@@ -70,7 +70,7 @@ def _count_uses(root: RelayExpr) -> dict[Var, int]:
 
 
 class _Eliminator(ExprMutator):
-    """Walks chains of lets in a loop: a dropped or inlined let leaves only its value behind."""
+    """Rewriter of chains of lets in a loop: a dropped or inlined let leaves only its value behind."""
 
     def __init__(self, uses: dict[Var, int], inline_once: bool) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _Eliminator(ExprMutator):
 
 
 def eliminate_dead_code(func: Function, inline_once: bool = False) -> Function:
-    """``func`` without unused lets; repeats until nothing is left to drop."""
+    """Drop unused lets of ``func``, repeatedly, until none is left."""
     while True:
         eliminator = _Eliminator(_count_uses(func.body), inline_once)
         result = eliminator.visit(func)

@@ -14,9 +14,9 @@ after::
     def @twice_0(%f: function_0, %x: float32) -> float32 { @apply_0(%f, @apply_0(%f, %x)) }
     fn (%y: float32) { @twice_0(closure_0(%y), %y) }
 
-Each type of functions gets a data type with a constructor for every function of that type in the program, whose fields
-are the variables that the function takes from around it, and a function that applies its values. Global functions that
-take, give or make functions are copied for the types that they are called with; the others stay. By Reynolds,
+Each function type becomes a data type, with a constructor for every function of that type in the program, whose fields
+are the function's captured variables, and a function that applies its values. Global functions that take, return or
+make functions are copied for the types that they are called with; the others stay. By Reynolds,
 "Definitional interpreters for higher-order programming languages" (1972).
 """
 
@@ -54,7 +54,7 @@ class _HasFunctions(TypeVisitor):
     found = False
 
     def visit_func_type(self, type_: Type | TypeData) -> None:
-        """Functions are within."""
+        """Record that the type contains functions."""
         self.found = True
 
 
@@ -66,7 +66,9 @@ def _has_functions(type_: Type) -> bool:
 
 @dataclass
 class _Encoding:
-    """Functions of one type as values: their data type, what applies them, and a clause of that for each."""
+    """Encoding of functions of one type as values: their data type, the function that applies them, and its
+    clauses.
+    """
 
     type_var: GlobalTypeVar
     apply: GlobalVar
@@ -77,7 +79,7 @@ class _Encoding:
     globals: dict[str, Constructor] = field(default_factory=dict)
 
     def add(self, fields: Sequence[Type]) -> Constructor:
-        """A new constructor."""
+        """Add a constructor."""
         index = len(self.constructors)
         name = f"{self.type_var.name_hint.replace('function', 'closure')}_{index}"
         made = Constructor(name, fields, self.type_var, constructor_tag(self.type_var.name_hint, index))
@@ -96,7 +98,7 @@ class _Program:
         self.types = _EncodedTypes(self)
 
     def encoding(self, type_: FuncType) -> _Encoding:
-        """How functions of the type are values."""
+        """Return the encoding of functions of the type."""
         if type_.type_params:
             raise UnsupportedError(
                 f"Defunctionalization: a function of type {type_} is used as a value where its types are not known; "
@@ -114,7 +116,7 @@ class _Program:
         return self.encodings[type_]
 
     def called(self, var: GlobalVar, arg_types: Sequence[Type], result: Type) -> tuple[GlobalVar, FuncType]:
-        """The function to call for ``var`` with these types, and the type that it is called at."""
+        """Return the function to call for ``var`` with these types, and the type that it is called at."""
         func = self.typed[var]
         type_ = func.checked_type
         mapping = _matched(type_, arg_types, result)
@@ -133,7 +135,7 @@ class _Program:
         return self.copies[key], at
 
     def _uses_functions(self, var: GlobalVar) -> bool:
-        """Whether a global function, or one that it calls, takes, gives or makes functions."""
+        """Return whether a global function, or one that it calls, takes, returns or makes functions."""
         pending, seen = [var], {var.name_hint}
         for item in pending:
             func = self.typed[item]
@@ -163,13 +165,13 @@ class _EncodedTypes(TypeMutator):
         self.program = program
 
     def visit_func_type(self, type_: Type | TypeData) -> Type:
-        """The data type of its values."""
+        """Return the data type of the function's values."""
         assert isinstance(type_, FuncType)
         return TypeCall(self.program.encoding(type_).type_var, ())
 
 
 def _matched(type_: FuncType, arg_types: Sequence[Type], result: Type) -> dict[TypeVar, Type]:
-    """The types that the parameters of a polymorphic function's type stand for."""
+    """Return the types that the type parameters of a polymorphic function stand for."""
     found: dict[TypeVar, Type] = {}
     pairs = [*zip(type_.arg_types, arg_types, strict=True), (type_.ret_type, result)]
     # functions as arguments may be polymorphic themselves, and then say nothing
@@ -187,7 +189,7 @@ def _matched(type_: FuncType, arg_types: Sequence[Type], result: Type) -> dict[T
 
 
 class _AtTypes(ExprMutator):
-    """Puts types in place of type variables."""
+    """Replace type variables by types."""
 
     def __init__(self, mapping: Mapping[TypeVar, Type]) -> None:
         super().__init__()
@@ -216,7 +218,7 @@ class _AtTypes(ExprMutator):
 
 
 def _with_vars(pattern: Pattern, change: object) -> Pattern:
-    """A pattern whose variables are what ``change`` makes of them."""
+    """Return a pattern with its variables mapped by ``change``."""
     match pattern:
         case PatternVar():
             return PatternVar(change(pattern.var))  # type: ignore[operator]
@@ -228,7 +230,7 @@ def _with_vars(pattern: Pattern, change: object) -> Pattern:
 
 
 def _at_types(func: Function, mapping: Mapping[TypeVar, Type], mod: IRModule) -> Function:
-    """A polymorphic function at types, typed; variables from outside keep their types."""
+    """Return a polymorphic function at types, typed; captured variables keep their types."""
     visitor = _AtTypes(mapping)
     visitor.memo_map.update({v: v for v in free_vars(func)})
     result = infer_expr(visitor.visit(func), mod)
@@ -237,7 +239,7 @@ def _at_types(func: Function, mapping: Mapping[TypeVar, Type], mod: IRModule) ->
 
 
 class _Body(ExprMutator):
-    """Rewrites the body of one function; ``known`` has what stands for variables from outside."""
+    """Rewriter of the body of one function; ``known`` maps captured variables to their replacements."""
 
     top_down = True
 
@@ -247,12 +249,12 @@ class _Body(ExprMutator):
         self.memo_map.update(known)
 
     def type_of(self, expr: RelayExpr) -> Type:
-        """The type that ``expr`` has afterwards."""
+        """Return the type that ``expr`` has afterwards."""
         result: Type = self.program.types.visit(expr.checked_type)
         return result
 
     def function(self, func: Function) -> Function:
-        """A function that is no value: one of the module, or one that is called where it stands."""
+        """Rewrite a function that is no value: one of the module, or one that is called where it is defined."""
         params = [self.visit(p) for p in func.params]
         type_ = func.checked_type
         assert isinstance(type_, FuncType)
@@ -260,7 +262,7 @@ class _Body(ExprMutator):
         return Function(params, body, self.program.types.visit(type_.ret_type), func.type_params, func.attrs)  # type: ignore[arg-type]
 
     def value(self, expr: RelayExpr, type_: Type) -> RelayExpr:
-        """``expr`` where a value of ``type_`` is expected."""
+        """Rewrite ``expr`` where a value of ``type_`` is expected."""
         if isinstance(type_, FuncType) and isinstance(expr, (Function, GlobalVar)):
             return self.encoded(expr, type_)
         if isinstance(expr, Tuple):
@@ -268,7 +270,7 @@ class _Body(ExprMutator):
         return self.visit(expr)
 
     def encoded(self, expr: RelayExpr, type_: FuncType, name: Var | None = None) -> RelayExpr:
-        """A function as a value: its constructor, of the variables that it takes from around it."""
+        """Return a function as a value: its constructor, applied to its captured variables."""
         encoding = self.program.encoding(type_)
         if isinstance(expr, GlobalVar):
             if expr.name_hint not in encoding.globals:
@@ -347,7 +349,7 @@ class _Body(ExprMutator):
         return Call(callee, args, expr.attrs, types, expr.span)
 
     def _fields(self, constructor: Constructor, type_: Type) -> Sequence[Type]:
-        """The types of a constructor's fields, in a value of ``type_``."""
+        """Return the types of a constructor's fields, in a value of ``type_``."""
         if not isinstance(type_, TypeCall):
             return constructor.inputs
         data = self.program.typed[constructor.belong_to]
@@ -356,7 +358,7 @@ class _Body(ExprMutator):
 
 
 def Defunctionalization(func: Function, mod: IRModule) -> Function:
-    """``func`` with functions as values replaced by data; what it needs is added to ``mod``.
+    """Replace functions as values in ``func`` by data; new data types and functions are added to ``mod``.
 
     Parameters
     ----------

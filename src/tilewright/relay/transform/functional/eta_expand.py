@@ -31,7 +31,7 @@ from tilewright.relay.visitor import ExprMutator
 
 
 class _Expander(ExprMutator):
-    """Leaves what is called as it is."""
+    """Expander that keeps callees as they are."""
 
     def __init__(self, kinds: tuple[type[RelayExpr], ...], mod: IRModule) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ from tilewright.relay.visitor import ExprMutator, direct_children, post_order_vi
 
 
 def _is_open(func: RelayExpr) -> bool:
-    """Whether a function may be opened up: fused and external ones may not."""
+    """Return whether a function may be inlined: not if it is fused or external."""
     return isinstance(func, Function) and not (PRIMITIVE.on(func) or COMPILER.on(func))
 
 
@@ -74,7 +74,7 @@ class _Inliner(ExprMutator):
 
 
 class _Copy(ExprMutator):
-    """Copies a function body over its arguments, with fresh variables for what it binds."""
+    """Copy a function body over its arguments, with fresh variables for its bindings."""
 
     def __init__(self, binds: dict[Var, RelayExpr]) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _Copy(ExprMutator):
 
 
 def _copied(callee: Function, args: Sequence[RelayExpr], name: RelayExpr) -> RelayExpr:
-    """The body of a function over its arguments; what calls others twice, many deep, ends at the budget."""
+    """Return the body of a function over its arguments; the budget bounds nested doubling."""
     copy = _Copy(dict(zip(callee.params, args, strict=True)))
     result = copy.visit(callee.body)
     hint = getattr(name, "name_hint", "")
@@ -117,7 +117,7 @@ def _mentions(root: RelayExpr, name: RelayExpr) -> bool:
 
 
 def InlineFunctions() -> Pass:
-    """Open up calls of known functions."""
+    """Inline calls of known functions."""
 
     def inline(mod: IRModule, ctx: PassContext) -> IRModule:
         result = mod.copy()
@@ -130,7 +130,7 @@ def InlineFunctions() -> Pass:
 
 
 class _GlobalInliner(ExprMutator):
-    """Puts functions in the place of the global variables that name them."""
+    """Replace global variables by the functions that they name."""
 
     def __init__(self, inlined: Mapping[str, Function]) -> None:
         super().__init__()
@@ -148,11 +148,11 @@ class _GlobalInliner(ExprMutator):
 
 
 def Inline() -> Pass:
-    """Put global functions that are marked ``Inline=1`` in the place of their names, and take them out of the module.
+    """Replace the names of global functions that are marked ``Inline=1`` by the functions, and remove these.
 
-    A call becomes the body, or a call of the function itself where another compiler is to have it (``Compiler``); a
-    name that is not called becomes the function. Functions that lead to themselves stay, and so do those that no other
-    function names: they are entries.
+    A call becomes the body, or a call of the function itself if it is external (``Compiler``); a name that is not
+    called becomes the function. Recursive functions stay, and so do those that no other function names: they are entry
+    points.
 
     Before::
 
@@ -182,7 +182,7 @@ def Inline() -> Pass:
 
 
 def InlineExternal() -> Pass:
-    """Put the functions of external compilers in the place of their names: the form that a build lowers.
+    """Replace the names of external functions by the functions: the form that a build lowers.
 
     Before::
 
@@ -213,7 +213,7 @@ def InlineExternal() -> Pass:
 
 
 def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
-    """Drop functions that no entry function reaches."""
+    """Remove functions that no entry function reaches."""
 
     def remove(mod: IRModule, ctx: PassContext) -> IRModule:
         reached: dict[str, None] = {}

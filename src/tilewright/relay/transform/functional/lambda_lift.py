@@ -44,13 +44,13 @@ def _typed(name: str, type_: Type) -> Var:
 
 @dataclass
 class _Lifted:
-    """The functions of a module, to which lifted ones come."""
+    """The functions of a module, to which lifted ones are added."""
 
     functions: dict[GlobalVar, Function]
     taken: set[str] = field(default_factory=set)
 
     def new_var(self) -> GlobalVar:
-        """A name that no function has."""
+        """Return a name that no function has."""
         number = 0
         while f"lifted_name{number}" in self.taken:
             number += 1
@@ -59,7 +59,7 @@ class _Lifted:
         return GlobalVar(name)
 
     def lift(self, func: Function, name: Var | None = None) -> RelayExpr:
-        """What stands in the place of ``func``, which a let may call ``name``."""
+        """Lift ``func``, which a let may call ``name``, and return its replacement."""
         if is_closed(func):
             return func
         captured = [var for var in free_vars(func) if var is not name]
@@ -79,13 +79,13 @@ class _Lifted:
         return var
 
     def inside(self, func: Function) -> Function:
-        """``func`` with the functions in its body lifted."""
+        """Return ``func`` with the functions in its body lifted."""
         body = _Lifter(self).visit(func.body)
         return func if body is func.body else func.replace(body=body)
 
 
 class _Lifter(ExprMutator):
-    """Lifts the functions of one body, the outer ones first: what is in them is lifted out of what they become."""
+    """Lifter of the functions of one body, outer ones first: inner ones are lifted out of the lifted outer ones."""
 
     def __init__(self, lifted: _Lifted) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _Lifter(ExprMutator):
 
 
 def LambdaLift() -> Pass:
-    """Make global functions of the functions inside of functions."""
+    """Lift inner functions to global functions."""
 
     def lift(mod: IRModule, ctx: PassContext) -> IRModule:
         result = infer_module(mod).copy()

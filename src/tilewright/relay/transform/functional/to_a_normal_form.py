@@ -1,6 +1,6 @@
-"""ToANormalForm: name every intermediate value with a let, in evaluation order.
+"""ToANormalForm: bind every intermediate value by a let, in evaluation order.
 
-ToBasicBlockNormalForm does so for those values only that several scopes use.
+ToBasicBlockNormalForm binds only values that several scopes use.
 
 Before::
 
@@ -13,7 +13,7 @@ after::
     let %x1 = nn.relu(%x);
     %x1
 
-A value used in several scopes (function bodies, branches of if and match) is named in the innermost scope that
+A value used in several scopes (function bodies, branches of if and match) is bound in the innermost scope that
 encloses all its uses, so nothing is evaluated twice and a branch evaluates nothing that only the other needs.
 """
 
@@ -34,14 +34,14 @@ from tilewright.relay.visitor import ExprMutator, direct_children
 
 
 def _is_atomic(expr: RelayExpr) -> bool:
-    """Whether the expression is used as it is, without a name."""
+    """Return whether the expression needs no let."""
     if isinstance(expr, Function):
         return PRIMITIVE.on(expr)
     return isinstance(expr, (Var, GlobalVar, Op, Constant, Constructor))
 
 
 def _values_of_one_let(events: Sequence[tuple[RelayExpr, bool]]) -> set[RelayExpr]:
-    """Values that a let of the program names already and that nothing else uses."""
+    """Return the values that a let of the program already binds and that have no other use."""
     uses: dict[RelayExpr, int] = {}
     values: set[RelayExpr] = set()
     for expr, is_binding in events:
@@ -55,7 +55,7 @@ def _values_of_one_let(events: Sequence[tuple[RelayExpr, bool]]) -> set[RelayExp
 
 
 class _Converter(ExprMutator):
-    """Rebuilds expressions over named values; ``memo_map`` holds each expression's name."""
+    """Rewriter of expressions over bound values; ``memo_map`` holds each expression's name."""
 
     def __init__(self, root: RelayExpr) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _Converter(ExprMutator):
         self.let_values = _values_of_one_let(self.scopes.events)
 
     def convert(self, root: RelayExpr) -> RelayExpr:
-        """The converted expression, with its lets."""
+        """Return the converted expression, with its lets."""
         for expr, is_binding in self.scopes.events:
             if is_binding:
                 assert isinstance(expr, Let)
@@ -109,7 +109,7 @@ class _Converter(ExprMutator):
 
 
 class _BlockConverter(_Converter):
-    """Names what is used in other scopes than that in which it is evaluated."""
+    """Converter that binds values used in other scopes than that of their evaluation."""
 
     def __init__(self, root: RelayExpr) -> None:
         super().__init__(root)
@@ -128,7 +128,7 @@ def _converted(expr: RelayExpr, converter: type[_Converter]) -> RelayExpr:
 
 
 def to_a_normal_form(expr: RelayExpr) -> RelayExpr:
-    """``expr`` in A-normal form; a function keeps its parameters."""
+    """Return ``expr`` in A-normal form; a function keeps its parameters."""
     return _converted(expr, _Converter)
 
 
@@ -142,15 +142,17 @@ def _pass(name: str, converter: type[_Converter]) -> Pass:
 
 
 def ToANormalFormExpr(e: RelayExpr) -> RelayExpr:
-    """``e`` with a name for every value, in the order in which they are computed."""
+    """Return ``e`` with a let for every value, in evaluation order."""
     return to_a_normal_form(e)
 
 
 def ToANormalForm() -> Pass:
-    """Name every intermediate value with a let."""
+    """Bind every intermediate value by a let."""
     return _pass("ToANormalForm", _Converter)
 
 
 def ToBasicBlockNormalForm() -> Pass:
-    """Name with a let what several function bodies or branches use, where it is evaluated; the rest stays a graph."""
+    """Bind values that several function bodies or branches use by a let in their common scope; the rest stays a
+    graph.
+    """
     return _pass("ToBasicBlockNormalForm", _BlockConverter)
