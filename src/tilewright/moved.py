@@ -22,6 +22,7 @@ MOVED = {
     "tilewright.cluster": "tilewright.tuning.cluster",
     "tilewright.measure": "tilewright.tuning.processes",
     "tilewright.relay.transform.memory.grow_in_place": "tilewright.relay.transform.memory.append_in_place",
+    "tilewright.relay.transform.precision.keep_halves": "tilewright.relay.transform.precision.keep_half_precision",
 }
 
 

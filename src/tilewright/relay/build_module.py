@@ -86,7 +86,7 @@ def optimization_passes() -> list[Any]:
         transform.SinkReshape(),
         *([] if auto_scheduled() else [transform.PadChannels(), transform.AlterOpLayout()]),
         transform.FastMath(),
-        transform.KeepHalves(),
+        transform.KeepHalfPrecision(),
         transform.FoldConstant(),
         transform.SharePackedWeights(),
         transform.DeadCodeElimination(),
@@ -209,7 +209,7 @@ def build(
     -------
     What the executor makes. For "graph" it is the executor factory: ``lib["default"](device)`` makes an executor;
     unpacks as ``graph, lib, params``; ``lib.build_report`` is the ``BuildReport``, ``lib.function_metadata`` tells of
-    each function (``FunctionInfo``), ``lib.ir_mod`` is the module that was given.
+    each function (``FunctionInfo``), ``lib.ir_mod`` is the module that was passed.
 
     Raises
     ------
@@ -298,7 +298,7 @@ class BuildModule:
         made = build(mod, target, target_host, self._params, mod_name or "default", executor=executor)
         if not isinstance(made, GraphExecutorFactoryModule):
             raise TilewrightError(
-                f"BuildModule is for graphs; relay.build gives the {type(made).__name__} of {executor!r}"
+                f"BuildModule is for graphs; relay.build returns the {type(made).__name__} of {executor!r}"
             )
         self._factory = made
         return self.get_graph_json(), self.get_module(), self.get_params()

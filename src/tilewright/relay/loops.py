@@ -30,9 +30,9 @@ def while_loop(
     loop_bodies : the variables' next values, of the variables
     """
     variables: list[Var] = []
-    for index, given in enumerate(loop_vars):
-        name = given.name_hint if isinstance(given, Var) else f"arg{index}"
-        variables.append(Var(name, _type_of(given)))
+    for index, initial in enumerate(loop_vars):
+        name = initial.name_hint if isinstance(initial, Var) else f"arg{index}"
+        variables.append(Var(name, _type_of(initial)))
     loop: Any = Var("while_loop")
     step = loop(*loop_bodies(*variables))
     return Let(loop, Function(variables, If(cond(*variables), step, Tuple(variables))), loop)

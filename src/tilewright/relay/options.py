@@ -38,14 +38,14 @@ PassContext.register_option(
     "relay.vm.specialize",
     str,
     "",
-    'versions of a program of the virtual machine for some shapes, beside the one for all: "batch=1,seq=128;seq=1:16" '
+    'specializations of a program of the virtual machine for some shapes: "batch=1,seq=128;seq=1:16" '
     "makes two, tried in that order; a named dimension is a number there, or has narrower limits",
 )
 PassContext.register_option(
     "relay.graph.storage_offset",
     bool,
     True,
-    "place tensors anywhere in one arena; False gives each the beginning of a storage, as TVM 0.8's executor needs",
+    "place tensors anywhere in one arena; False places each at the beginning of a storage, as TVM 0.8's executor needs",
 )
 PassContext.register_option(
     "relay.graph.run_once",

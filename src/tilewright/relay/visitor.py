@@ -233,7 +233,7 @@ class ExprMutator(ExprFunctor[RelayExpr]):
         return expr
 
     def _visit_all(self, items: Iterable[RelayExpr]) -> tuple[RelayExpr, ...]:
-        return tuple([self.visit(item) for item in items])  # a generator would take room on the stack of C
+        return tuple([self.visit(item) for item in items])  # a generator would use the stack of C
 
     def visit_call(self, expr: Call) -> RelayExpr:
         """Rebuild when the callee or an argument changed."""

@@ -186,7 +186,7 @@ def test_targets_by_device() -> None:
         TargetMap.of(TARGETS)
     x = relay.var("x", shape=(3,))
     mod = IRModule.from_expr(relay.Function([x], relay.annotation.on_device(relay.exp(x), "ext_dev")))
-    with pytest.raises(TilewrightError, match=r"ext_dev \(12\), for which no target is given"):
+    with pytest.raises(TilewrightError, match=r"ext_dev \(12\), which has no target"):
         relay.build(mod, "llvm")
 
 

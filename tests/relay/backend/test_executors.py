@@ -120,7 +120,7 @@ def test_an_executor_that_there_is_none_of_is_named_with_those_there_are(target:
 def test_build_module_is_for_graphs() -> None:
     register_executor("listing", codegen=Listing)
     with pytest.raises(
-        TilewrightError, match=r"BuildModule is for graphs; relay.build gives the function of 'listing'"
+        TilewrightError, match=r"BuildModule is for graphs; relay.build returns the function of 'listing'"
     ):
         relay.build_module.BuildModule().build(network(), "llvm", executor="listing")
 

@@ -446,7 +446,7 @@ def test_a_rule_of_the_wrong_length_is_named() -> None:
     relay.op.register_gradient("test.twice", lambda orig, grad: [grad, grad])
     x = relay.var("x", shape=(2,))
     try:
-        with pytest.raises(tvm.TVMError, match=r"test\.twice gives 2 values for its 1 arguments"):
+        with pytest.raises(tvm.TVMError, match=r"test\.twice returned 2 values for its 1 arguments"):
             gradient(relay.Function([x], relay.Call(op, [x])))
     finally:
         del tvm.ir.Op.registry["test.twice"]

@@ -162,7 +162,7 @@ def test_a_syntax_error_shows_the_place_and_what_may_stand_there() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def @main() {", "the text ends too early; expected an expression"),
+        ("def @main() {", "the text ends too soon; expected an expression"),
         ("def @main() { add(%x,, ) }", "found `,`, expected an expression"),
         ("def @main() { $ }", "found `$`, expected an expression"),
         ("def @main(%x) { add(%x, axis=) }", "found `)`, expected a value"),

@@ -119,7 +119,7 @@ def test_programs_without_functions_as_values_stay() -> None:
 def test_a_function_that_is_given_functions_is_refused() -> None:
     f = relay.Var("f", relay.FuncType([F], F))
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([f], f(relay.const(X)), F)))
-    with pytest.raises(UnsupportedError, match="takes a function that is given no functions and no types"):
+    with pytest.raises(UnsupportedError, match="takes a function without function or type parameters"):
         Defunctionalization(mod["main"], mod)
 
 

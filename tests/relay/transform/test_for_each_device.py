@@ -140,7 +140,7 @@ def test_a_part_with_several_results_and_tuples_of_others() -> None:
 
 def test_devices_without_a_target_and_programs_that_are_more_than_data_flow() -> None:
     mod = parse(f"def @main({X}) {{ %0 = exp(%x); %1 = on_device(%0, device_type=2); tanh(%1) }}")
-    with pytest.raises(TilewrightError, match=r"run on cuda \(2\), for which no target is given.*given: cpu \(1\)"):
+    with pytest.raises(TilewrightError, match=r"run on cuda \(2\), which has no target.*found: cpu \(1\)"):
         ForEachDevice(TARGETS, [])(PlanDevices(1)(mod))
     branching = parse(f"def @main(%c: bool, {X}) {{ if (%c) {{ exp(%x) }} else {{ %x }} }}")
     with pytest.raises(UnsupportedError, match=r"is data flow.*found an If"):

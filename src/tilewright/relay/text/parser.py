@@ -33,7 +33,7 @@ def _syntax_error(source: SourceText, problem: SyntaxProblem) -> DiagnosticError
     found, expected = problem.found, problem.expected
     if found.type == END:
         stop = len(source.text.rstrip())
-        message = f"the text ends too early; expected {expected}"
+        message = f"the text ends too soon; expected {expected}"
         return _error(source.span(stop, stop + 1), message)
     return _error(source.span(found.start, found.stop), f"found `{found}`, expected {expected}")
 

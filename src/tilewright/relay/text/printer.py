@@ -168,7 +168,7 @@ class RelayPrinter:
             return "\n#[metadata]\n" + save_json(self.meta.nodes)
         return "\n" + _OMITTED if note_omission else ""
 
-    # Expressions: each of these gives steps for the trampoline.
+    # Expressions: each of these yields steps for the trampoline.
 
     def _expr(self, expr: RelayExpr, allow_in_place: bool = False, heads_scope: bool = False) -> Steps[str]:
         known = self.memo.get(expr)

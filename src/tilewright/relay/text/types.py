@@ -30,7 +30,7 @@ from tilewright.ir.type import (
 )
 from tilewright.relay.adt import TypeData
 
-# The scalar dtypes whose constants have a literal, and the suffix that tells the dtype.
+# The scalar dtypes whose constants have a literal, and the suffix of the dtype.
 LITERAL_SUFFIX = {
     "bool": "", "int16": "i16", "int32": "", "int64": "i64", "float16": "f16", "float32": "f", "float64": "f64",
 }  # fmt: skip

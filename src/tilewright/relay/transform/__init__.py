@@ -60,7 +60,7 @@ from tilewright.relay.transform.partition.merge_compiler_regions import MergeCom
 from tilewright.relay.transform.partition.merge_composite import MergeComposite
 from tilewright.relay.transform.partition.partition_graph import PartitionGraph, RegionCost
 from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
-from tilewright.relay.transform.precision.keep_halves import KeepHalves
+from tilewright.relay.transform.precision.keep_half_precision import KeepHalfPrecision
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.recognize.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize.recognize_attention import RecognizeAttention
@@ -152,7 +152,7 @@ __all__ = [
     "InlineExternal",
     "InlineFunctions",
     "IsolateViews",
-    "KeepHalves",
+    "KeepHalfPrecision",
     "LabelOps",
     "LambdaLift",
     "LayoutConfig",

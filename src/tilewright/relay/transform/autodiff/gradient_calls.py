@@ -60,8 +60,8 @@ def gradients_of(orig: Call, grad: RelayExpr) -> Sequence[RelayExpr | None]:
     if len(found) != len(orig.args):
         found_args = len(orig.args)
         raise TilewrightError(
-            f"the gradient of {orig.op.name} gives {len(found)} values for its {found_args} arguments; "
-            "it should give one for each (None where there is none)"
+            f"the gradient of {orig.op.name} returned {len(found)} values for its {found_args} arguments; "
+            "it should return one for each (None where there is none)"
         )
     return found
 

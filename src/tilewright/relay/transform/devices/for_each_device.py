@@ -10,7 +10,7 @@ Before (``PlanDevices``, and then no lets and no calls of Relay functions)::
       subtract(%3, %0)
     }
 
-the passes are given, under the targets of the devices 1, 3 and 1::
+the passes get, under the targets of the devices 1, 3 and 1::
 
     def @main(%x: Tensor[(5, 7), float32], param_device_types=[1], result_device_type=1) { exp(%x) }
     def @main(%v0: Tensor[(5, 7), float32], param_device_types=[3], result_device_type=3) { add(%v0, 0f) }
@@ -288,9 +288,9 @@ def device_of(func: Any, default: int) -> int:
 def target_of(targets: Mapping[int, Target], device: int) -> Target:
     """Return the target of a device; raise TilewrightError where there is none."""
     if device not in targets:
-        given = ", ".join(f"{device_name(d)}: {target}" for d, target in targets.items())
+        known = ", ".join(f"{device_name(d)}: {target}" for d, target in targets.items())
         raise TilewrightError(
-            f"a part of the network is to run on {device_name(device)}, for which no target is given; give "
-            f'relay.build one for each device, as in target={{"cpu": "llvm", ...}}; given: {given}'
+            f"a part of the network is to run on {device_name(device)}, which has no target; give "
+            f'relay.build one for each device, as in target={{"cpu": "llvm", ...}}; found: {known}'
         )
     return targets[device]

@@ -47,7 +47,7 @@ class _Placer(ExprMutator):
     def __init__(self, body: RelayExpr, device: int, kept: set[RelayExpr]) -> None:
         super().__init__()
         self.body, self.device, self.kept = body, device, kept
-        self.moved: set[RelayExpr] = set()  # expressions as they were given, on the CPU
+        self.moved: set[RelayExpr] = set()  # original expressions that are now on the CPU
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
@@ -94,20 +94,20 @@ class _Placer(ExprMutator):
     def _is_there(self, expr: RelayExpr) -> bool:
         return isinstance(expr, Constant) or expr in self.moved
 
-    def _operand(self, given: RelayExpr, post: RelayExpr, on_cpu: bool) -> RelayExpr:
+    def _operand(self, pre: RelayExpr, post: RelayExpr, on_cpu: bool) -> RelayExpr:
         """Return an operand for a user on the CPU, or on the device."""
-        if isinstance(given, Constant) or _is_mark(given) or (given in self.moved) == on_cpu:
+        if isinstance(pre, Constant) or _is_mark(pre) or (pre in self.moved) == on_cpu:
             return post
         if on_cpu:
             return on_device(post, self.device)
-        return _marked_fields(given, post)
+        return _marked_fields(pre, post)
 
 
-def _marked_fields(given: RelayExpr, post: RelayExpr) -> RelayExpr:
+def _marked_fields(pre: RelayExpr, post: RelayExpr) -> RelayExpr:
     """Mark ``post`` as on the CPU; of a tuple, each field."""
-    if isinstance(given.checked_type, TensorType):
+    if isinstance(pre.checked_type, TensorType):
         return on_device(post, _CPU)
-    count = len(given.checked_type.fields)  # type: ignore[attr-defined]
+    count = len(pre.checked_type.fields)  # type: ignore[attr-defined]
     return Tuple([on_device(TupleGetItem(post, k), _CPU) for k in range(count)])
 
 

@@ -374,7 +374,7 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
     assert isinstance(type_, FuncType)
     if type_.type_params or any(_has_functions(t) for t in type_.arg_types):
         raise UnsupportedError(
-            f"Defunctionalization takes a function that is given no functions and no types; found {type_}"
+            f"Defunctionalization takes a function without function or type parameters; found {type_}"
         )
     program = _Program(mod)
     typed = infer_expr(func, program.typed)

@@ -117,7 +117,7 @@ def LambdaLift() -> Pass:
         for var, func in list(result.items()):
             if not isinstance(func, Function) or is_closed(func):
                 continue
-            # a function that an earlier run has lifted gives a closure: that one stays
+            # a function that an earlier run has lifted returns a closure, which stays
             inner = func.body if CLOSURE.on(func) else None
             if isinstance(inner, Function):
                 result[var] = func.replace(body=lifted.inside(inner))

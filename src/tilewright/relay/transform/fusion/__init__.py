@@ -1,1 +1,1 @@
-"""Passes that make kernels of operators, and what is noted on the kernels."""
+"""Passes that form kernels from operators, and their annotations."""

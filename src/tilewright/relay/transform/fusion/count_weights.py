@@ -1,4 +1,4 @@
-"""CountWeights: note on every primitive function how many bytes of weights the network has.
+"""CountWeights: record on every primitive function how many bytes of weights the network has.
 
 Before, in a network with a megabyte of constants::
 
@@ -8,8 +8,8 @@ after::
 
     fn (%p0: Tensor[(1, 512), float32], %p1: Tensor[(512, 512), float32], Primitive=1, network_weights=1048576) { ... }
 
-All of them are read between two runs of a kernel: what the last-level cache does not hold beside them comes from
-memory. Kernels of few rows stream their weights by that. The note is no part of a label (``LabelOps``): run that first.
+All weights are read between two runs of a kernel, so weights beyond the size of the last-level cache come from memory.
+Kernels of few rows then stream their weights. The attribute is no part of a label: run ``LabelOps`` first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.relay.visitor import post_order
 
 
 def CountWeights() -> Pass:
-    """Note the size of all constants on primitive functions; without constants nothing is noted."""
+    """Record the bytes of all constants on primitive functions; a network without constants stays as it is."""
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         size = constant_bytes(mod)
@@ -39,7 +39,9 @@ def CountWeights() -> Pass:
 
 
 def constant_bytes(mod: IRModule) -> int:
-    """Bytes of the constants outside of closed functions; an array that several constants share counts once."""
+    """Return the bytes of the constants outside of closed functions; an array that several constants share counts
+    once.
+    """
     functions = (func for func in mod.functions.values() if isinstance(func, Function) and not is_closed(func))
     constants = (e for func in functions for e in post_order(func, open_children) if isinstance(e, Constant))
     return sum({id(c.data): c.data.nbytes for c in constants}.values())

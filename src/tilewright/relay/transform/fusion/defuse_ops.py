@@ -39,7 +39,7 @@ class _Defuser(ExprMutator):
 
 
 def DefuseOps() -> Pass:
-    """Open up fused functions."""
+    """Inline fused functions."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
         result = _Defuser().visit(func)

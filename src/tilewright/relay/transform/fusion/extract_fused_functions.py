@@ -1,4 +1,4 @@
-"""The kernels that fusion makes of a network: ``relay.analysis.extract_fused_functions``."""
+"""The fused functions of a network: ``relay.analysis.extract_fused_functions``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tilewright.relay.visitor import post_order
 
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
-    """The primitive functions of ``main`` after simplification and fusion, by their structural hash; each once.
+    """Return the distinct primitive functions of ``main`` after simplification and fusion, by structural hash.
 
-    ``mod`` stays as it is.
+    ``mod`` is not changed.
     """
     with PassContext(opt_level=3):
         fused = Sequential([InferType(), SimplifyInference(), FuseOps(3)])(mod)

@@ -62,7 +62,7 @@ class _Node:
     group_size: int = 1
 
     def root(self) -> _Node:
-        """Representative of the group, with path compression."""
+        """Return the representative of the group, with path compression."""
         root = self
         while root.group_parent is not None:
             root = root.group_parent
@@ -82,14 +82,14 @@ def _is_inlined_scalar(expr: Constant) -> bool:
 
 
 class _GraphBuilder:
-    """Builds the data-flow graph in post-order, with an edge for each use."""
+    """Builder of the data-flow graph in post-order, with an edge for each use."""
 
     def __init__(self) -> None:
         self.nodes: dict[RelayExpr, _Node] = {}
         self.order: list[_Node] = []
 
     def build(self, body: RelayExpr) -> list[_Node]:
-        """Nodes of everything under ``body``, operands first."""
+        """Return the nodes of everything under ``body``, operands first."""
         for expr in post_order(body, open_children):
             node = self.nodes.setdefault(expr, _Node(expr, -1))
             node.index = len(self.order)
@@ -184,14 +184,14 @@ _Condition = Callable[[OpPattern, bool], bool]
 
 
 class _Partitioner:
-    """Merges nodes into groups, phase by phase."""
+    """Merger of nodes into groups, phase by phase."""
 
     def __init__(self, order: list[_Node], max_depth: int) -> None:
         self.order = order
         self.max_depth = max_depth
 
     def run(self) -> None:
-        """All phases."""
+        """Run all phases."""
         for node in self.order:
             node.group_pattern = node.pattern
         _build_dominators(self.order)
@@ -213,7 +213,7 @@ class _Partitioner:
             self._commit(node, sink)
 
     def _condition(self, node: _Node, phase: int) -> _Condition | None:
-        """What the operators between a node and its post-dominator must satisfy, or None not to fuse now."""
+        """Return the condition on the operators between a node and its post-dominator, or None not to fuse now."""
         pattern = node.group_pattern
         if pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
             if phase == 0 and node.dom_pattern == OpPattern.ELEMWISE:
@@ -230,7 +230,9 @@ class _Partitioner:
 
     @staticmethod
     def _taken_as_read(node: _Node) -> bool:
-        """Whether the post-dominator reads through ``node``: it asks for that, and each element has one origin."""
+        """Return whether the post-dominator reads through ``node``: it allows that, and each element has one
+        origin.
+        """
         sink, expr = node.dom_parent, node.expr
         return (
             sink is not None
@@ -259,7 +261,7 @@ class _Partitioner:
 
     @staticmethod
     def _between(node: _Node, sink: _Node) -> list[_Node]:
-        """``node`` and everything on the paths to ``sink``, which is left out."""
+        """Return ``node`` and everything on the paths to ``sink``, which is left out."""
         found: dict[_Node, None] = {}
         stack = [node]
         while stack:
@@ -288,7 +290,7 @@ class _Partitioner:
 
 @dataclass(slots=True)
 class _FunctionParts:
-    """A fused function under construction: its parameters, what they are called with, where its operators come from."""
+    """A fused function under construction: its parameters, its arguments, and the spans of its operators."""
 
     params: dict[RelayExpr, Var] = field(default_factory=dict)
     spans: list[Span | None] = field(default_factory=list)
@@ -300,7 +302,7 @@ class _FunctionParts:
 
 
 class _FuseMutator(ExprMutator):
-    """Rebuilds the program with each group as a function."""
+    """Rewriter of the program with each group as a function."""
 
     def __init__(self, nodes: dict[RelayExpr, _Node], roots: dict[_Node, RelayExpr]) -> None:
         super().__init__()
@@ -321,7 +323,7 @@ class _FuseMutator(ExprMutator):
         return result
 
     def _reads_outside(self, expr: RelayExpr) -> bool:
-        """Whether ``expr`` picks a field of a tuple that another group makes: then only the field is passed in."""
+        """Return whether ``expr`` is a field of another group's tuple: then only the field is passed in."""
         if not isinstance(expr, TupleGetItem):
             return False
         return self.nodes[expr.tuple_value].root() is not self.nodes[expr].root()
@@ -365,7 +367,7 @@ class _FuseMutator(ExprMutator):
 
 
 def fuse_ops(func: Function, fuse_opt_level: int, max_depth: int) -> Function:
-    """``func``, which must be typed, with its operators grouped; at level 0 every operator is a group of its own."""
+    """Return ``func``, which must be typed, with its operators grouped; at level 0 every operator is its own group."""
     builder = _GraphBuilder()
     order = builder.build(func.body)
     if fuse_opt_level > 0:

@@ -8,8 +8,8 @@ after::
 
     fn (%p0: Tensor[(3), float32], Primitive=1, hash="5c3f3c4c9a4b1d07") { exp(%p0) }
 
-Functions of one hash share a kernel, whatever later passes note on them for the place where they are called. The graph
-JSON carries the hash, as TVM's does.
+Functions of one hash share a kernel, whatever later passes record on them about their calls. The graph JSON carries the
+hash, as TVM's does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tilewright.relay.transform.common import map_primitives, typed_function_pas
 
 
 def hash_of(func: Function) -> str:
-    """The label of a function, or what it would be."""
+    """Return the label of a function, computed if it has none."""
     known = HASH.get(func)
     return str(known) if known is not None else f"{structural_hash(func) & (2**64 - 1):016x}"
 
 
 def labelled(func: Function) -> Function:
-    """``func`` with its hash."""
+    """Return ``func`` with its hash."""
     return func.with_attr(HASH.key, hash_of(func))
 
 

@@ -1,4 +1,4 @@
-"""AutoSchedulerLayoutRewrite: weights of a kernel in the order in which the loops of its record read them.
+"""AutoSchedulerLayoutRewrite: store a kernel's weights in the order in which the loops of its record read them.
 
 Before, where the record's loops over the columns are of 8 and 16 iterations, with the sum's 64 between them::
 
@@ -14,7 +14,7 @@ after::
     };
     %0(%data, %packed)
 
-The kernel's schedule reads the packed weight with no such stages. Only weights that are constant are packed.
+The kernel's schedule reads the packed weight directly, without these stages. Only constant weights are packed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ packing_choosers: list[Callable[[Function, Sequence[int]], Mapping[int, Packing]
 
 
 def packed_array(data: np.ndarray, parts: Packing) -> np.ndarray:
-    """``data`` as the packing says; what ``_unpacked`` undoes."""
+    """Return ``data`` packed; ``_unpacked`` is the inverse."""
     axes = _axes(parts)
     return np.ascontiguousarray(data.reshape([parts[p][1] for p in axes]).transpose(np.argsort(axes)))
 
 
 def _axes(parts: Packing) -> list[int]:
-    """Where the parts of each dimension are, dimension by dimension."""
+    """Return the positions of the parts of each dimension."""
     return sorted(range(len(parts)), key=lambda p: parts[p][0])
 
 
@@ -60,7 +60,7 @@ def _unpacked(weight: RelayExpr, parts: Packing, shape: Sequence[int]) -> RelayE
 
 
 def without_packing(func: Function) -> tuple[Function, list[int]]:
-    """A kernel as it was before its weights were packed, and which parameters are."""
+    """Return a kernel as it was before its weights were packed, and which parameters are."""
     packed = [int(i) for i in PACKED_WEIGHTS.get(func, ())]
     if not packed:
         return func, []
@@ -70,7 +70,7 @@ def without_packing(func: Function) -> tuple[Function, list[int]]:
 
 
 class _Plain(ExprMutator):
-    """Reads a new parameter where ``reshape(transpose(packed parameter))`` is read."""
+    """Replace ``reshape(transpose(packed parameter))`` by a new parameter."""
 
     def __init__(self, packed: Sequence[Var]) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def _packed_call(call: Call, packings: Mapping[int, Packing]) -> Call:
 
 
 def AutoSchedulerLayoutRewrite() -> Pass:
-    """Pack constant weights as the auto-scheduler's records read them; for the current target."""
+    """Pack constant weights as the auto-scheduler's records for the current target read them."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _Packer().visit(func) if packing_choosers else func

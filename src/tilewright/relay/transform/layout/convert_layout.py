@@ -30,7 +30,7 @@ from tilewright.relay.transform.layout.layout_rewriter import LayoutRewriter, Re
 
 
 class LayoutConfig:
-    """While it is in force, ConvertLayout leaves the ``nn.conv2d`` that ``skip_layers`` numbers, from 0, as they are.
+    """Context in which ConvertLayout skips the ``nn.conv2d`` with the numbers ``skip_layers``, from 0.
 
     ::
 
@@ -48,7 +48,7 @@ class LayoutConfig:
         self._outer: LayoutConfig | None = None
 
     def skips_next(self) -> bool:
-        """Count one convolution more, and say whether it is to stay."""
+        """Count one more convolution, and return whether it is skipped."""
         self._seen += 1
         return self._seen - 1 in self.skip_layers
 
@@ -68,7 +68,7 @@ class LayoutConfig:
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
-    """Convert the operators named to the layouts given for their data, kernel, ... ("default" leaves it open)."""
+    """Convert the named operators to the layouts of data, kernel, ...; the operator chooses a "default" one."""
 
     def hook_of(op: Op) -> RewriteHook | None:
         convert = op.get_attr("FTVMConvertOpLayout")

@@ -1,9 +1,9 @@
-"""The engine of AlterOpLayout and ConvertLayout: change operators' layouts, and carry them along.
+"""The engine of AlterOpLayout and ConvertLayout: change operators' layouts, and propagate them.
 
-For each operator call, children first: ask the operator for the layouts of the original program, let a hook replace
-the call by one in another layout, ask the new operator which layouts it takes given those its inputs have now,
-and convert the inputs that differ. The result is remembered in its new layout, so that the next operator can
-take it without a conversion; whatever needs the original layout gets a conversion back.
+For each operator call, children first: get the operator's layouts in the original program, let a hook replace the call
+by one in another layout, get the layouts that the new operator takes for the current ones of its inputs, and convert
+the inputs that differ. The result is kept in its new layout, so that the next operator can take it without a
+conversion; operators that need the original layout get a conversion back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Alternated:
 
 
 class LayoutRewriter(ExprMutator):
-    """Rewrites a typed expression; ``hooks`` gives the hook of an operator, or None."""
+    """Rewriter of a typed expression; ``hooks`` returns the hook of an operator, or None."""
 
     def __init__(self, hook_of: Callable[[Op], RewriteHook | None]) -> None:
         super().__init__()
@@ -45,11 +45,11 @@ class LayoutRewriter(ExprMutator):
         self._transforms: dict[tuple[RelayExpr, Layout, Layout], RelayExpr] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Fused and external functions are left alone."""
+        """Skip fused and external functions."""
         return open_children(expr)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
-        """A field keeps the layout that its operator gave it."""
+        """Keep the layout that the operator chose for the field."""
         fields = self.alternated.get(expr.tuple_value)
         if fields is None or not isinstance(expr.tuple_value, Call):
             return super().visit_tuple_getitem(expr)
@@ -94,14 +94,14 @@ class LayoutRewriter(ExprMutator):
         return found
 
     def _without_layouts(self, expr: Call, hook: RewriteHook | None, types: list[Type]) -> RelayExpr:
-        """An operator that knows no layouts gets its inputs as they were."""
+        """Restore the original layouts of the inputs of an operator without layout rules."""
         post = super().visit_call(expr)
         assert isinstance(post, Call)
         replaced = hook(expr.attrs, list(post.args), types, expr) if hook else None
         return post if replaced is None else replaced
 
     def _states(self, arg: RelayExpr) -> list[_Alternated]:
-        """Layouts of an argument: one for a tensor, one for each field of a tuple."""
+        """Return the layouts of an argument: one for a tensor, one for each field of a tuple."""
         if arg in self.alternated:
             return self.alternated[arg]
         if isinstance(arg, Tuple):
@@ -113,10 +113,10 @@ class LayoutRewriter(ExprMutator):
         return [_Alternated(new, UNDEFINED, UNDEFINED)]
 
     def _renamed(self, state: _Alternated, old: Layout) -> _Alternated:
-        """The state as an operator sees it that names the dimensions by ``old``.
+        """Return the state in the letters of an operator that names the dimensions ``old``.
 
-        What is C D H W to a mean over the batch is N C H W to the next operator: the letters of one say nothing to the
-        other, which gets the value as it was. So does one that has no names for the dimensions.
+        C D H W of a mean over the batch is N C H W to the next operator: where letters differ, the value is converted
+        back to its original layout, as it is for an operator that does not name dimensions.
         """
         if not old:
             return _Alternated(self._realize(state), UNDEFINED, UNDEFINED)
@@ -132,7 +132,7 @@ class LayoutRewriter(ExprMutator):
         return value
 
     def _with_layouts(self, call: Call, have: list[Layout], wanted: InferCorrectLayoutOutput) -> Call:
-        """The call with its inputs converted to the layouts it takes."""
+        """Return the call with its inputs converted to the layouts it takes."""
         pairs = iter(zip(have, wanted.input_layouts, strict=True))
         args: list[RelayExpr] = []
         for arg in call.args:
@@ -162,7 +162,7 @@ class LayoutRewriter(ExprMutator):
         return self._transform(state.value, state.new_layout, state.old_layout)
 
     def _transform(self, value: RelayExpr, source: Layout, target: Layout) -> RelayExpr:
-        """``value`` converted from one layout to another, each conversion made once."""
+        """Convert ``value`` from one layout to another; each conversion is made once."""
         if source is target or not source or not target:
             return value
         key = (value, source, target)

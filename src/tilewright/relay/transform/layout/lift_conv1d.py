@@ -1,4 +1,4 @@
-"""LiftConv1D: compute 1-D convolutions, and what is between them, as 2-D ones on images of one row.
+"""LiftConv1D: compute 1-D convolutions, and the operators between them, as 2-D ones on images of one row.
 
 Before::
 
@@ -16,7 +16,7 @@ after::
     %5 = nn.max_pool2d(%4, pool_size=[1, 2], strides=[1, 2]);
     squeeze(%5, axis=[2])
 
-So all that is done for 2-D convolutions (packed channels, register tiles, folded scales, fusion) serves 1-D ones too.
+So the optimizations of 2-D convolutions (packed channels, register tiles, folded scales, fusion) apply to 1-D ones too.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _ADAPTIVE: dict[Op, Callable[..., Call]] = {
 
 
 def _axis(axis: int) -> int:
-    """Where an axis of NCW is in NCHW."""
+    """Return the position in NCHW of an axis of NCW."""
     axis %= 3
     return axis + (axis >= _ROW)
 
 
 class _Lifter(Lifter):
-    """Values (N, C, W), and keepdims reductions of such, as (N, C, 1, W)."""
+    """Lifter of values (N, C, W), and of their keepdims reductions, to (N, C, 1, W)."""
 
     rank = 3
 

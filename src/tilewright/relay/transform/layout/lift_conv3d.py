@@ -1,4 +1,4 @@
-"""LiftConv3D: compute 3-D convolutions, and what is between them, as 2-D ones on the slices.
+"""LiftConv3D: compute 3-D convolutions, and the operators between them, as 2-D ones on the slices.
 
 Before::
 
@@ -10,7 +10,7 @@ after::
     %0 = transpose(%x, axes=[0, 2, 1, 3, 4]);
     %1 = reshape(%0, newshape=[5, 4, 6, 7]);          // a batch of 5 slices
     %2 = nn.pad(%1, 0, pad_width=[[1, 1], [0, 0], [0, 0], [0, 0]]);
-    %3 = (%2[0:5], %2[1:6], %2[2:7]);                 // what the windows of every slice see
+    %3 = (%2[0:5], %2[1:6], %2[2:7]);                 // the depth of each window as channels
     %4 = concatenate(%3, axis=1);
     %5 = nn.conv2d(%4, %v, padding=[1, 1, 1, 1], channels=8, kernel_size=[3, 3]);    // %v: (8, 12, 3, 3), from %w
     %6 = reshape(%bias, newshape=[8, 1, 1]);
@@ -18,8 +18,9 @@ after::
     %8 = reshape(%7, newshape=[1, 5, 8, 6, 7]);
     transpose(%8, axes=[0, 2, 1, 3, 4])
 
-So what is done for 2-D convolutions (packed channels, Winograd's method, folded scales, fusion) serves 3-D ones too,
-for as many copies of each slice as windows are deep. Values stay batches of slices from one convolution to the next.
+So the optimizations of 2-D convolutions (packed channels, Winograd's method, folded scales, fusion) apply to 3-D ones
+too, at the cost of as many copies of each slice as windows are deep. Values stay batches of slices from one convolution
+to the next.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SWAPPED = [0, 2, 1, 3, 4]  # channels and depth
 
 
 class _Lifter(Lifter):
-    """Values (N, C, D, H, W) as (N * D, C, H, W)."""
+    """Lifter of values (N, C, D, H, W) to (N * D, C, H, W)."""
 
     rank = 5
 
@@ -106,7 +107,9 @@ class _Lifter(Lifter):
         step: int,
         count: int,
     ) -> list[RelayExpr]:
-        """For each of ``starts`` the slices from there on, ``count`` of every image in steps of ``step``, lifted."""
+        """Return, for each of ``starts``, ``count`` lifted slices of every image from there on, in steps of
+        ``step``.
+        """
         batch, channels, depth, *extents = shape
         value, axis = self.image(data), 0
         if batch > 1:  # the depth is a dimension of its own
@@ -127,7 +130,7 @@ class _Lifter(Lifter):
         return [relay_op.reshape(part, whole) for part in parts] if batch > 1 else parts
 
     def _max_pool(self, expr: Call) -> RelayExpr | None:
-        """The largest of each window's slices, then of positions in them."""
+        """Return the maximum over each window's slices, then over positions in them."""
         attrs: Any = expr.attrs
         result, shape = concrete_shape(expr), concrete_shape(expr.args[0])
         front, top, left, back, bottom, right = padding_of(attrs.padding, 3)
@@ -171,7 +174,7 @@ class _Lifter(Lifter):
         return None if fields is None or attrs.axis % 5 != 1 else relay_op.concatenate(fields, axis=1)
 
     def _mean(self, expr: Call) -> RelayExpr | None:
-        """Over depth, height and width of one image."""
+        """Return the mean over depth, height and width of one image."""
         attrs: Any = expr.attrs
         data, result = self.lifted[expr.args[0]], concrete_shape(expr)
         shape = concrete_shape(expr.args[0])
@@ -182,7 +185,7 @@ class _Lifter(Lifter):
 
 
 def _numbers(value: RelayExpr) -> RelayExpr:
-    """NaN, which pools skip and maxima let through, as the number that loses to all."""
+    """Replace NaN, which pools ignore but maxima propagate, by the least number."""
     lowest = relay_op.full_like(value, relay_op.cast_like(const(float("-inf"), "float32"), value))
     return relay_op.where(relay_op.isnan(value), lowest, value)
 

@@ -1,4 +1,4 @@
-"""What LiftConv1D and LiftConv3D share: values of another rank computed as images (N, C, H, W)."""
+"""The engine of LiftConv1D and LiftConv3D: values of another rank computed as images (N, C, H, W)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_CHANNELS = (BiasAdd.op, PRelu.op)  # add or multiply by a vector along an ax
 
 
 class Lifter(ExprMutator):
-    """``lifted[e]`` is the value of ``e``, (N, C, ...) of rank ``rank``, as images."""
+    """Rewriter of values of rank ``rank``, (N, C, ...), to images; ``lifted[e]`` is the image of ``e``."""
 
     rank: int
 
@@ -31,22 +31,23 @@ class Lifter(ExprMutator):
         self.lifted: dict[RelayExpr, RelayExpr] = {}
 
     def rule(self, op: Op, data: RelayExpr) -> Rule | None:
-        """What lifts calls of the operator ``op``, whose first operand is ``data``, other than element by element.
+        """Return the function that lifts calls of the operator ``op`` with the first operand ``data``, unless
+        element-wise.
 
-        Its result is an image, or what the call gives where that has another rank; None where it cannot lift a call.
+        Its result is an image, or the call's value where that has another rank; None where it cannot lift a call.
         """
         raise NotImplementedError
 
     def image(self, expr: RelayExpr) -> RelayExpr:
-        """The lifted form of an expression of rank ``rank``."""
+        """Return the lifted form of an expression of rank ``rank``."""
         raise NotImplementedError
 
     def operand(self, arg: RelayExpr, result: Shape) -> RelayExpr | None:
-        """What takes the place of an operand that broadcasts to ``result``; None where nothing can."""
+        """Return the lifted form of an operand that broadcasts to ``result``; None where there is none."""
         raise NotImplementedError
 
     def lowered(self, value: RelayExpr, shape: Shape) -> RelayExpr:
-        """What the image ``value`` stands for, of ``shape``."""
+        """Return the value of ``shape`` that the image ``value`` represents."""
         raise NotImplementedError
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
@@ -89,7 +90,7 @@ class Lifter(ExprMutator):
         return Call(expr.op, known, expr.attrs, expr.type_args, expr.span) if len(known) == len(operands) else None
 
     def lifted_fields(self, expr: Call) -> Tuple | None:
-        """The lifted fields of a tuple that ``expr`` takes; None where one is not lifted."""
+        """Return the lifted fields of a tuple argument of ``expr``; None where one is not lifted."""
         fields = expr.args[0].fields if isinstance(expr.args[0], Tuple) else ()
         if not fields or any(field not in self.lifted for field in fields):
             return None

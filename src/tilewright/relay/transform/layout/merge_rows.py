@@ -1,4 +1,4 @@
-"""MergeRows: rows of a convolution's result taken as one, where tiles of columns fit them better.
+"""MergeRows: merge rows of a convolution's result, where tiles of columns then fit better.
 
 Before and after, for 7 rows and windows of single points::
 
@@ -11,11 +11,11 @@ Before and after, for 7 rows and windows of single points::
       reshape(nn.relu(add(nn.contrib_conv2d_NCHWc(%0, %w), %b)), newshape=[1, 64, 7, 7, 16])
     }
 
-Such a kernel does not see where a row ends, and its arguments and results have the same bytes in the same order: under
-``Reinterpret`` the reshapes of parameters, and of the result, say how the kernel sees memory; they compute nothing. But
+Such a kernel does not depend on where a row ends, and its arguments and results have the same bytes in the same order:
+under ``Reinterpret`` the reshapes of parameters and of the result only state how the kernel reads memory. But
 tiles of columns end with a row: with AVX2's 16 registers a row of 7 columns is tiles of 4 and 3, which multiply and add
-at 76 % of the peak; 49 columns are tiles of 5, at 92 %. Other windows are copied next to one another, for the kernel to
-be one of single points; here of 3x3 elements, every second of 14 rows::
+at 76 % of the peak; 49 columns are tiles of 5, at 92 %. Other windows are copied next to one another, so that the
+kernel has single points again; here of 3x3 elements, every second of 14 rows::
 
     fn (%x: [1, 32, 14, 14, 16], %w: [64, 32, 3, 3, 16, 16]) { conv2d_NCHWc(%x, %w, strides=[2, 2]) }
     ->
@@ -58,7 +58,7 @@ _Shape = tuple[int, ...]
 
 
 def merge_rows(func: Function, target: Target) -> Function:
-    """The typed primitive function ``func``, its convolution with as many rows merged as it runs fastest with."""
+    """Return the typed primitive function ``func`` with as many rows of its convolution merged as is fastest."""
     conv = _convolution(func)
     if conv is None:
         return func
@@ -90,7 +90,7 @@ def _reshaped(param: Var, type_: TensorType) -> RelayExpr:
 
 
 def MergeRows() -> Pass:
-    """Merge rows in primitive functions, as kernels of their target (their attribute, or the current one) like it."""
+    """Merge rows in primitive functions, as is fastest on their target (their attribute, or the current one)."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         target = Target.current()
@@ -101,7 +101,7 @@ def MergeRows() -> Pass:
 
 @dataclass
 class _Merger:
-    """Merges rows of functions, once for those of one label."""
+    """Merger of rows in functions, once for those of one label."""
 
     target: Target
     known: dict[str, Function] = field(default_factory=dict)
@@ -114,18 +114,18 @@ class _Merger:
 
 
 class _MergedRows(ExprMutator):
-    """Rebuilds the body on merged rows, ``conv`` as a convolution of single points."""
+    """Rewriter of the body to merged rows, ``conv`` to a convolution of single points."""
 
     def __init__(self, conv: Call, rows: int, params: Mapping[Var, RelayExpr]) -> None:
         super().__init__()
         self.conv, self.rows, self.params = conv, rows, params
 
     def visit_var(self, expr: Var) -> RelayExpr:
-        """The parameter in its new shape."""
+        """Return the parameter in its new shape."""
         return self.params[expr]
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        """Windows that are no single points are copied first."""
+        """Copy windows that are no single points first."""
         if expr is not self.conv or _is_pointwise(expr):
             return super().visit_call(expr)
         data, kernel = (self.visit(arg) for arg in expr.args)
@@ -137,7 +137,7 @@ class _MergedRows(ExprMutator):
 
 
 def _convolution(func: Function) -> Call | None:
-    """The convolution that ``func`` calls; None without one, or where something else looks at rows."""
+    """Return the convolution that ``func`` calls; None without one, or where another operator depends on rows."""
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     convs = [c for c in calls if CONV.match(c) is not None]
     if not isinstance(func.body, Call) or len(convs) != 1:
@@ -164,7 +164,7 @@ def _is_pointwise(conv: Call) -> bool:
 
 
 def _is_elementwise(call: Call) -> bool:
-    """Whether an operator computes each element from those in its place, whatever the shape."""
+    """Return whether an operator computes each element from those in its place, whatever the shape."""
     if pattern_of(call) > OpPattern.BROADCAST:
         return False
     return call.attrs is None or not any("shape" in name or "axis" in name for name, _ in call.attrs.field_values())
@@ -176,7 +176,7 @@ def _tensor(expr: RelayExpr) -> TensorType:
 
 
 def _can_merge(type_: TensorType, image: _Shape) -> bool:
-    """Whether a value is a packed image of that height and width, or the same for all of its points."""
+    """Return whether a value is a packed image of that height and width, or constant over its points."""
     shape = type_.concrete_shape
     return len(shape) <= 1 or (len(shape) == 5 and shape[2:4] in (image, (1, 1)))
 

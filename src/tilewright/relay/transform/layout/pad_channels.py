@@ -1,4 +1,4 @@
-"""PadChannels: give convolutions whole vectors of output channels.
+"""PadChannels: pad the output channels of convolutions to whole vectors.
 
 Before, on a processor with vectors of 16 floats::
 
@@ -14,10 +14,9 @@ after::
     strided_slice(%2, begin=[0], end=[1000], strides=[1], axes=[1])
 
 Blocks of 1000 channels end in half a vector, or are half vectors; an odd number of channels cannot be packed at all.
-The channels added hold finite values that nobody reads: operators that treat channels apart carry them along, a
-convolution that follows has zeros for weights there, and everything else gets the channels that it had. Whether that
-pays is estimated from the vector operations that it saves, those added to later convolutions, and the bytes of the
-slices.
+The added channels hold finite values that are not read: operators on single channels keep them, a convolution that
+follows has zero weights for them, and all other operators get the original channels. Whether that pays is estimated
+from the vector operations that it saves, those added to later convolutions, and the bytes of the slices.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ _COPIED_BYTES = 8  # bytes that a slice moves in the time of a vector multiply-a
 
 
 def _shape(expr: RelayExpr) -> tuple[int, ...]:
-    """The shape of a tensor where it is known, else ()."""
+    """Return the shape of a tensor where it is known, else ()."""
     return concrete_shape(expr) or ()
 
 
 def _is_conv(expr: RelayExpr) -> bool:
-    """Whether ``expr`` is a convolution of floats whose weights can be padded."""
+    """Return whether ``expr`` is a convolution of floats whose weights can be padded."""
     if not isinstance(expr, Call) or expr.op is not Conv2D.op or not isinstance(expr.args[1], Constant):
         return False
     attrs: Any = expr.attrs
@@ -70,20 +69,22 @@ def _multiply_adds(conv: Call) -> int:
 
 
 def _padded(array: Any, axis: int, extent: int) -> Constant:
-    """A constant with zeros appended along ``axis``."""
+    """Append zeros to a constant along ``axis``."""
     values = array.numpy()
     widths = [(0, extent - n if i == axis else 0) for i, n in enumerate(values.shape)]
     return const(np.pad(values, widths))
 
 
 def _channel_axis(constant: Constant) -> int | None:
-    """The axis of a broadcast constant that is the channels of NCHW data; None when it has but one value for all."""
+    """Return the axis of a broadcast constant that is the channels of NCHW data; None when it has one value for
+    all.
+    """
     axis = len(constant.data.shape) - 3
     return axis if axis >= 0 and constant.data.shape[axis] != 1 else None
 
 
 class _Estimate:
-    """Which values could have padded channels, and for which convolutions that pays."""
+    """Estimate of which values could have padded channels, and for which convolutions that pays."""
 
     def __init__(self, func: Function, lanes: int) -> None:
         self.lanes = lanes
@@ -100,11 +101,11 @@ class _Estimate:
         return not _is_depthwise(conv) and self.padded(conv) != _shape(conv)[1]
 
     def padded(self, expr: RelayExpr) -> int:
-        """The channels of ``expr`` as whole vectors."""
+        """Return the channels of ``expr`` rounded up to whole vectors."""
         return -(-_shape(expr)[1] // self.lanes) * self.lanes
 
     def carries(self, expr: RelayExpr, padded: Any) -> bool:
-        """Whether ``expr`` can be applied to padded channels, given which values are ``padded``."""
+        """Return whether ``expr`` can be applied to padded channels, given the ``padded`` values."""
         if not isinstance(expr, Call) or len(_shape(expr)) != 4:
             return False
         data = expr.args[0]
@@ -121,7 +122,7 @@ class _Estimate:
         return bool(values) and same and all(len(a.data.shape) <= 4 for a in expr.args if isinstance(a, Constant))
 
     def pays(self, conv: Call) -> bool:
-        """Whether to pad the output channels of ``conv``: time counted in vector multiply-adds."""
+        """Return whether to pad the output channels of ``conv``, by the time in vector multiply-adds."""
         if conv not in self.possible or _is_depthwise(conv):
             return False
         channels, wide = _shape(conv)[1], self.padded(conv)
@@ -150,7 +151,7 @@ class _Estimate:
 
 
 class _Padder(ExprMutator):
-    """``wide[e]`` is the rewritten ``e`` with padded channels."""
+    """Rewriter to padded channels; ``wide[e]`` is the rewritten ``e`` with them."""
 
     def __init__(self, estimate: _Estimate) -> None:
         super().__init__()
@@ -158,11 +159,11 @@ class _Padder(ExprMutator):
         self.wide: dict[RelayExpr, RelayExpr] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Finished kernels are left alone."""
+        """Skip finished kernels."""
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        """Rewrite convolutions, and what carries padded channels along."""
+        """Rewrite convolutions, and operators that keep padded channels."""
         if _is_conv(expr):
             return self._conv(expr)
         if self.estimate.carries(expr, self.wide):

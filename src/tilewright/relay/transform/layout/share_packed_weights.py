@@ -1,4 +1,4 @@
-"""SharePackedWeights: let a lookup in a table read the packed copy that a dense layer has of the same table.
+"""SharePackedWeights: let a lookup in a table read a dense layer's packed copy of the table.
 
 Before::
 
@@ -62,7 +62,9 @@ class _Sharer(ExprMutator):
 
 
 def _is_packed(table: Constant, packed: Constant, layout: str) -> bool:
-    """Whether ``packed``, (n / b, k, b), holds the bits of ``table``, (n, k), and zeros where b does not divide n."""
+    """Return whether ``packed``, (n / b, k, b), holds the bits of ``table``, (n, k), and zeros where b does not
+    divide n.
+    """
     (rows, columns), (chunks, inner, block) = table.data.shape, packed.data.shape
     if table.data.dtype != packed.data.dtype or columns != inner or chunks != -(-rows // block):
         return False

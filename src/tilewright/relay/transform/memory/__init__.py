@@ -1,1 +1,1 @@
-"""Passes and planners that decide where in memory tensors live."""
+"""Passes and planners of memory: storage, views, in-place append."""

@@ -1,9 +1,9 @@
-"""Storage planning: where in memory each tensor of the graph lives.
+"""Storage planning for graphs.
 
 Two tensors may share memory when their lifetimes do not overlap. Tensors are placed largest first ("greedy by size":
 Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): by ``plan_arena`` at
-offsets of one arena, by ``plan_storage`` into storages that each hold one tensor at a time, which is all that
-TVM 0.8's executor knows.
+offsets of one arena, by ``plan_storage`` into storages that each hold one tensor at a time, as TVM 0.8's executor
+requires.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """The arena's size, and where each buffer begins in it, in bytes."""
+    """Size of the arena, and the start of each buffer in it, in bytes."""
 
     nbytes: int
     starts: list[int]
@@ -55,7 +55,7 @@ class _Arena:
         self.first, self.last, self.low, self.high = (np.zeros(count, np.int64) for _ in range(4))
 
     def forbidden(self, buffer: Sequence[Placed]) -> tuple[np.ndarray, np.ndarray]:
-        """Intervals in which the buffer must not begin, open at both ends, in order of their lower ends."""
+        """Return the open intervals in which the buffer must not begin, in order of their lower ends."""
         first, last = self.first[: self.count], self.last[: self.count]
         lows, highs = [], []
         for item in buffer:
@@ -67,7 +67,7 @@ class _Arena:
         return low[order], high[order]
 
     def lowest_start(self, buffer: Sequence[Placed]) -> int:
-        """The lowest place for the buffer."""
+        """Return the lowest possible start of the buffer."""
         least = -min(item.offset for item in buffer)
         low, high = self.forbidden(buffer)
         reach = np.maximum.accumulate(np.concatenate(([least], high)))
@@ -85,10 +85,10 @@ class _Arena:
 
 
 def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
-    """Place buffers in one arena, each at the lowest place where none of its tensors overlaps a living one.
+    """Place buffers in one arena, each at the lowest offset where none of its tensors overlaps a live one.
 
-    Orders are tried until the arena is as small as can be, and the smallest is taken: which is best depends on the
-    graph. Offsets inside buffers must be multiples of ``ALIGNMENT``; so are the starts.
+    Several orders are tried, since the best depends on the graph, until the arena reaches its lower bound; the smallest
+    arena is taken. Starts, and offsets inside buffers, are multiples of ``ALIGNMENT``.
     """
     spans = [max(p.offset + aligned(p.tensor.nbytes) for p in b) - min(p.offset for p in b) for b in buffers]
     firsts = [min(p.tensor.first for p in b) for b in buffers]
@@ -111,7 +111,7 @@ def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
 
 
 def _most_alive(tensors: Sequence[Lifetime]) -> int:
-    """The largest number of bytes that must exist at one step: no arena is smaller."""
+    """Return the largest number of bytes live at one step, a lower bound of the arena's size."""
     change: dict[int, int] = {}
     for tensor in tensors:
         change[tensor.first] = change.get(tensor.first, 0) + aligned(tensor.nbytes)
@@ -142,21 +142,22 @@ class _Storage:
 
 @dataclass(frozen=True)
 class StoragePlan:
-    """``storage[i]`` is the storage of tensor ``i``; sizes are in bytes."""
+    """Storage of each tensor: ``storage[i]`` is that of tensor ``i``; sizes are in bytes."""
 
     storage: list[int]
     sizes: list[int]
 
     @property
     def total_bytes(self) -> int:
-        """Memory that all storages take together."""
+        """Return the bytes of all storages together."""
         return sum(self.sizes)
 
 
 def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
-    """Assign each tensor a storage; storages are numbered by the first tensor that uses them.
+    """Assign each tensor to a storage; storages are numbered by the first tensor that uses them.
 
-    Each tensor goes into the fitting storage that wastes least; largest first, so a storage never has to grow.
+    Each tensor goes into the fitting storage that wastes least; largest first, so that a storage never has to be
+    enlarged.
     """
     shared = [i for i, t in enumerate(tensors) if not t.dedicated]
     storages: list[_Storage] = []
@@ -183,5 +184,5 @@ def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
 
 
 def aligned(nbytes: int) -> int:
-    """``nbytes``, at least 1, rounded up to the alignment of tensors."""
+    """Return ``nbytes``, at least 1, rounded up to the alignment of tensors."""
     return max(ALIGNMENT, (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)

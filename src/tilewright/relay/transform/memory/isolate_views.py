@@ -1,4 +1,4 @@
-"""IsolateViews: make kernels of their own of concatenations and splits that need no copying.
+"""IsolateViews: keep concatenations and splits that need no copying in kernels of their own.
 
 Before::
 
@@ -17,10 +17,10 @@ after::
     %3 = add(%2, %bias);
     nn.relu(%3)
 
-FuseOps would fuse a concatenation with what follows, and with element-wise operators before it, into one kernel that
-copies. On its own, code generation finds that its inputs can be written where the result wants them
-(``relay.op.views``), and no kernel is left. So it is with a reshape of dimensions that are not known: in a kernel every
-index would be divided by them, and on its own it moves nothing.
+FuseOps would fuse a concatenation with its consumers, and with element-wise operators before it, into one kernel that
+copies. On its own, its inputs can be written to their places in the result (``relay.op.views``), and no kernel is left.
+The same holds for a reshape of unknown dimensions: in a kernel it would divide every index by them; on its own it moves
+nothing.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ _LEAST_BYTES = 4096  # below, a kernel call more costs as much as the copy
 
 
 def _is_given(expr: RelayExpr) -> bool:
-    """Whether a tensor is an input or a constant, whose memory is not ours to choose."""
+    """Return whether a tensor is an input or a constant, whose memory is not planned here."""
     while is_reshape(expr):
         expr = expr.args[0]
     return isinstance(expr, Var | Constant)
 
 
 def _is_computed_alone(expr: RelayExpr) -> bool:
-    """Whether a kernel writes the tensor in any case: one that ends in an operator that no slice is fused into."""
+    """Return whether a kernel writes the tensor in any case: one that ends in an operator into which no slice
+    fuses.
+    """
     while isinstance(expr, Call) and isinstance(expr.op, Op):
         pattern = expr.op.get_attr("TOpPattern", OpPattern.OPAQUE)
         if pattern > OpPattern.BROADCAST:
@@ -61,7 +63,7 @@ def _is_computed_alone(expr: RelayExpr) -> bool:
 
 
 def _is_reshape_of_unknown(expr: Call) -> bool:
-    """Whether ``expr`` cuts or joins dimensions that are not known, by which every index would be divided."""
+    """Return whether ``expr`` splits or joins unknown dimensions, by which every index would be divided."""
     named = expr.op in (Reshape.op, ReshapeLike.op)
     return named and any(
         isinstance(e.checked_type, TensorType) and e.checked_type.is_dynamic for e in (expr, expr.args[0])
@@ -69,7 +71,7 @@ def _is_reshape_of_unknown(expr: Call) -> bool:
 
 
 def _alone(expr: Call, post: Call) -> RelayExpr:
-    """``post``, which is ``expr`` of new arguments, as a kernel of its own."""
+    """Return ``post``, which is ``expr`` with new arguments, in its own kernel."""
     params = [Var(f"p{i}", arg.checked_type) for i, arg in enumerate(expr.args)]
     body = Call(expr.op, params, expr.attrs, expr.type_args, expr.span)
     return Call(Function(params, body, expr.checked_type, attrs={PRIMITIVE.key: 1}), post.args)
@@ -81,7 +83,7 @@ class _Isolator(ExprMutator):
         self.users = users
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Finished kernels are left alone."""
+        """Skip finished kernels."""
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
@@ -98,7 +100,7 @@ class _Isolator(ExprMutator):
 
     @staticmethod
     def _pays_to_join(expr: Call) -> bool:
-        """Whether most of the result is computed, so that it can be written in place."""
+        """Return whether most of the result is computed, so that it can be written in place."""
         parts = expr.args[0]
         if not isinstance(parts, Tuple):
             return False
@@ -107,7 +109,7 @@ class _Isolator(ExprMutator):
         return total >= _LEAST_BYTES and 2 * sum(n for n, p in sizes if _is_given(p)) <= total
 
     def _pays_to_cut(self, expr: Call) -> bool:
-        """Whether the source is written as a whole anyway."""
+        """Return whether the source is written as a whole anyway."""
         source = expr.args[0]
         if not isinstance(source.checked_type, TensorType) or tensor_bytes(source.checked_type) < _LEAST_BYTES:
             return False

@@ -1,4 +1,4 @@
-"""ManifestAlloc: the memory of kernels' results becomes part of the program.
+"""ManifestAlloc: make the memory of kernels' results part of the program.
 
 Before, where ``%k`` is a primitive function::
 
@@ -12,10 +12,9 @@ after::
     let %done = vm.invoke_tvm_op(%k, (%x,), (%x1,));
     %x1
 
-The program goes to A-normal form first. Calls whose arguments or results have unknown dimensions stay as they are,
-since the shape functions of their kernels check shapes and tell sizes when the program runs; so do those that only
-reshape, which take no memory.
-``MemoryPlan`` then puts what does not live at the same time into the same memory.
+The program is first brought to A-normal form. Calls with unknown dimensions in arguments or results stay as they are,
+since the shape functions of their kernels check shapes and compute sizes at run time; so do calls that only reshape,
+which take no memory. ``MemoryPlan`` then shares memory between tensors that do not live at the same time.
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ def ManifestAlloc(target_host: Any = None, targets: Any = None) -> Pass:
 
     Parameters
     ----------
-    target_host : taken, as TVM does; shapes are computed on the CPU.
-    targets : the target whose device the memory is of, or a dictionary with it alone; the current target, or the CPU.
+    target_host : accepted, as in TVM; shapes are computed on the CPU.
+    targets : the target of the memory's device, or a dictionary with it alone; by default the current one, or the CPU.
 
     Raises
     ------
     ValueError : there are several targets; the machine's programs run on one device.
     """
-    given = _one_target(targets)
+    chosen = _one_target(targets)
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
-        target = given or Target.current()
+        target = chosen or Target.current()
         device = cpu() if target is None else Device(target.device_type, 0)
         whole = mod.copy()
         for var, func in mod.functions.items():
@@ -93,19 +92,19 @@ def _one_target(targets: Any) -> Target | None:
 
 
 def tensor_nbytes(type_: TensorType) -> int:
-    """Size of a tensor of known shape."""
+    """Return the size in bytes of a tensor of known shape."""
     return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
 
 
 def _tensors(type_: Type) -> list[TensorType] | None:
-    """The tensors that a value is made of; None where one has unknown dimensions, or is no tensor."""
+    """Return the tensors in a value; None where one has unknown dimensions, or a part is no tensor."""
     found = memory.flatten_tuple_type(type_)
     tensors = [t for t in found if isinstance(t, TensorType) and not t.is_dynamic]
     return tensors if len(tensors) == len(found) else None
 
 
 def only_reshapes(func: RelayExpr) -> bool:
-    """Whether a primitive function gives its argument in another shape."""
+    """Return whether a primitive function only reshapes its argument."""
     body = func.body if isinstance(func, Function) else None
     while isinstance(body, Call) and body.op.get_attr("TReshapeOp"):  # type: ignore[attr-defined]
         body = body.args[0]
@@ -113,7 +112,7 @@ def only_reshapes(func: RelayExpr) -> bool:
 
 
 class _Manifester(ExprMutator):
-    """Rebuilds lets of calls of primitive functions."""
+    """Rewriter of lets of calls of primitive functions."""
 
     def __init__(self, device: Device) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""MemoryPlan: pieces of memory that ManifestAlloc wrote become one, shared by what does not live at the same time.
+"""MemoryPlan: merge the storage of ManifestAlloc into regions, shared by tensors that do not live at the same time.
 
 Before::
 
@@ -15,10 +15,10 @@ after::
     let %y = memory.alloc_tensor(%region, 512i64, ...);
     ...
 
-A piece is planned where nothing but kernels called by the same chain of lets reads and writes its tensors: then it
-lives from where it is made until the last of them. What is given on keeps memory of its own, which ends when its user
-drops it; so does what is on another device than the CPU, whose kernels take no offsets. Regions do not reach across
-calls of functions, branches and matches: recursion holds no more than before.
+Storage is planned where only kernels called by the same chain of lets read and write its tensors: it then lives from
+its allocation until the last of them. A tensor that escapes keeps its own memory, which its user frees; so does a
+tensor on another device than the CPU, whose kernels take no offsets. Regions do not extend across calls of functions,
+branches and matches, so that recursion holds no more memory than before.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def MemoryPlan() -> Pass:
 
 @dataclass(eq=False)
 class Life:
-    """Memory: the step that makes it, how large it is, the last step that uses it, its place in a region."""
+    """A piece of memory: the step that allocates it, its size in bytes, the last step that uses it, its offset in a
+    region.
+    """
 
     first: int
     nbytes: int
@@ -82,13 +84,13 @@ class _Piece(Life):
 
     @property
     def device(self) -> tuple[int, int]:
-        """Memory of one device is planned together."""
+        """Return the device, whose memory is planned together."""
         attrs = self.call.attrs
         return attrs.device_type, attrs.device_id  # type: ignore[union-attr]
 
 
 class _Planner(ExprMutator):
-    """Rebuilds each chain of lets as a whole."""
+    """Rewriter of whole chains of lets."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         if not isinstance(expr, Let):
@@ -112,7 +114,7 @@ class _Planner(ExprMutator):
 
 
 def _chain(expr: RelayExpr) -> tuple[list[Binding], RelayExpr]:
-    """What a chain of lets binds, and its body."""
+    """Return the bindings of a chain of lets, and its body."""
     bindings = []
     while isinstance(expr, Let):
         bindings.append((expr.var, expr.value))
@@ -121,7 +123,7 @@ def _chain(expr: RelayExpr) -> tuple[list[Binding], RelayExpr]:
 
 
 def _planned(bindings: list[Binding], tail: RelayExpr) -> list[Binding]:
-    """The chain with its regions."""
+    """Return the chain with its regions."""
     barriers = [step for step, (_, value) in enumerate(bindings) if _runs_other_code(value)]
     groups: dict[tuple[tuple[int, int], int], list[_Piece]] = {}
     for piece in _pieces(bindings, tail):
@@ -137,14 +139,14 @@ def _planned(bindings: list[Binding], tail: RelayExpr) -> list[Binding]:
 
 
 def _runs_other_code(value: RelayExpr) -> bool:
-    """Whether a value is worked out by more than kernels."""
+    """Return whether computing a value runs more than kernels."""
     if isinstance(value, Call):
         return not isinstance(value.op, Op) and not is_closed(value.op)
     return isinstance(value, (If, Match))
 
 
 def _pieces(bindings: list[Binding], tail: RelayExpr) -> list[_Piece]:
-    """The pieces of known sizes, with their lives."""
+    """Return the pieces of known sizes, with their lifetimes."""
     pieces: dict[Var, _Piece] = {}
     owners: dict[RelayExpr, _Piece] = {}
     for step, (var, value) in enumerate(bindings):
@@ -169,7 +171,7 @@ def _pieces(bindings: list[Binding], tail: RelayExpr) -> list[_Piece]:
 
 
 def _uses_by_kernels(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
-    """The tensors that a kernel's call reads and writes."""
+    """Return the tensors that a kernel's call reads and writes."""
     call = call_of(value, InvokeTVMOp.op)
     if call is None:
         return []
@@ -177,7 +179,7 @@ def _uses_by_kernels(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayE
 
 
 def _other_uses(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
-    """What a value uses in any other way; memory itself only where a tensor does not simply lie in it."""
+    """Return all other uses in a value; a storage only where a tensor is not simply allocated in it."""
     if call_of(value, InvokeTVMOp.op):
         parts = [a for a in value.args if not isinstance(a, Tuple)]  # type: ignore[attr-defined]
     elif call_of(value, AllocTensor.op) and isinstance(value.args[1], Constant):  # type: ignore[attr-defined]
@@ -188,7 +190,7 @@ def _other_uses(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
 
 
 def _share(group: list[_Piece], bindings: list[Binding], result: list[list[Binding]]) -> None:
-    """Put a group's pieces into one region, and write it down."""
+    """Put a group's pieces into one region, and rewrite them."""
     alignment = max(piece.alignment for piece in group)
     place(group, alignment)
     region = Var("region")
@@ -206,7 +208,7 @@ def _share(group: list[_Piece], bindings: list[Binding], result: list[list[Bindi
 
 
 def place(group: Sequence[Life], alignment: int, around: Sequence[Life] = ()) -> None:
-    """Give each piece, the largest first, the lowest place where nothing lives that lives when it does."""
+    """Place each piece, largest first, at the lowest offset where no piece lives at the same time."""
     placed = list(around)
     for piece in sorted(group, key=lambda p: (-p.nbytes, p.first)):
         alive = [p for p in placed if p.first <= piece.last and piece.first <= p.last]

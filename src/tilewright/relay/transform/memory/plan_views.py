@@ -1,4 +1,4 @@
-"""PlanViews: which primitive functions need no kernel, since their results lie in memory that is there already.
+"""PlanViews: mark primitive functions that need no kernel, since their results are in existing memory.
 
 Before, with results of convolutions %a and %b::
 
@@ -17,11 +17,11 @@ after::
     };
     %1(%a, %b, %0(%x))
 
-%a and %b are written where the result wants them; %x, an input, is copied there. Marks on functions: ``view`` is
-"reshape" (the result is the argument), "join" (the arguments lie at ``offsets`` in the result) or "cut" (the results
-lie at ``offsets`` in the argument); ``in_place``: the result of this call is written into the view that takes it;
-``run_once``: the call makes a parameter ready for use, and one run serves all runs of the graph. A function without a
-``view`` becomes a kernel.
+%a and %b are written to their places in the result; %x, an input, is copied there. Attributes of functions: ``view`` is
+"reshape" (the result is the argument), "join" (the arguments are at ``offsets`` in the result) or "cut" (the results
+are at ``offsets`` in the argument); ``in_place``: the result of this call is written into the view that takes it;
+``run_once``: the call prepares a parameter, and one run serves all runs of the graph. A function without a ``view``
+becomes a kernel.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _plan(walk: _Steps) -> _Plan:
 
 
 def _lies_in_place(walk: _Steps, index: int, outputs: set[Entry], buffers: Buffers, plan: _Plan) -> bool:
-    """Make the call a view if that saves copies: outputs of the graph, and fixed memory, stay apart."""
+    """Make the call a view if that saves copies; outputs of the graph, and fixed memory, stay separate."""
     step = walk.steps[index]
     assert step.view is not None and step.call is not None
     if step.view.joins:
@@ -158,7 +158,7 @@ def _lies_in_place(walk: _Steps, index: int, outputs: set[Entry], buffers: Buffe
 
 
 class _Marker(TypedMutator):
-    """Rebuilds the calls that a plan changes."""
+    """Rewriter of the calls that a plan changes."""
 
     def __init__(self, plan: _Plan) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class _Marker(TypedMutator):
 
 
 def _fields(expr: RelayExpr) -> list[RelayExpr]:
-    """A tensor, or the fields of a tuple of tensors."""
+    """Return a tensor, or the fields of a tuple of tensors, as a list."""
     type_ = expr.checked_type
     if not isinstance(type_, TupleType):
         return [expr]
@@ -202,7 +202,7 @@ def _fields(expr: RelayExpr) -> list[RelayExpr]:
 
 
 def _copy(value: RelayExpr, target: dict[str, Any]) -> RelayExpr:
-    """A call of a kernel (for the ``target``, where one is named) that copies a tensor into the view that takes it."""
+    """Return a call of a kernel (for ``target``, if any) that copies a tensor into the view that takes it."""
     type_ = value.checked_type
     param = Var("p0", type_).with_checked_type(type_)
     body = Call(copy.op, [param]).with_checked_type(type_)
@@ -212,7 +212,7 @@ def _copy(value: RelayExpr, target: dict[str, Any]) -> RelayExpr:
 
 
 def _makes_ready(func: Function) -> bool:
-    """Whether a kernel is an operator alone that waits until the library is loaded."""
+    """Return whether a kernel is a single operator that runs when the library is loaded."""
     return isinstance(func.body, Call) and isinstance(func.body.op, Op) and grows_at_load(func.body.op)
 
 
@@ -226,7 +226,7 @@ def _is_reshape(func: Function) -> bool:
 
 
 def _with_reshaped(heads: Sequence[Entry], steps: Sequence[_Step]) -> set[Entry]:
-    """The outputs, and what they are reshapes of: the same memory."""
+    """Return the outputs, and the tensors that they are reshapes of: the same memory."""
     found = set(heads)
     pending = list(heads)
     while pending:
@@ -238,7 +238,7 @@ def _with_reshaped(heads: Sequence[Entry], steps: Sequence[_Step]) -> set[Entry]
 
 
 def PlanViews() -> Pass:
-    """Mark what in main needs no kernel, for the graph executor.
+    """Mark the functions in main that need no kernel, for the graph executor.
 
     Without the option ``relay.graph.storage_offset``, reshapes alone.
 

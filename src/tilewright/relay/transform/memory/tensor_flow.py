@@ -1,7 +1,8 @@
-"""Where the tensors of a program go without being computed anew: through variables, tuples, branches and calls.
+"""Flow of tensors through variables, tuples, branches and calls, without being computed anew.
 
 For ``let %f = fn (%a, %b) { if (%c) { %f(%a, %join) } else { (%a, %b) } }; %f(%x, %y)``, ``%b`` may be ``%y`` or
-``%join``, and the second field of what the call gives may be ``%b``. What a kernel gives is none of what it is given.
+``%join``, and the second field of the call's result may be ``%b``. The result of a kernel is a new tensor, never one of
+its arguments.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ NOTHING: frozenset[Atom] = frozenset()
 
 
 class TensorFlow:
-    """What each expression of a typed program may be.
+    """The tensors (atoms) that each expression of a typed program may be.
 
     Parameters
     ----------
     mod : the program; closed functions are kernels
-    sources : expressions that are atoms of their own beside the parameters, with what each of them continues
+    sources : expressions that are atoms beside the parameters, with the expression that each of them extends
     """
 
     def __init__(self, mod: IRModule, sources: Mapping[RelayExpr, RelayExpr]) -> None:
@@ -54,11 +55,13 @@ class TensorFlow:
                 self.outgoing.setdefault(origin, set()).add(target)
 
     def atoms(self, expr: RelayExpr) -> frozenset[Atom]:
-        """What an expression, or a field of it, may be."""
+        """Return the tensors that an expression, or a field of it, may be."""
         return frozenset(_flat(self.values.get(expr, NOTHING)))
 
     def reach(self, atoms: Iterable[Atom], continued: bool = False) -> set[Atom]:
-        """``atoms`` and the parameters that they may become; ``continued``: and the sources that continue them."""
+        """Return ``atoms`` and the parameters that they may become; if ``continued``, also the sources that extend
+        them.
+        """
         found: set[Atom] = set()
         stack = list(atoms)
         while stack:
@@ -72,14 +75,14 @@ class TensorFlow:
         return found
 
     def callees(self, call: Call) -> list[Function] | None:
-        """The functions that a call may be of; None where they are not known."""
+        """Return the functions that a call may be of; None where they are unknown."""
         atoms = self.atoms(call.op)
         found = [f for f, _ in atoms if isinstance(f, Function)]
         return found if found and len(found) == len(atoms) else None
 
     def out_of_sight(self, whole: Callable[[Call, RelayExpr], bool]) -> Iterator[Atom]:
-        """The atoms that go where nothing is known of them: data types, references, functions that are values, and what
-        operators and kernels take in another way than as tensors one by one; not the arguments that are ``whole``.
+        """Return the atoms that escape: into data types, references, functions as values, and operators and kernels
+        that take them in other ways than as single tensors; arguments that are ``whole`` do not count.
         """
         hidden: list[RelayExpr] = []
         for node in self.nodes:
@@ -101,7 +104,7 @@ class TensorFlow:
         return call.args if self.callees(call) is None else ()
 
     def _given_on(self, node: RelayExpr) -> Sequence[RelayExpr]:
-        """Where a function is used as a value, and not called."""
+        """Return whether a function is used as a value, not only called."""
         if isinstance(node, Call):
             return node.args
         if isinstance(node, Tuple):
@@ -118,7 +121,7 @@ class TensorFlow:
                 changed |= self._enter(node)
 
     def _enter(self, node: RelayExpr) -> bool:
-        """Work a node out from its parts; gives whether anything is new."""
+        """Compute a node from its parts; return whether it changed."""
         changed = False
         if isinstance(node, Let):
             changed = self._set(node.var, self._of(node.value))
@@ -162,15 +165,15 @@ class TensorFlow:
                 changed |= self._pass(_own(param, (), param.checked_type), self._of(arg))
         return changed
 
-    def _pass(self, to: Value, given: Value) -> bool:
-        if isinstance(to, tuple) or isinstance(given, tuple):
-            pairs = zip(to, given, strict=True) if isinstance(to, tuple) and isinstance(given, tuple) else ()
+    def _pass(self, to: Value, value: Value) -> bool:
+        if isinstance(to, tuple) or isinstance(value, tuple):
+            pairs = zip(to, value, strict=True) if isinstance(to, tuple) and isinstance(value, tuple) else ()
             return any([self._pass(a, b) for a, b in pairs])
         changed = False
         for atom in to:
             known = self.incoming.setdefault(atom, set())
-            changed |= not known >= given
-            known |= given
+            changed |= not known >= value
+            known |= value
         return changed
 
 
@@ -204,6 +207,8 @@ def _flat(value: Value) -> Iterator[Atom]:
 
 
 def _reads_flat(op: Op) -> bool:
-    """Whether an operator's kernel may be loops of its own over memory (scans, sorts), which know of no strides."""
+    """Return whether an operator's kernel may be hand-written loops over memory (scans, sorts), which ignore
+    strides.
+    """
     opaque = op.get_attr("TOpPattern", OpPattern.OPAQUE) == OpPattern.OPAQUE
     return opaque and not (op.has_attr("FToStatic") or op.get_attr("TReadsShape") or op.get_attr("TReshapeOp"))

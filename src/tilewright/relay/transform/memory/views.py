@@ -1,10 +1,10 @@
 """Tensors that are parts of other tensors' memory: concatenation and splitting without copies.
 
-``relay.op.views`` says which operators need not move data; ``Buffers`` keeps which tensors lie in which buffer, and
-where, while concatenations merge buffers.
+``relay.op.views`` says which operators need not move data; ``Buffers`` records which tensors are in which buffer, and
+at which offset, while concatenations merge buffers.
 
-Growing concatenations, as in DenseNet, share one buffer: in ``c1 = (x0, x1)``, ``c2 = (x0, x1, x2)`` the second finds
-x0 and x1 one behind the other already and takes over the buffer of c1, x2 following.
+Repeated concatenations, as in DenseNet, share one buffer: in ``c1 = (x0, x1)``, ``c2 = (x0, x1, x2)`` the second finds
+x0 and x1 adjacent already and takes over the buffer of c1, with x2 after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from tilewright.relay.op.views import ALIGNMENT, View, view_of
 
 
 def view_of_kernel(func: Function, num_inputs: int) -> tuple[View, list[int]] | None:
-    """The view that a fused function is, and for each part (or the whole that is cut) the number of its input."""
+    """Return the view that a fused function is, and for each part (or the whole that is cut) the number of its
+    input.
+    """
     view = view_of(func.body)
     if view is None or not isinstance(func.body, Call):
         return None
@@ -33,7 +35,7 @@ def view_of_kernel(func: Function, num_inputs: int) -> tuple[View, list[int]] | 
 
 
 def moves_only(func: Function) -> bool:
-    """Whether a fused function may be a view, or copies a tensor into one."""
+    """Return whether a fused function may be a view, or copies a tensor into one."""
     return view_of(func.body) is not None or IN_PLACE.on(func)
 
 
@@ -47,15 +49,15 @@ class Owner:
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """Return the first byte after it."""
         return self.start + self.nbytes
 
 
 @dataclass
 class Buffers:
-    """Which tensors lie in which buffer; a tensor is anything that can be a key.
+    """Tensors by buffer; a tensor is any hashable key.
 
-    The tensors that kernels write (*owners*) never overlap. Positions are relative: a buffer may reach below 0.
+    The tensors that kernels write (*owners*) never overlap. Positions are relative: a buffer may extend below 0.
     """
 
     _parent: dict[Hashable, tuple[Hashable, int]] = field(default_factory=dict)
@@ -63,17 +65,17 @@ class Buffers:
     fixed: set[Hashable] = field(default_factory=set)
 
     def add(self, tensor: Hashable, nbytes: int, fixed: bool = False) -> None:
-        """A tensor in a buffer of its own; a ``fixed`` one (an input, a parameter) must stay alone there."""
+        """Add a tensor in a new buffer; a ``fixed`` one (an input, a parameter) must stay alone there."""
         self.owners[tensor] = [Owner(0, nbytes, tensor)]
         if fixed:
             self.fixed.add(tensor)
 
     def view(self, tensor: Hashable, source: Hashable, offset: int = 0) -> None:
-        """A tensor inside ``source``'s memory."""
+        """Add a tensor inside the memory of ``source``."""
         self._parent[tensor] = (source, offset)
 
     def find(self, tensor: Hashable) -> tuple[Hashable, int]:
-        """The buffer of a tensor and the tensor's position there."""
+        """Return the buffer of a tensor and the tensor's position in it."""
         path = []
         while tensor in self._parent:
             path.append(tensor)
@@ -85,11 +87,11 @@ class Buffers:
         return tensor, offset
 
     def is_fixed(self, tensor: Hashable) -> bool:
-        """Whether a tensor's memory is given from outside."""
+        """Return whether a tensor's memory is the caller's."""
         return self.find(tensor)[0] in self.fixed
 
     def under(self, tensor: Hashable, nbytes: int) -> list[Any]:
-        """The owners whose memory a tensor of ``nbytes`` bytes lies in."""
+        """Return the owners that a tensor of ``nbytes`` bytes overlaps."""
         buffer, start = self.find(tensor)
         return [o.tensor for o in self.owners[buffer] if o.start < start + nbytes and o.end > start]
 
@@ -101,12 +103,12 @@ class Buffers:
         Parameters
         ----------
         parts : for each part the tensor, its offset in the result, and its size, in bytes
-        keep : numbers of parts that must stay apart from the result
+        keep : numbers of parts that must stay separate from the result
 
         Returns
         -------
-        For each part whether it lies in its place now; the others, if not empty, must be copied to tensors of their
-        own, which ``place`` then puts there. All False: nothing was changed, and ``result`` is unknown.
+        For each part whether it is in its place now; the others, if not empty, must be copied to tensors of their own,
+        which ``place`` then puts there. All False: nothing was changed, and ``result`` is unknown.
         """
         size = max((offset + nbytes for _, offset, nbytes in parts), default=0)
         moves: dict[tuple[Hashable, int], list[int]] = {}
@@ -135,7 +137,7 @@ class Buffers:
         return placed
 
     def place(self, tensor: Hashable, result: Hashable, offset: int, nbytes: int) -> None:
-        """A new tensor that a kernel writes at a free place of ``result``."""
+        """Add a tensor that a kernel writes at a free place of ``result``."""
         buffer, position = self.find(result)
         self._parent[tensor] = (result, offset)
         self.owners[buffer].append(Owner(position + offset, nbytes, tensor))
@@ -152,7 +154,7 @@ def _coalesced(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _inside(owner: Owner, size: int, places: Sequence[tuple[int, int]]) -> bool:
-    """Whether what ``owner`` covers of a result of ``size`` bytes is within ``places``."""
+    """Return whether the part of a result of ``size`` bytes that ``owner`` covers is within ``places``."""
     start, end = max(owner.start, 0), min(owner.end, size)
     return start >= end or any(low <= start and end <= high for low, high in places)
 

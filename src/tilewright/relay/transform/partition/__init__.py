@@ -1,1 +1,1 @@
-"""Passes that give parts of a program to external compilers."""
+"""Passes that partition programs for external compilers."""

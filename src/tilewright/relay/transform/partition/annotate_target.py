@@ -1,4 +1,4 @@
-"""AnnotateTarget: mark what external compilers take, operator by operator.
+"""AnnotateTarget: mark the operators that external compilers take.
 
 Before::
 
@@ -13,8 +13,8 @@ after, for a compiler ``my`` that takes nn.relu::
     %4 = nn.softmax(%3);
     annotation.compiler_end(%4, compiler="default")
 
-A compiler takes an operator where ``target.my`` of the operator says so of the call, and a composite function by its
-name (``Composite="my.conv_relu"``).
+A compiler takes a call for which ``target.my`` of the operator is true, and a composite function by its name
+(``Composite="my.conv_relu"``).
 """
 
 from __future__ import annotations
@@ -50,25 +50,27 @@ BEGIN, END = CompilerBegin.op, CompilerEnd.op
 
 
 def compiler_of(mark: Call) -> str:
-    """The compiler that a mark names."""
+    """Return the compiler that a mark names."""
     return str(mark.attrs["compiler"])  # type: ignore[index]
 
 
 def takes_operator(compiler: str, call: Call) -> object:
-    """What ``target.COMPILER`` of the operator says of the call (see ``answer_of``); None where there is no rule."""
+    """Return the answer of the operator's ``target.COMPILER`` for the call (see ``answer_of``); None where there is
+    no rule.
+    """
     assert isinstance(call.op, Op)
     rule = call.op.get_attr(f"target.{compiler}")
     return None if rule is None else answer_of(rule, call, 1, f"the rule target.{compiler} of {call.op.name}")
 
 
 def composite_compiler(func: RelayExpr) -> str | None:
-    """The compiler whose composite function this is: what its name begins with."""
+    """Return the compiler of a composite function, the prefix of its name."""
     name = COMPOSITE.get(func, "") if isinstance(func, Function) else ""
     return name.partition(".")[0] if "." in name else None
 
 
 class _Annotator(ExprMutator):
-    """Marks all nodes: tuples and the like go where what they are made of goes, or else to the default."""
+    """Annotator of all nodes: tuples and the like get the compiler of their operands, or else the default."""
 
     def __init__(self, compilers: Sequence[str]) -> None:
         super().__init__()
@@ -76,18 +78,20 @@ class _Annotator(ExprMutator):
         self.compiler_of: dict[RelayExpr, str] = {}  # of the nodes that this made
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Composite functions, and those that a compiler has already, stay as they are."""
+        """Skip composite functions, and functions that already have a compiler."""
         return () if is_closed(expr) or (isinstance(expr, Function) and COMPOSITE.has(expr)) else direct_children(expr)
 
     def _choose(self, call: Call) -> str:
-        """The first of the compilers that takes what is called."""
+        """Return the first of the compilers that takes the callee."""
         if isinstance(call.op, Op):
             return next((c for c in self.compilers if takes_operator(c, call)), DEFAULT)
         composite = composite_compiler(call.op)
         return composite if composite is not None and composite in self.compilers else DEFAULT
 
     def _begun(self, args: Sequence[RelayExpr], compiler: str | None = None) -> tuple[list[RelayExpr], str]:
-        """``args`` ended where they come from, and begun for ``compiler``: by default the one they all come from."""
+        """End ``args`` in their own regions, and begin them for ``compiler``, by default the one they all come
+        from.
+        """
         sources: list[str] = []
         ended: list[tuple[RelayExpr, bool]] = []
         for arg in args:
@@ -109,7 +113,7 @@ class _Annotator(ExprMutator):
         return [arg if begun else compiler_begin(arg, compiler) for arg, begun in ended], compiler
 
     def _ended(self, expr: RelayExpr) -> RelayExpr:
-        """``expr`` with an end mark, where it is one of the marked nodes and has inputs."""
+        """Return ``expr`` with an end mark if it is one of the marked nodes and has inputs."""
         if expr not in self.compiler_of:
             return expr
         inputs = expr.args if isinstance(expr, Call) else direct_children(expr)
@@ -136,7 +140,7 @@ class _Annotator(ExprMutator):
         return self._made(Call(post.op, args, post.attrs, post.type_args, post.span), compiler)
 
     def annotate_call_of_variable(self, call: Call) -> RelayExpr:
-        """A call of what is not known here."""
+        """Annotate a call of an unknown function."""
         args, compiler = self._begun(call.args, DEFAULT)
         return self._made(Call(call.op, args, call.attrs, call.type_args, call.span), compiler)
 
@@ -179,7 +183,7 @@ class _Annotator(ExprMutator):
 
 
 class _CallAnnotator(_Annotator):
-    """Marks calls only; what lies between them stays unmarked."""
+    """Annotator of calls alone; the nodes between them stay unmarked."""
 
     def annotate_call_of_variable(self, call: Call) -> RelayExpr:
         return Call(call.op, [self._ended(arg) for arg in call.args], call.attrs, call.type_args, call.span)
@@ -201,10 +205,10 @@ class _CallAnnotator(_Annotator):
 
 
 def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
-    """Put marks around what each of the compilers ``targets`` takes; the first that takes an operator has it.
+    """Mark the operators that the compilers ``targets`` take; the first that takes an operator has it.
 
-    ``include_non_call_ops`` marks tuples, projections and references too, for the compiler that all their operands go
-    to. Runs after each other leave the marks of the run before, except those for the default.
+    ``include_non_call_ops`` also marks tuples, projections and references, for the compiler of all their operands.
+    Repeated runs keep earlier marks except those for the default.
     """
     compilers = [targets] if isinstance(targets, str) else [str(t) for t in targets]
     for compiler in compilers:
@@ -219,7 +223,7 @@ def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = Tr
 
 
 def _warn_of_unknown(compilers: Sequence[str], func: Function) -> None:
-    """A compiler without rules, patterns and composites takes nothing: its name may be misspelt."""
+    """Warn of a compiler without rules, patterns and composites, whose name may be misspelt."""
     composites = {composite_compiler(e) for e in post_order(func) if isinstance(e, Function)}
     for compiler in compilers:
         ruled = any(Op.get(name).get_attr(f"target.{compiler}") is not None for name in Op.list_op_names())

@@ -1,7 +1,7 @@
-"""Which operators an external compiler takes, and why not the others.
+"""Why an external compiler takes or refuses each operator.
 
-The question behind ``tilewright show --partition``: for each operator the region that it goes to, or the patterns and
-rules that refused it.
+Behind ``tilewright show --partition``: for each operator the region that it goes to, or the patterns and rules that
+refused it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.relay.visitor import post_order
 
 
 class OperatorFate(NamedTuple):
-    """Where one operator call goes: ``region`` is empty where it stays, and ``reason`` says why it goes or stays."""
+    """Region of one operator call, empty where the call stays on the host; ``reason`` says why."""
 
     operator: str
     type: str
@@ -46,7 +46,7 @@ class _Place(NamedTuple):
 
 
 class _Numberer(TypedMutator):
-    """Gives each operator call its number as the span, by which it is known after the passes."""
+    """Number operator calls in their spans, by which they are found after the passes."""
 
     def __init__(self, number_of: dict[RelayExpr, int]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Numberer(TypedMutator):
 
 
 def known_compilers() -> list[str]:
-    """The compilers that some operator has a rule for, and those whose rules are not loaded yet."""
+    """Return the compilers for which some operator has a rule, and those whose rules are not loaded yet."""
     keys = {*Op.providers, *(key for op in Op.registry.values() for key in op.attrs)}
     marks = {key for key in keys if key.startswith("target.")}
     return sorted(key.removeprefix("target.") for key in marks)
@@ -68,16 +68,17 @@ def known_compilers() -> list[str]:
 def explain_partition(
     mod: IRModule, compiler: str, table: Sequence[Any] | None = None, function: str = "main"
 ) -> list[OperatorFate]:
-    """What MergeComposite, AnnotateTarget, MergeCompilerRegions and PartitionGraph do with each operator of a function.
+    """Return how MergeComposite, AnnotateTarget, MergeCompilerRegions and PartitionGraph treat each operator of a
+    function.
 
     Parameters
     ----------
     compiler : whose rules (``target.COMPILER``) and patterns are applied
-    table : its patterns; by default those that are registered
+    table : its patterns; by default the registered ones
 
     Raises
     ------
-    TilewrightError where nothing is known of the compiler, or a check fails.
+    TilewrightError where the compiler is unknown, or a check fails.
     """
     entries = composite_patterns((get_pattern_table(compiler) or ()) if table is None else table)
     if not entries:
@@ -100,7 +101,7 @@ def explain_partition(
 
 
 def check_is_known(compiler: str) -> None:
-    """Raise TilewrightError where a compiler has neither rules nor patterns, with those that have."""
+    """Raise TilewrightError for a compiler without rules and patterns; the message lists those that have some."""
     if get_pattern_table(compiler) is None and compiler not in known_compilers():
         known = ", ".join(known_compilers()) or "none"
         raise TilewrightError(
@@ -112,7 +113,7 @@ def check_is_known(compiler: str) -> None:
 def _places(
     mod: IRModule, function: str, compiler: str, entries: Sequence[CompositePattern], calls: Sequence[Call]
 ) -> dict[int, _Place]:
-    """The region, and composite function, of each numbered call that the compiler takes."""
+    """Return the region and composite function of each numbered call that the compiler takes."""
     numbered = mod.copy()
     numbered[function] = _Numberer({call: i for i, call in enumerate(calls)}).visit(mod[function])
     passes = [MergeComposite(entries), AnnotateTarget(compiler), MergeCompilerRegions()]
@@ -134,7 +135,7 @@ def _places(
 
 
 class _Reasons:
-    """Why a compiler does not take an operator of ``func``."""
+    """The reasons why a compiler does not take operators of ``func``."""
 
     def __init__(self, func: Function, compiler: str, entries: Sequence[CompositePattern]) -> None:
         self.func = func
@@ -144,7 +145,7 @@ class _Reasons:
         self.replaceable: dict[CompositePattern, dict[RelayExpr, Group]] = {}
 
     def why_not(self, call: Call) -> str:
-        """The rule's answer, and for each pattern that has the operator what kept it from matching."""
+        """Return the rule's answer, and for each pattern with the operator the reason why it did not match."""
         assert isinstance(call.op, Op)
         reasons = []
         answer = takes_operator(self.compiler, call)
@@ -157,7 +158,7 @@ class _Reasons:
         return "; ".join(reasons) or f"{self.compiler} has no rule and no pattern for {call.op.name}"
 
     def _mismatch(self, entry: CompositePattern, call: Call, levels: Sequence[int]) -> str:
-        """What kept ``entry`` from matching where ``call`` would be ``levels`` calls below the result."""
+        """Return why ``entry`` did not match with ``call`` ``levels`` calls below the result."""
         best: tuple[int, str] = (-1, f"nothing follows {call.op}")
         for level in levels:
             for root in self._above(call, level):
@@ -180,7 +181,7 @@ class _Reasons:
         return "an earlier pattern of the table has taken part of the match"
 
     def _above(self, call: RelayExpr, level: int) -> list[RelayExpr]:
-        """The calls of operators that use ``call``, ``level`` calls further on."""
+        """Return the calls of operators that use ``call``, ``level`` calls further on."""
         found = [call]
         for _ in range(level):
             found = list(dict.fromkeys(user for node in found for user in self._callers(node)))
@@ -201,7 +202,7 @@ def _because(answer: object) -> str:
 
 
 def _levels(pattern: DFPattern, op: Op) -> Iterator[int]:
-    """How many calls below the result of a pattern calls of ``op`` may stand."""
+    """Return how many calls below the result of a pattern calls of ``op`` may be."""
     if len(pattern_order(pattern)) > 1000:  # patterns that a program wrote are not explained by their inside
         return
     waiting = [(pattern, 0)]

@@ -1,4 +1,4 @@
-"""MergeCompilerRegions: make one region of neighbours that one compiler takes.
+"""MergeCompilerRegions: merge adjacent regions of one compiler.
 
 Before, between two operators for the compiler ``my``::
 
@@ -10,7 +10,7 @@ after::
 
     nn.relu(%1)
 
-Two regions stay apart where a way from one to the other leads through a region of another compiler, a branch or a let:
+Two regions stay apart where a path from one to the other leads through a region of another compiler, a branch or a let:
 as one function, they would have to run before and after it. So do regions inside and outside of a branch or a function.
 """
 
@@ -32,14 +32,14 @@ from tilewright.relay.visitor import ExprMutator, post_order
 
 
 def regions_of(func: RelayExpr, name: str = "default") -> AnnotatedRegionSet:
-    """The regions of a marked function."""
+    """Return the regions of a marked function."""
     return AnnotatedRegionSet(func, BEGIN, END, name)
 
 
 def region_in_a_circle(func: Function, regions: AnnotatedRegionSet) -> AnnotatedRegion | None:
-    """A region that needs what is made of its own results, and so cannot be one function; None where all can.
+    """Return a region that depends on its own results, and so cannot be one function; None where all can.
 
-    What is for the default compiler does not become a function, and is no region here.
+    Regions of the default compiler do not become functions, and do not count.
     """
 
     def place_of(node: RelayExpr) -> Any:
@@ -66,13 +66,13 @@ def region_in_a_circle(func: Function, regions: AnnotatedRegionSet) -> Annotated
 
 
 def _taken(regions: AnnotatedRegionSet, expr: RelayExpr) -> AnnotatedRegion | None:
-    """The region of a compiler that an expression is in; None also where it is for the default."""
+    """Return the region of an expression; None also where that is the default compiler's."""
     region = regions.get_region(expr)
     return None if region is None or region.target == DEFAULT else region
 
 
 class _Behind(NamedTuple):
-    """What an expression needs, as bits: regions, and variables of lets."""
+    """The dependencies of an expression, as bits: regions, and variables of lets."""
 
     regions: int = 0
     lets: int = 0
@@ -82,15 +82,15 @@ class _Behind(NamedTuple):
 
 
 class _Merger:
-    """Merges each region with those that it reads, in program order.
+    """Merger of each region with those that it reads, in program order.
 
-    Sets of regions are bits of an integer: ``barred`` those that a region must not be merged with, and ``within``
-    those that have been merged into one. ``behind`` is what an expression outside of regions needs, and ``above`` what
-    a region does. Only regions of one scope that need the same lets are merged: a branch's work waits for its
-    condition, and what is there before a variable has its value stays there.
+    Sets of regions are bits of an integer: ``barred`` are those that a region must not be merged with, and ``within``
+    those merged into one. ``behind`` are the dependencies of an expression outside of regions, and ``above`` those of
+    a region. Only regions of one scope that need the same lets are merged: the work of a branch waits for its
+    condition, and regions before the value of a variable stay before it.
 
-    The bits are those of the time when a region was reached: they do not know what its neighbours have been merged with
-    since, which may close a circle of several regions. ``careful`` looks for that before each merge, by a walk.
+    The bits are those of the time when a region was reached, and do not include later merges of its neighbours, which
+    may close a cycle of several regions. ``careful`` checks for that before each merge, by a walk.
     """
 
     def __init__(self, regions: AnnotatedRegionSet, root: RelayExpr, careful: bool = False) -> None:
@@ -127,7 +127,7 @@ class _Merger:
                 self._merge(region)
 
     def _needs(self, exprs: Sequence[RelayExpr]) -> _Behind:
-        """What some expressions need: regions, and what these need."""
+        """Return the regions that some expressions depend on, with the dependencies of these."""
         found = _Behind()
         for expr in exprs:
             if expr in self.bound:
@@ -140,11 +140,11 @@ class _Merger:
         return found
 
     def _merge(self, region: AnnotatedRegion) -> None:
-        given = [begin.args[0] for begin in region.args]
-        found = (self.regions.get_region(expr) for expr in given)
+        inputs = [begin.args[0] for begin in region.args]
+        found = (self.regions.get_region(expr) for expr in inputs)
         sources = [r for r in dict.fromkeys(found) if r is not None and r is not region]
         called = [node.op for node in region.nodes if isinstance(node, Call) and not isinstance(node.op, Op)]
-        outside = [expr for expr in (*given, *called) if self.regions.get_region(expr) is not region]
+        outside = [expr for expr in (*inputs, *called) if self.regions.get_region(expr) is not region]
         above = self._needs(outside)
         barred = self._needs([expr for expr in outside if self.regions.get_region(expr) is None]).regions
         for source in sources:
@@ -162,7 +162,7 @@ class _Merger:
         self.done.add(region.id)
 
     def _closes_a_circle(self, source: AnnotatedRegion, region: AnnotatedRegion) -> bool:
-        """Whether one of two regions needs what is made, outside of both, of results of the two."""
+        """Return whether one of two regions depends, through expressions outside of both, on results of the two."""
         both: set[AnnotatedRegion | None] = {source, region}
         waiting = [e for r in (source, region) for e in _inputs(r) if self.regions.get_region(e) not in both]
         seen: set[Any] = set()
@@ -180,13 +180,13 @@ class _Merger:
 
 
 def _inputs(region: AnnotatedRegion) -> list[RelayExpr]:
-    """What enters a region, and the functions that it calls."""
+    """Return the inputs of a region, and the functions that it calls."""
     called = [node.op for node in region.nodes if isinstance(node, Call) and not isinstance(node.op, Op)]
     return [*(begin.args[0] for begin in region.args), *called]
 
 
 class _Unmarker(ExprMutator):
-    """Takes out the marks that are inside of one region now."""
+    """Remove the marks that are inside of one region now."""
 
     def __init__(self, regions: AnnotatedRegionSet) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""MergeComposite: make functions of what an external compiler takes as one, by its table of patterns.
+"""MergeComposite: group the operators that an external compiler takes as one, by its table of patterns.
 
 Before::
 
@@ -35,18 +35,18 @@ from tilewright.relay.type_infer import infer_expr
 
 
 class CompositePattern(NamedTuple):
-    """One entry of a table: ``check`` says of a match whether the compiler takes it."""
+    """One entry of a table; ``check`` returns whether the compiler takes a match."""
 
     name: str
     pattern: DFPattern
     check: Callable[[RelayExpr], object] = lambda _: True
 
     def accepts(self, match: RelayExpr) -> bool:
-        """Whether the check takes the match."""
+        """Return whether the check takes the match."""
         return bool(self.answer(match))
 
     def answer(self, match: RelayExpr) -> object:
-        """What the check says, as ``answer_of`` gives it."""
+        """Return the answer of the check, see ``answer_of``."""
         depth = len(pattern_order(self.pattern))
         root = match.op.name if isinstance(match, Call) and isinstance(match.op, Op) else type(match).__name__
         where = f" on a match that ends in {root}"
@@ -54,7 +54,7 @@ class CompositePattern(NamedTuple):
 
 
 def composite_patterns(table: Sequence[Any]) -> list[CompositePattern]:
-    """The entries of a table, checked; TilewrightError says which one is wrong."""
+    """Return the entries of a table; raise TilewrightError for one of a wrong form."""
     entries = []
     for index, entry in enumerate(table):
         if not (isinstance(entry, (tuple, list)) and len(entry) in (2, 3) and isinstance(entry[1], DFPattern)):

@@ -1,4 +1,4 @@
-"""``partition_for``: give an external compiler its part of a network, as ``tilewright compile --partition`` does."""
+"""``partition_for``: partition a network for an external compiler, as ``tilewright compile --partition`` does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any]) -> IR
     """Return the module with a function for each part that ``compiler`` takes.
 
     A compiler that prepares networks first has a global function ``relay.ext.NAME.partition(mod, params)``; for others
-    its patterns are merged, what it takes is marked, and neighbours become one region.
+    the patterns are merged, the operators they take are marked, and adjacent ones become one region.
 
     Args:
         compiler: a compiler of this package, or one that an installed package brings.

@@ -48,7 +48,7 @@ from tilewright.runtime.registry import get_global_func
 
 
 class _OpenMutator(ExprMutator):
-    """Leaves functions alone that some compiler has already."""
+    """Mutator that skips functions which already have a compiler."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
@@ -58,7 +58,7 @@ class _OpenMutator(ExprMutator):
 
 
 class _Flattener(_OpenMutator):
-    """A region gives a tuple's fields, not the tuple: ``end((a, b))`` is ``(end(a), end(b))``."""
+    """Move end marks from tuples to their fields: ``end((a, b))`` is ``(end(a), end(b))``."""
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
@@ -69,7 +69,7 @@ class _Flattener(_OpenMutator):
 
 
 class _DefaultRemover(_OpenMutator):
-    """What is marked for the default compiler is not marked at all."""
+    """Remove marks of the default compiler."""
 
     def visit_call(self, expr: Call) -> RelayExpr:
         mark = call_of(expr, BEGIN) or call_of(expr, END)
@@ -79,7 +79,7 @@ class _DefaultRemover(_OpenMutator):
 
 
 class RegionCost(NamedTuple):
-    """Seconds that a region takes: in the external code, on the host, and for moving what enters and leaves it."""
+    """Seconds of a region in the external code, on the host, and for transfers of its inputs and outputs."""
 
     external: float
     host: float
@@ -87,7 +87,7 @@ class RegionCost(NamedTuple):
 
     @property
     def pays(self) -> bool:
-        """Whether the external code is the quicker one, transfers counted."""
+        """Return whether the external code is faster, including transfers."""
         return self.external + self.transfers < self.host
 
 
@@ -96,7 +96,7 @@ CostModel = Callable[[Function], RegionCost]
 
 @dataclass
 class PartitionOptions:
-    """The parameters of ``PartitionGraph``."""
+    """Parameters of ``PartitionGraph``."""
 
     mod_name: str = "default"
     bind_constants: bool = True
@@ -105,7 +105,7 @@ class PartitionOptions:
 
 @dataclass
 class _Outline:
-    """A region on its way to become a function: what enters it, and the expressions that stand for its results."""
+    """A region on its way to a function: its inputs, and the replacements of its results."""
 
     params: list[Var] = field(default_factory=list)
     args: list[RelayExpr] = field(default_factory=list)
@@ -114,7 +114,7 @@ class _Outline:
 
 
 class _Partitioner(_OpenMutator):
-    """Replaces the regions of one function by calls; ``functions`` has what they call."""
+    """Replace the regions of one function by calls; ``functions`` has the callees."""
 
     def __init__(self, regions: AnnotatedRegionSet, mod: IRModule, options: PartitionOptions) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _Partitioner(_OpenMutator):
         return region
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """All results of a region are visited before the first is replaced."""
+        """Visit all results of a region before the first is replaced."""
         if self.regions.is_end(expr):
             assert isinstance(expr, Call)
             return _once([expr.args[0], *self.outputs[self._region(expr)]])
@@ -168,7 +168,7 @@ class _Partitioner(_OpenMutator):
         return outline.result_of[end.args[0]]
 
     def _outline(self, region: AnnotatedRegion, outline: _Outline) -> dict[RelayExpr, RelayExpr]:
-        """Make the region's function; gives what stands for each of its results. Several make one flat tuple."""
+        """Make the region's function; return the replacement of each result. Several results make one flat tuple."""
         outputs = self.outputs[region]
         if len(outputs) == 1:
             return {outputs[0]: self._call(region, outline, self.visit(outputs[0]), outputs[0].checked_type)}
@@ -179,7 +179,7 @@ class _Partitioner(_OpenMutator):
         return {out: _gathered(call, out.checked_type, numbers) for out in outputs}
 
     def _call(self, region: AnnotatedRegion, outline: _Outline, body: RelayExpr, type_: Type) -> RelayExpr:
-        """The call of a new function, or ``body`` itself where the function would not pay."""
+        """Return the call of a new function, or ``body`` itself where the function would not pay."""
         func, args = self._bound(Function(outline.params, body, type_), outline)
         name = self._name(region)
         marks = {INLINE.key: 1, COMPILER.key: region.target, GLOBAL_SYMBOL.key: name, PRIMITIVE.key: 1}
@@ -190,19 +190,19 @@ class _Partitioner(_OpenMutator):
         return Call(var, args)
 
     def _pays(self, func: Function) -> bool:
-        """What the cost model says of a region's function."""
+        """Return whether the function of a region pays by the cost model."""
         if self.options.cost is None:
             return True
         cost = self.options.cost(infer_expr(func, self.mod))  # type: ignore[arg-type]
         if not isinstance(cost, RegionCost):
             raise TilewrightError(
-                f"the cost of @{GLOBAL_SYMBOL.of(func)} is a {type(cost).__name__}; the cost model gives a "
+                f"the cost of @{GLOBAL_SYMBOL.of(func)} is a {type(cost).__name__}; the cost model returns a "
                 "RegionCost(external, host, transfers), in seconds"
             )
         return cost.pays
 
     def _bound(self, func: Function, outline: _Outline) -> tuple[Function, list[RelayExpr]]:
-        """The function with its constant arguments inside, and the arguments that are left."""
+        """Return the function with its constant arguments inside, and the remaining arguments."""
         pairs = list(zip(outline.params, outline.args, strict=True))
         constants = {param: arg for param, arg in pairs if self.options.bind_constants and _is_constant(arg)}
         bound = bind(func, constants) if constants else func
@@ -218,7 +218,7 @@ class _Partitioner(_OpenMutator):
 
 
 def _fields(value: RelayExpr, type_: Type) -> list[tuple[RelayExpr, Type]]:
-    """The values that a value consists of, tuples opened up, and their types."""
+    """Return the values in a value, tuples flattened, and their types."""
     if not isinstance(type_, TupleType):
         return [(value, type_)]
     parts = [value.fields[i] if isinstance(value, Tuple) else TupleGetItem(value, i) for i in range(len(type_.fields))]
@@ -226,7 +226,7 @@ def _fields(value: RelayExpr, type_: Type) -> list[tuple[RelayExpr, Type]]:
 
 
 def _gathered(value: RelayExpr, type_: Type, numbers: Iterator[int]) -> RelayExpr:
-    """An expression of ``type_`` from the next fields of the tuple ``value``."""
+    """Return an expression of ``type_`` from the next fields of the tuple ``value``."""
     if isinstance(type_, TupleType):
         return Tuple([_gathered(value, inner, numbers) for inner in type_.fields])
     index = next(numbers)
@@ -244,7 +244,7 @@ def _is_constant(expr: RelayExpr) -> bool:
 
 
 def _optimized(func: Function, compiler: str) -> Function:
-    """What ``relay.ext.COMPILER.optimize`` makes of a region's function, where there is one."""
+    """Apply ``relay.ext.COMPILER.optimize``, if there is one, to a region's function."""
     name = f"relay.ext.{compiler}.optimize"
     optimize = get_global_func(name, allow_missing=True)
     if optimize is None:
@@ -257,7 +257,7 @@ def _optimized(func: Function, compiler: str) -> Function:
 
 
 def _check_order(func: Function, regions: AnnotatedRegionSet) -> None:
-    """Raise TilewrightError where a region needs what is made of its own results, and so cannot be one function."""
+    """Raise TilewrightError where a region depends on its own results, and so cannot be one function."""
     region = region_in_a_circle(func, regions)
     if region is not None:
         raise TilewrightError(
@@ -275,8 +275,8 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True, cost:
     ----------
     mod_name : the functions' names begin with ``tvmgen_MOD_NAME_COMPILER_FUNCTION_`` and end with the region's number
     bind_constants : whether constants that enter a region move into its function
-    cost : what a region's function costs on either side; only those that pay are taken, the others stay where they
-        are. It is given the typed function with its attributes (``Compiler``, ``global_symbol``).
+    cost : returns the ``RegionCost`` of a region's function, which is typed and has its attributes (``Compiler``,
+        ``global_symbol``); regions that do not pay stay where they are
     """
     options = PartitionOptions(mod_name, bind_constants, cost)
 
@@ -300,7 +300,9 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True, cost:
 
 
 def without_default_marks(func: Function) -> RelayExpr:
-    """A marked function as its regions are numbered: no marks for the default, and those of tuples on their fields."""
+    """Return a marked function as its regions are numbered: without default marks, and with marks of tuples on
+    their fields.
+    """
     return _DefaultRemover().visit(_Flattener().visit(func))
 
 

@@ -1,4 +1,4 @@
-"""ComputeInFloat32: of float16 and bfloat16, sums and whatever takes several steps is computed in float32.
+"""ComputeInFloat32: compute sums, and operators of several steps, of float16 and bfloat16 in float32.
 
 Before::
 
@@ -11,9 +11,9 @@ after::
     cast(%1, dtype="float16")
 
 Weights of operators with an ``out_dtype`` stay as they are: the kernels widen them as they read them, so that
-libraries stay small, and a product with a vector, which waits for memory, takes half the time. The casts fuse with what
-is before and after. Which operators these are, their declarations say (``OpDef.in_float32``); each result is rounded
-once. The pass runs before all that take operators apart or work out constants.
+libraries stay small, and a product with a vector, which is bound by memory, takes half the time. The casts fuse with
+their neighbours. The operators are those declared so (``OpDef.in_float32``); each result is rounded once. The pass runs
+before passes that take operators apart or fold constants.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def _is_half(type_: Type) -> bool:
 
 
 def _names_half(attribute: str, value: object) -> bool:
-    """Whether an attribute makes the result a half type; an empty ``out_dtype`` means that of the operands."""
+    """Return whether an attribute makes the result float16 or bfloat16; an empty ``out_dtype`` is that of the
+    operands.
+    """
     if not attribute.endswith("dtype") or not isinstance(value, str):
         return False
     return dt.is_half(value) if value else attribute == "out_dtype"
@@ -72,14 +74,14 @@ class _Widener(ExprRewriter):
             return post
         type_, attrs, args = pre.checked_type, post.attrs, post.args
         results = type_.fields if isinstance(type_, TupleType) else (type_,)
-        halves = [_is_half(arg.checked_type) for arg in pre.args]
-        if not any(halves) and not any(map(_is_half, results)):
+        narrow = [_is_half(arg.checked_type) for arg in pre.args]
+        if not any(narrow) and not any(map(_is_half, results)):
             return post
         if attrs is not None:
             changes = {name: _WIDE for name, value in attrs.field_values() if _names_half(name, value)}
             attrs = attrs.replace(**changes) if any(map(_is_half, results)) else attrs
         kept = [self._is_weight(arg) and hasattr(attrs, "out_dtype") for arg in args]
-        wide = [half and not keep for half, keep in zip(halves, kept, strict=True)]
+        wide = [half and not keep for half, keep in zip(narrow, kept, strict=True)]
         if attrs is post.attrs and not any(wide):
             return post
         operands = [cast(a, _WIDE) if w else a for a, w in zip(args, wide, strict=True)]
@@ -95,7 +97,7 @@ def _rounded(expr: RelayExpr, type_: Type) -> RelayExpr:
 
 
 def ComputeInFloat32() -> Pass:
-    """Compute sums of float16 and bfloat16, and what takes several steps, in float32, and round the results once."""
+    """Compute sums and operators of several steps of float16 and bfloat16 in float32; round the results once."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _Widener().visit(func)

@@ -1,1 +1,1 @@
-"""Passes that find operators spelled out in smaller ones."""
+"""Passes that recognize operators written in basic ones."""

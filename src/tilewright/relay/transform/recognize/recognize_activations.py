@@ -1,4 +1,4 @@
-"""RecognizeActivations: activation functions, spelled out in basic operators, become operators.
+"""RecognizeActivations: replace activation functions in basic operators by single operators.
 
 The Gaussian error linear unit (D. Hendrycks, K. Gimpel, arXiv:1606.08415).
 
@@ -43,7 +43,7 @@ from tilewright.relay.transform.rules import Match, Rule, RuleTable
 
 
 def _about(value: float) -> ScalarPattern:
-    """A constant that exporters round."""
+    """Return the pattern of a constant that exporters round."""
     return is_scalar(value, tolerance=1e-4)
 
 
@@ -74,5 +74,5 @@ RULES = RuleTable("RecognizeActivations", [
 
 
 def RecognizeActivations() -> Pass:
-    """Turn spelled-out GELUs into ``nn.gelu`` and x * sigmoid(beta * x) into ``nn.swish``."""
+    """Replace GELU in basic operators by ``nn.gelu``, and x * sigmoid(beta * x) by ``nn.swish``."""
     return RULES.as_pass("RecognizeActivations", 3)

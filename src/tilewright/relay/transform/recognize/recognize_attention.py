@@ -1,4 +1,4 @@
-"""RecognizeAttention: attention that is spelled out in products and a softmax becomes ``nn.attention``.
+"""RecognizeAttention: replace attention in products and a softmax by ``nn.attention``.
 
 Before::
 
@@ -20,7 +20,7 @@ after::
     reshape(%4, newshape=[12, 128, 64])
 
 Scaling and masks may come in any order, and a mask may be added or overwrite scores with the most negative number or
-minus infinity (``where``). Scores that something else reads too are left alone. MergeTransposes then removes the
+minus infinity (``where``). Scores with other uses are left alone. MergeTransposes then removes the
 transposition of the result where the next layer wants the heads side by side.
 """
 
@@ -55,7 +55,7 @@ _MOST_STEPS = 32  # between the two products
 
 @dataclass(frozen=True)
 class _Mask:
-    """An operand added to the scores, or what overwrites them where ``condition`` is true (or false)."""
+    """An operand added to the scores, or the value that overwrites them where ``condition`` is true (or false)."""
 
     value: RelayExpr | float
     factor: float
@@ -65,7 +65,7 @@ class _Mask:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores on their way to the softmax: ``expr`` times ``scale``, masked."""
+    """The input of the softmax so far: ``expr`` times ``scale``, masked."""
 
     expr: Any
     shape: Dims
@@ -73,16 +73,16 @@ class _Scores:
     masks: tuple[_Mask, ...] = ()
 
     def scaled(self, expr: RelayExpr, factor: float) -> list[_Scores]:
-        """These scores as those of ``expr`` times ``factor``."""
+        """Return these scores as those of ``expr`` times ``factor``."""
         return [replace(self, expr=expr, scale=self.scale * factor)]
 
     def masked(self, expr: RelayExpr, mask: _Mask) -> list[_Scores]:
-        """These scores as those of ``expr`` with one mask more."""
+        """Return these scores as those of ``expr`` with one more mask."""
         return [replace(self, expr=expr, masks=(*self.masks, mask))]
 
 
 def _added(scores: _Scores, m: Match) -> list[_Scores]:
-    """Either operand may be the scores."""
+    """Match an addition: either operand may be the scores."""
     both = ((m[x], m[y]), (m[y], m[x]))
     fitting = [(e, mask) for e, mask in both if known_dims(e) == known_dims(m.root)]
     return [found for e, mask in fitting for found in scores.masked(e, _Mask(mask, scores.scale))]
@@ -114,7 +114,7 @@ STEPS: tuple[tuple[Form, Callable[[_Scores, Match], list[_Scores]]], ...] = (
 
 
 def _softmax(m: Match) -> Call | None:
-    """The softmax over the last axis that the first operand is, but for reshapes that keep the matrices."""
+    """Return the softmax over the last axis in the first operand, through reshapes that keep the matrices."""
     expr, wanted = m[x], known_dims(m[x])
     while m.uses[expr] == 1 and is_reshape(expr):
         expr = expr.args[0]
@@ -127,7 +127,7 @@ def _softmax(m: Match) -> Call | None:
 
 
 def _scores(m: Match) -> _Scores | None:
-    """The product that the softmax of the match is made of, and what lies between."""
+    """Return the product under the softmax of the match, and the operators in between."""
     softmax = _softmax(m)
     pending = [] if softmax is None else [_Scores(softmax.args[0], known_dims(softmax) or ())]
     for _ in range(_MOST_STEPS):
@@ -180,7 +180,7 @@ def _attention(m: Match) -> RelayExpr | None:
 
 
 def _aligned(mask: _Mask, shape: Dims) -> RelayExpr | None:
-    """The mask as something of rank 4 to add to the scaled scores."""
+    """Return the mask in rank 4, to add to the scaled scores."""
     source = mask.value if mask.condition is None else mask.condition
     assert not isinstance(source, float)
     while isinstance(source, Call) and SPREAD.match(source):
@@ -210,14 +210,16 @@ def _aligned(mask: _Mask, shape: Dims) -> RelayExpr | None:
 
 
 def _reshaped(expr: RelayExpr, have: list[Extent], want: list[Extent]) -> RelayExpr:
-    """Matrices of a batch apart from those of a head, or together again."""
+    """Split the dimension of matrices into batch and heads, or merge it."""
     codes = reshape_codes(have, want)
     assert codes is not None
     return op.reshape(expr, newshape=codes)
 
 
 def _lowest(value: float) -> float:
-    """The most negative number that a finite ``value`` may become: a row without keys is uniform, not undefined."""
+    """Return the most negative number that a finite ``value`` may become: a row without keys is uniform, not
+    undefined.
+    """
     return -math.inf if math.isinf(value) else float(np.finfo(np.float32).min)
 
 
@@ -227,5 +229,5 @@ RULES = RuleTable("RecognizeAttention", [
 
 
 def RecognizeAttention() -> Pass:
-    """Turn spelled-out attention into ``nn.attention``."""
+    """Replace attention in basic operators by ``nn.attention``."""
     return RULES.as_pass("RecognizeAttention", 3)

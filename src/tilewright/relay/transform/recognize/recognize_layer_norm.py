@@ -1,4 +1,4 @@
-"""RecognizeLayerNorm: layer normalisation that is spelled out in basic operators becomes ``nn.layer_norm`` again.
+"""RecognizeLayerNorm: replace layer normalization in basic operators by ``nn.layer_norm``.
 
 Before::
 
@@ -45,7 +45,7 @@ def _over_last_axis(call: Call) -> bool:
 
 
 def _is_of_rows(m: Match) -> bool:
-    """Whether the result is of floats, with rows of known length."""
+    """Return whether the result is of floats, with rows of known length."""
     shape = known_dims(m.root)
     floats = isinstance(m.type, TensorType) and m.type.dtype in ("float32", "float64")
     return floats and bool(shape) and isinstance(shape[-1], int)  # type: ignore[index]
@@ -64,7 +64,7 @@ def _normalized(m: Match) -> RelayExpr:
 
 
 def _takes_vector(m: Match) -> bool:
-    """Whether the operand beside a normalisation that has no shift yet is a vector along the last axis."""
+    """Return whether the operand beside a normalization that has no shift yet is a vector along the last axis."""
     attrs, shape, vector = m[NORM].attrs, known_dims(m.root), known_dims(m[v])
     if not _is_of_rows(m) or shape is None or vector is None or known_dims(m[NORM]) != shape:
         return False
@@ -109,5 +109,5 @@ RULES = RuleTable("RecognizeLayerNorm", [
 
 
 def RecognizeLayerNorm() -> Pass:
-    """Turn spelled-out layer normalisations into ``nn.layer_norm``."""
+    """Replace layer normalization in basic operators by ``nn.layer_norm``."""
     return RULES.as_pass("RecognizeLayerNorm", 3)

@@ -1,1 +1,1 @@
-"""Passes that make a program smaller or cheaper by algebra, and compute at compile time what they can."""
+"""Passes that simplify programs by algebra and evaluate constant parts at compile time."""

@@ -1,6 +1,6 @@
-"""BubbleUpSlice: compute only the part of a tensor that is looked at.
+"""BubbleUpSlice: compute only the part of a tensor that is read.
 
-Before, where only the first of 197 rows counts::
+Before, where only the first of 197 rows is used::
 
     %0 = nn.dense(%x, %w, units=768);                 // %x: Tensor[(197, 3072), float32]
     %1 = nn.layer_norm(%0, %gamma, %beta);
@@ -13,9 +13,9 @@ after::
     %2 = nn.layer_norm(%1, %gamma, %beta);
     reshape(%2, newshape=[768])
 
-A classifier reads one token of a transformer's last layer, a language model that is given a text the last one: most
-of that layer need not be computed. A slice moves up through an operator when all that read the operator's result take
-the same slice, and where that saves more than moving or mapping elements.
+A classifier reads one token of a transformer's last layer, and a language model that processes a prompt reads the last
+one: most of that layer need not be computed. A slice moves up through an operator when all users of the operator's
+result take the same slice, and where that saves more than moving or mapping elements.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dime
 
 
 def _part_of(call: Call, cut: Cut) -> Part | None:
-    """How to compute the part of the result; None where that takes all of the operands, or is not known."""
+    """Return how to compute the part of the result; None where that depends on all of the operands, or is unknown."""
     shape, operands = concrete_shape(call), [concrete_shape(a) for a in call.args]
     known = [s for s in operands if s is not None]
     if shape is None or not known or len(known) != len(operands) or not isinstance(call.op, Op):
@@ -61,7 +61,7 @@ def _part_of(call: Call, cut: Cut) -> Part | None:
 
 
 def _cut_of_slice(call: Call) -> Cut | None:
-    """What a slice along one dimension, or taking one element of it, reads of its operand."""
+    """Return the cut of its operand that a slice along one dimension, or taking one element of it, reads."""
     shape = concrete_shape(call.args[0]) if call.args else None
     attrs: Any = call.attrs
     if shape is None:
@@ -78,7 +78,7 @@ def _cut_of_slice(call: Call) -> Cut | None:
 
 
 def _find_parts(func: Function) -> dict[RelayExpr, Part]:
-    """The calls of which only a part is looked at, and that can be computed in part, with how."""
+    """Return the calls of which only a part is read and can be computed alone, with how."""
     order = post_order(func, open_children)
     wanted: dict[RelayExpr, list[Cut | None]] = {}
     parts: dict[RelayExpr, Part] = {}
@@ -100,7 +100,7 @@ def _find_parts(func: Function) -> dict[RelayExpr, Part]:
 
 
 def _worthwhile(order: Sequence[RelayExpr], parts: dict[RelayExpr, Part]) -> dict[RelayExpr, Part]:
-    """The parts that lead to an operator which does more than to move or to map elements."""
+    """Return the parts that save an operator which does more than move or map elements."""
     kept: dict[RelayExpr, Part] = {}
     for node in order:
         if node in parts and isinstance(node, Call):
@@ -135,7 +135,7 @@ class _Slicer(ExprMutator):
 
 
 def BubbleUpSlice() -> Pass:
-    """Move slices up through what computes the elements that they drop."""
+    """Move slices up through the operators that compute the dropped elements."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         parts = _find_parts(func)

@@ -6,7 +6,7 @@ Before::
     %1 = add(%0, %a);
     %2 = multiply(%0, %b)
 
-after, ``%1`` and ``%2`` each cast ``%x`` for themselves: the narrow tensor is what is stored.
+after, ``%1`` and ``%2`` each cast ``%x`` for themselves, and the narrow tensor is the one stored.
 """
 
 from __future__ import annotations

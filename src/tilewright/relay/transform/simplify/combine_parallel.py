@@ -49,7 +49,7 @@ from tilewright.tir.layout import layout
 
 
 class _Combiner:
-    """What differs between convolutions and products.
+    """The differences between convolutions and products.
 
     ``form`` is that of a branch; ``channel_attr`` is the attribute with the channels, if any.
     """
@@ -59,7 +59,7 @@ class _Combiner:
     widens = False  # whether operands of one element along the channels are repeated
 
     def compatible(self, a: Call, b: Call) -> bool:
-        """Whether two calls on the same data can be one."""
+        """Return whether two calls on the same data can be combined."""
         return structural_equal(self._common_attrs(a), self._common_attrs(b), exact=True)
 
     def _common_attrs(self, call: Call) -> Any:
@@ -67,24 +67,24 @@ class _Combiner:
         return self.with_channels(call, None)
 
     def with_channels(self, call: Call, channels: int | None) -> Any:
-        """The call's attributes for so many channels."""
+        """Return the call's attributes for that number of channels."""
         assert call.attrs is not None
         return call.attrs if self.channel_attr is None else call.attrs.replace(**{self.channel_attr: channels})
 
     def weight_axis(self, call: Call) -> int:
-        """Axis of the weight that numbers the output channels."""
+        """Return the weight's axis of output channels."""
         return 0
 
     def out_axis(self, call: Call) -> int:
-        """Axis of the result that numbers the channels."""
+        """Return the result's axis of channels."""
         return 1
 
     def axis_after(self, first: Call, call: Call) -> int | None:
-        """Axis that numbers the channels in a ``call`` that follows ``first``; None where there is none."""
+        """Return the channel axis in a ``call`` that follows ``first``; None where there is none."""
         return self.out_axis(first) if len(_known_shape(first)) == len(_known_shape(call)) else None
 
     def operand(self, calls: Sequence[Call], index: int, axis: int, widths: Sequence[int]) -> RelayExpr | None:
-        """Operand ``index`` of ``calls``, on branches of ``widths`` channels, as one; None where none can be."""
+        """Combine operand ``index`` of ``calls`` on branches of ``widths`` channels; None where that is impossible."""
         args = [call.args[index] for call in calls]
         shapes = [shape for shape in map(concrete_shape, args) if shape is not None]
         if len(shapes) < len(args) or len({len(shape) for shape in shapes}) > 1:
@@ -102,7 +102,7 @@ class _Combiner:
         return relay_op.concatenate(Tuple(wide), axis=self.concat_axis(at))
 
     def concat_axis(self, axis: int) -> int:
-        """How the axis of operands to concatenate is written."""
+        """Return the axis along which operands are concatenated."""
         return axis
 
 
@@ -161,7 +161,7 @@ class _BatchMatmul(_Combiner):
 
 
 class _DenseToBatch(_Dense):
-    """Dense layers of matrices with weights of one shape."""
+    """Combiner of dense layers of matrices with weights of one shape."""
 
     def compatible(self, a: Call, b: Call) -> bool:
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
@@ -199,14 +199,16 @@ def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]
 
 @dataclass
 class _Branches:
-    """A group of calls, and what follows all of them alike: each level one call a branch, of the branch's operand."""
+    """A group of calls with the same operators after each: every level has one call a branch, of the branch's
+    operand.
+    """
 
     group: list[Call]
     levels: list[tuple[int, list[Call]]]  # which operand is the branch, and the calls
 
     @property
     def last(self) -> list[Call]:
-        """The last call of each branch."""
+        """Return the last call of each branch."""
         return self.levels[-1][1] if self.levels else self.group
 
 
@@ -220,7 +222,7 @@ def _followed(group: list[Call], combiner: _Combiner, users: Mapping[RelayExpr, 
 def _next_level(
     branches: _Branches, combiner: _Combiner, users: Mapping[RelayExpr, Sequence[RelayExpr]]
 ) -> tuple[int, list[Call]] | None:
-    """The element-wise calls that alone use the ends of all branches, if they are alike."""
+    """Return the element-wise calls that are the only users of the ends of all branches, if they are alike."""
     ends, calls = branches.last, list[Call]()
     for end in ends:
         using = users.get(end, ())
@@ -243,7 +245,9 @@ def _next_level(
 
 
 def _independent(group: Sequence[Call], calls: Sequence[Call] = (), index: int = 0) -> bool:
-    """Whether no call's weight depends on another call of the group, nor what ``calls`` take beside ``index``."""
+    """Return whether no call's weight, and no operand of ``calls`` beside ``index``, depends on another call of the
+    group.
+    """
     members = set(group)
     pending = [call.args[1] for call in group]
     pending += [arg for call in calls for i, arg in enumerate(call.args) if i != index]
@@ -259,7 +263,7 @@ def _independent(group: Sequence[Call], calls: Sequence[Call] = (), index: int =
 
 
 class _Replacer(ExprMutator):
-    """Replaces the end of each branch by a slice of the combined ones."""
+    """Replace the end of each branch by a slice of the combined branches."""
 
     def __init__(self, groups: Sequence[_Branches], combiner: _Combiner) -> None:
         super().__init__()
@@ -277,7 +281,7 @@ class _Replacer(ExprMutator):
         return self._part(self.combined[first], branches, branches.last.index(expr))
 
     def _whole(self, branches: _Branches) -> RelayExpr:
-        """All branches as one."""
+        """Return all branches combined."""
         value, combiner = self._combine(branches.group), self.combiner
         widths = [_extent(call, combiner.out_axis(call)) for call in branches.group]
         for index, calls in branches.levels:
@@ -291,11 +295,11 @@ class _Replacer(ExprMutator):
         return value
 
     def _separable(self, combined: RelayExpr, count: int) -> RelayExpr:
-        """The combined value, in the form that ``_part`` takes."""
+        """Return the combined value, in the form that ``_part`` takes."""
         return combined
 
     def _part(self, combined: RelayExpr, branches: _Branches, index: int) -> RelayExpr:
-        """What the branch ``index`` gave, of the combined ones."""
+        """Return the value of branch ``index``, from the combined one."""
         expr, calls = branches.last[index], branches.last
         axis = self.combiner.axis_after(branches.group[0], expr)
         assert axis is not None
@@ -317,7 +321,7 @@ class _Replacer(ExprMutator):
 
 
 class _ToBatch(_Replacer):
-    """Replaces the end of each branch by a part of the batched ones."""
+    """Replace the end of each branch by a part of the batched branches."""
 
     def _separable(self, combined: RelayExpr, count: int) -> RelayExpr:
         return relay_op.split(combined, count).astuple()
@@ -368,19 +372,21 @@ def _combine_pass(
 
 
 def CombineParallelConv2D(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
-    """Combine at least ``min_num_branches`` convolutions of one input, and what follows all of them alike.
+    """Combine at least ``min_num_branches`` convolutions of one input, and the operators that follow all of them
+    alike.
 
-    Without ``with_elementwise`` the convolutions alone, as ``relay.build`` does: operands of what follows would have
-    to be concatenated in every run where they are no constants.
+    Without ``with_elementwise`` only the convolutions are combined, as ``relay.build`` does: non-constant operands of
+    the operators after them would have to be concatenated in every run.
     """
     return _combine_pass("CombineParallelConv2D", _Conv2D, min_num_branches, with_elementwise)
 
 
 def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True, with_elementwise: bool = True) -> Pass:
-    """Combine at least ``min_num_branches`` dense layers of one input, and what follows all of them alike.
+    """Combine at least ``min_num_branches`` dense layers of one input, and the operators that follow all of them
+    alike.
 
-    With ``to_batch`` into a batch of products, layers whose weights have one shape; without into one wide layer, which
-    is what pays off on a CPU, and what ``relay.build`` does. ``with_elementwise`` as in ``CombineParallelConv2D``.
+    With ``to_batch``, layers whose weights have one shape become a batch of products; without, one wide layer, which
+    pays on a CPU and is what ``relay.build`` does. ``with_elementwise`` as in ``CombineParallelConv2D``.
     """
     if to_batch:
         return _combine_pass("CombineParallelDense", _DenseToBatch, min_num_branches, with_elementwise, _ToBatch)
@@ -388,12 +394,12 @@ def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True, with_
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
-    """Combine at least ``min_num_branches`` batched products of one input with matrices that are given transposed."""
+    """Combine at least ``min_num_branches`` batched products of one input with transposed matrices."""
     return _combine_pass("CombineParallelBatchMatmul", _BatchMatmul, min_num_branches, with_elementwise)
 
 
 def BatchingOps() -> Pass:
-    """The three passes above, each with what it takes by default, one after the other."""
+    """Run the three passes above with their defaults, one after the other."""
     return Sequential(
         [CombineParallelConv2D(), CombineParallelDense(), CombineParallelBatchMatmul()], name="BatchingOps"
     )

@@ -1,4 +1,4 @@
-"""DynamicToStatic: operators on values that turn out to be constants become those with attributes.
+"""DynamicToStatic: turn operators on values that are constants into those with attributes.
 
 Before::
 
@@ -9,7 +9,7 @@ after::
 
     reshape(%x, newshape=[8, 3])
 
-Constants are folded in between, until nothing changes; a branch on a constant is taken.
+Constants are folded in between, until nothing changes; a branch on a constant is resolved.
 """
 
 from __future__ import annotations

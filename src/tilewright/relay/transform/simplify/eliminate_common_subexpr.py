@@ -57,7 +57,7 @@ class _Eliminator(ExprMutator):
 
 
 def EliminateCommonSubexpr(fskip: Callable[[RelayExpr], bool] | None = None) -> Pass:
-    """Compute equal calls once; ``fskip(call)`` true leaves a call alone."""
+    """Compute equal calls once; calls for which ``fskip(call)`` is true are kept."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _Eliminator(fskip).visit(func)

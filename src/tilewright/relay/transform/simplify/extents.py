@@ -1,4 +1,4 @@
-"""Extents as products, so that those with names divide: ``batch*12`` is 12 times ``batch``."""
+"""Extents as products, so that named ones divide: ``batch*12`` is 12 times ``batch``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tilewright.ir.prim_expr import IntImm, Mul
 
 @dataclass(frozen=True)
 class Extent:
-    """``number`` times the expressions ``names``, which stand in an order of their own."""
+    """``number`` times the expressions ``names``, which are in canonical order."""
 
     number: int
     names: tuple[Any, ...] = ()
 
     @staticmethod
     def of(dim: Any) -> Extent:
-        """A number, or an expression over named dimensions."""
+        """Return the extent of a number, or of an expression over named dimensions."""
         if isinstance(dim, Extent):
             return dim
         if isinstance(dim, (int, IntImm)):
@@ -34,7 +34,7 @@ class Extent:
         return Extent(self.number * other.number, tuple(sorted((*self.names, *other.names), key=id)))
 
     def over(self, other: Extent) -> Extent | None:
-        """The quotient, where ``other`` divides this."""
+        """Return the quotient, or None where ``other`` does not divide this."""
         rest = Counter(self.names)
         rest.subtract(other.names)
         if not other.number or self.number % other.number or any(n < 0 for n in rest.values()):
@@ -43,7 +43,7 @@ class Extent:
 
     @property
     def is_one(self) -> bool:
-        """Whether it is the number 1."""
+        """Return whether it is the number 1."""
         return self == ONE
 
 
@@ -51,12 +51,12 @@ ONE = Extent(1)
 
 
 def product(extents: Sequence[Extent]) -> Extent:
-    """All of them multiplied."""
+    """Return the product of extents."""
     return math.prod(extents, start=ONE)
 
 
 def reshape_codes(have: Sequence[Extent], want: Sequence[Extent]) -> list[int] | None:
-    """The ``newshape`` of a reshape from ``have`` to ``want``, with codes for named extents; None: it has none.
+    """Return the ``newshape`` of a reshape from ``have`` to ``want``, with codes for named extents, or None.
 
     >>> reshape_codes([Extent(1, (batch,)), Extent(12), Extent(64)], [Extent(12, (batch,)), Extent(64)])
     [-3, 64]
@@ -84,7 +84,7 @@ def reshape_codes(have: Sequence[Extent], want: Sequence[Extent]) -> list[int] |
 
 
 def known_extents(dims: Sequence[Any] | None) -> list[Extent] | None:
-    """The dimensions as extents; None where one is not known, or nothing is in a tensor of them."""
+    """Return the dimensions as extents; None where one is unknown, or the tensor is empty."""
     if dims is None or any(isinstance(d, AnyDim) or (isinstance(d, int) and d == 0) for d in dims):
         return None
     return [Extent.of(d) for d in dims]

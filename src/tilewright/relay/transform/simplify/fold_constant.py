@@ -1,4 +1,4 @@
-"""FoldConstant: evaluate at compile time whatever depends on constants alone.
+"""FoldConstant: evaluate expressions of constants at compile time.
 
 Before::
 
@@ -9,10 +9,10 @@ after::
 
     multiply(%x, meta[relay.Constant][0])
 
-An operator's numpy meaning (``OpDef.evaluate``) gives the value; an operator without one is compiled for this
-machine and run. Operators with side effects, or that draw random numbers, are left alone. So are operators that make
-weights ready for use and larger (``OpDef.grows``): the graph executor runs them once, and the library stays small. With
-the option ``relay.graph.run_once`` off, and by ``FoldConstant(prepare_weights=True)``, they are evaluated too.
+The value is that of the operator's numpy meaning (``OpDef.evaluate``); an operator without one is compiled for this
+machine and run. Operators with side effects, or that draw random numbers, are left alone. So are operators that prepare
+weights and enlarge them (``OpDef.grows``): the graph executor runs them once, and the library stays small. With the
+option ``relay.graph.run_once`` off, and by ``FoldConstant(prepare_weights=True)``, they are evaluated too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHARED_BYTES = 1 << 20
 
 
 def constant_value(expr: RelayExpr) -> Any:
-    """The numpy value of a constant (its own memory), or nested tuples of them; None for anything else."""
+    """Return the numpy value of a constant (its own memory), or nested tuples of them; None for anything else."""
     if isinstance(expr, Constant):
         return numpy_view(expr.data)
     if isinstance(expr, Tuple):
@@ -57,7 +57,7 @@ def constant_value(expr: RelayExpr) -> Any:
 
 
 def as_constant(value: Any, type_: Any) -> RelayExpr:
-    """A typed constant (or tuple of constants) of a numpy value."""
+    """Return a typed constant (or tuple of constants) of a numpy value."""
     if isinstance(type_, TupleType):
         fields = [as_constant(v, t) for v, t in zip(value, type_.fields, strict=True)]
         return Tuple(fields).with_checked_type(type_)
@@ -70,25 +70,27 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
 
 
 def _is_permuted(values: np.ndarray[Any, Any]) -> bool:
-    """Whether an array is another, whole one with its axes in another order."""
+    """Return whether an array is another whole array with its axes permuted."""
     order = sorted(range(values.ndim), key=lambda axis: -values.strides[axis])
     return not values.flags.c_contiguous and values.transpose(order).flags.c_contiguous
 
 
 def grows_at_load(op: Op) -> bool:
-    """Whether an operator on weights waits until the library is loaded; TVM 0.8's executor would run it every time."""
+    """Return whether an operator on weights runs when the library is loaded; TVM 0.8's executor would run it every
+    time.
+    """
     option = PassContext.current().option
     return bool(op.get_attr("TGrows") and option("relay.graph.run_once") and option("relay.graph.storage_offset"))
 
 
 class _Binding(TempExpr):
-    """Stands between the value of a let and its body, so that the variable is known when the body is visited."""
+    """Marker between the value of a let and its body, so that the variable is bound when the body is visited."""
 
     let: Let
 
 
 def _unmarked(expr: RelayExpr) -> RelayExpr:
-    """What a fixed ``on_device`` marks; anything else as it is."""
+    """Return the argument of a fixed ``on_device``; any other expression as it is."""
     mark = call_of(expr, OnDevice.op)
     return expr if mark is None or not mark.attrs.is_fixed else mark.args[0]  # type: ignore[union-attr]
 
@@ -102,7 +104,7 @@ class _ConstantFolder(ExprMutator):
         return (expr.value, _Binding(expr), expr.body) if isinstance(expr, Let) else open_children(expr)
 
     def visit_temp(self, expr: TempExpr) -> RelayExpr:
-        """A variable that is bound to a constant is the constant, with the mark of its device."""
+        """Bind a variable to its constant value, with the mark of its device."""
         assert isinstance(expr, _Binding)
         value = self.visit(expr.let.value)
         if isinstance(_unmarked(value), Constant):
@@ -154,20 +156,20 @@ def _is_dynamic(type_: Any) -> bool:
 
 
 def _bytes_of(type_: Any) -> int:
-    """The bytes of a tensor, or of all of a tuple; shapes are known."""
+    """Return the bytes of a tensor, or of all fields of a tuple; shapes are known."""
     if isinstance(type_, TupleType):
         return sum(map(_bytes_of, type_.fields))
     return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
 
 
 def _name_of(call: Call) -> str:
-    """The operator, and where it is from."""
+    """Return the operator's name and source location."""
     name = call.op.name  # type: ignore[attr-defined]
     return f"{name} ({call.span.source_name.name})" if call.span else name
 
 
 def _fold_shape(call: Call, typed: Call) -> RelayExpr | None:
-    """Evaluate an operator that reads nothing of its argument but the shape."""
+    """Evaluate an operator that reads only the shape of its argument."""
     data_type = typed.args[0].checked_type_or_none
     if not isinstance(data_type, TensorType) or data_type.is_dynamic:
         return None
@@ -176,12 +178,14 @@ def _fold_shape(call: Call, typed: Call) -> RelayExpr | None:
 
 
 def fold_constant(expr: RelayExpr) -> RelayExpr:
-    """``expr``, which must be typed, with constant parts evaluated."""
+    """Return ``expr``, which must be typed, with constant parts evaluated."""
     return _ConstantFolder().visit(expr)
 
 
 def FoldConstant(prepare_weights: bool = False) -> Pass:
-    """Evaluate constant expressions; with ``prepare_weights`` also what the graph executor does when it is loaded."""
+    """Evaluate constant expressions; with ``prepare_weights`` also those that the graph executor evaluates when it
+    is loaded.
+    """
 
     def fold(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _ConstantFolder(prepare_weights).visit(func)
@@ -190,7 +194,7 @@ def FoldConstant(prepare_weights: bool = False) -> Pass:
 
 
 def FoldConstantExpr(expr: RelayExpr, mod: IRModule) -> RelayExpr:
-    """``expr``, which may use the functions and data types of ``mod``, with its constants folded."""
+    """Fold the constants of ``expr``, which may use the functions and data types of ``mod``."""
     whole = mod.copy()
     function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
     whole["main"] = function

@@ -1,4 +1,4 @@
-"""FoldEmpty: a result without elements is a constant.
+"""FoldEmpty: replace results without elements by constants.
 
 Before::
 
@@ -8,8 +8,8 @@ after::
 
     meta[relay.Constant][0]    // (0, 10)
 
-Kernels are computed for tensors that have elements: tiles, blocks and divisions by extents need not think of none.
-Stateful operators stay. The pass runs first of all, at every opt level.
+So kernels have elements to compute, and tiles, blocks and divisions by extents need not handle 0. Stateful operators
+stay. The pass runs first of all, at every opt level.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Folder(ExprRewriter):
 
 
 def FoldEmpty() -> Pass:
-    """Replace what has no elements by constants."""
+    """Replace tensors without elements by constants."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _Folder().visit(func)

@@ -12,13 +12,12 @@ after::
     %2 = multiply(%w, %1);
     nn.conv2d(%x, %2, channels=64, kernel_size=[3, 3])
 
-Forward does the same with a scale of the convolution's input. Between the scale and the convolution may stand
-operators that a scale passes through: additions (their other side is scaled along, or divided, where no element of the
-scale is 0 or close to it), relu and max pool when the scale is positive, average pooling, concatenation's like are left
-alone.
+Forward does the same with a scale of the convolution's input. A scale passes through these operators between it and the
+convolution: additions (their other side is scaled along, or divided, where no element of the scale is 0 or close to
+it), relu and max pool when the scale is positive, and average pooling. Concatenation is left alone.
 
 Both directions first find out which values can absorb a scale (``message``), so that a scale is only lifted where
-somebody takes it.
+another operator absorbs it.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ _MOST_SCALE_OPERATORS = 64  # that a scale is looked through for where it comes 
 
 @dataclass(frozen=True)
 class _Message:
-    """A value can absorb a scale along ``axes``: one that must be positive, or that values are divided by, or any."""
+    """Scales along ``axes`` that a value can absorb: any, or only positive ones, or only divisors."""
 
     axes: tuple[int, ...]
     positive: bool = False
     divides: bool = False
 
     def merge(self, other: _Message | None) -> _Message | None:
-        """What satisfies both users, if anything does."""
+        """Return the scales that suit both users, or None."""
         if other is None or other.axes != self.axes:
             return None
         return replace(self, positive=self.positive or other.positive, divides=self.divides or other.divides)
@@ -68,7 +67,9 @@ class _Message:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """``value * scale`` along ``axes`` is what the expression stands for; ``scale`` has these axes alone."""
+    """A value without its scale: the original expression is ``value * scale`` along ``axes``, the only axes of
+    ``scale``.
+    """
 
     value: RelayExpr
     scale: RelayExpr
@@ -80,9 +81,9 @@ def _rank(type_: Type) -> int:
 
 
 def expand_bias_to_match_axis(scale: RelayExpr, target: Type, axes: Sequence[int]) -> RelayExpr:
-    """A scale that has ``axes`` alone, so that it broadcasts along those of a tensor of type ``target``.
+    """Reshape a scale that has ``axes`` alone to broadcast along those of a tensor of type ``target``.
 
-    Several axes are the parts of one that a layout splits, such as C and c of NCHW16c, from the outermost on.
+    Several axes are the parts of one that a layout splits, such as C and c of NCHW16c, outermost first.
     """
     assert isinstance(target, TensorType)
     if len(axes) > 1:
@@ -92,7 +93,7 @@ def expand_bias_to_match_axis(scale: RelayExpr, target: Type, axes: Sequence[int
 
 
 def scale_shape_matches(data: Type, scale: Type, axes: Sequence[int]) -> bool:
-    """Whether a factor of type ``scale`` varies along ``axes`` of the data alone."""
+    """Return whether a factor of type ``scale`` varies along ``axes`` of the data alone."""
     if not isinstance(scale, TensorType) or not isinstance(data, TensorType) or data.is_dynamic or scale.is_dynamic:
         return False
     offset = len(data.shape) - len(scale.shape)
@@ -104,9 +105,9 @@ def scale_shape_matches(data: Type, scale: Type, axes: Sequence[int]) -> bool:
 
 
 def is_scale(data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> bool:
-    """Whether ``scale`` varies along ``axes`` of ``data`` alone, and comes of weights.
+    """Return whether ``scale`` varies along ``axes`` of ``data`` alone, and is computed from weights.
 
-    A gate that the network computes, as of squeeze and excitation, would make new weights in every run.
+    A gate that the network computes, as in squeeze and excitation, would make new weights in every run.
     """
     if not scale_shape_matches(data.checked_type, scale.checked_type, axes):
         return False
@@ -122,13 +123,13 @@ def is_scale(data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> bool:
 
 
 def squeezed_scale(scale: RelayExpr, rank: int, data_rank: int, axes: Sequence[int]) -> RelayExpr:
-    """A factor of ``rank`` dimensions that varies along ``axes`` of the data alone, with these axes only."""
+    """Reduce a factor of ``rank`` dimensions that varies along ``axes`` of the data alone to these axes."""
     others = [i for i in range(rank) if i + data_rank - rank not in axes]
     return relay_op.squeeze(scale, axis=others) if others else scale
 
 
 def is_all_positive(expr: RelayExpr) -> bool:
-    """Whether every element is known to be positive."""
+    """Return whether every element is known to be positive."""
     if isinstance(expr, Constant):
         return bool(np.all(numpy_view(expr.data) > 0))
     if not isinstance(expr, Call):
@@ -141,9 +142,9 @@ def is_all_positive(expr: RelayExpr) -> bool:
 
 
 def is_divisor(expr: RelayExpr) -> bool:
-    """Whether every element is finite, and so far from 0 that common numbers divided by it stay finite.
+    """Return whether every element is finite, and so far from 0 that common numbers divided by it stay finite.
 
-    The reciprocal of a root is, such as that of a variance which a batch normalization multiplies by.
+    The reciprocal of a square root is one, such as that of a variance in a batch normalization.
     """
     if isinstance(expr, Call):
         if expr.op is divide.op:
@@ -157,7 +158,7 @@ def is_divisor(expr: RelayExpr) -> bool:
 
 
 def _scale_axes(call: Call) -> ScaleAxes | None:
-    """The axes along which an operator takes a scale into its weight; weights of whole numbers stay what they are."""
+    """Return the axes along which an operator takes a scale into its weight; integer weights take none."""
     hook = trait_of(call, "FScaleAxes")
     if hook is None or is_whole(call.args[1]):
         return None
@@ -166,7 +167,7 @@ def _scale_axes(call: Call) -> ScaleAxes | None:
 
 
 def _passes(call: Call) -> Homogeneous:
-    """Which factors of its data pass through ``call``."""
+    """Return the factors of its data that pass through ``call``."""
     found: Homogeneous = trait_of(call, "THomogeneous", Homogeneous.NO)
     return found
 
@@ -184,7 +185,7 @@ def _users_of(order: Sequence[RelayExpr]) -> dict[RelayExpr, list[RelayExpr]]:
 
 
 class _Folder(ExprMutator):
-    """What both directions share."""
+    """Base of both directions."""
 
     def __init__(self, func: Function) -> None:
         super().__init__()
@@ -195,7 +196,7 @@ class _Folder(ExprMutator):
 
 
 class _ForwardFolder(_Folder):
-    """Scales of inputs: a multiply lifts its scale, operators hand it on, a convolution takes it."""
+    """Folder of scales of inputs: a multiply lifts its scale, operators pass it on, a convolution absorbs it."""
 
     def __init__(self, func: Function) -> None:
         super().__init__(func)
@@ -203,7 +204,7 @@ class _ForwardFolder(_Folder):
         self.scaled: dict[RelayExpr, _Scaled] = {}
 
     def _analyze(self) -> dict[RelayExpr, _Message]:
-        """For each value the scale that all of its users can absorb, found from users to operands."""
+        """Return for each value the scale that all of its users can absorb, found from users to operands."""
         users = _users_of(self.order)
         wanted: dict[tuple[RelayExpr, RelayExpr], _Message] = {}
         messages: dict[RelayExpr, _Message] = {}
@@ -325,7 +326,9 @@ class _ForwardFolder(_Folder):
 
 
 class _BackwardFolder(_Folder):
-    """Scales of results: a multiply pushes its scale to the operand, down to the convolution that gives it."""
+    """Folder of scales of results: a multiply pushes its scale to the operand, down to the convolution that
+    computes it.
+    """
 
     def __init__(self, func: Function) -> None:
         super().__init__(func)
@@ -339,7 +342,7 @@ class _BackwardFolder(_Folder):
                 self.messages[expr] = message
 
     def _absorbs(self, call: Call) -> _Message | None:
-        """The scale of its result that ``call`` can take in, through its operands."""
+        """Return the scale of its result that ``call`` can absorb, through its operands."""
         weighted, passes = _scale_axes(call), _passes(call)
         if weighted is not None:
             return _Message(weighted.out)
@@ -386,11 +389,11 @@ class _BackwardFolder(_Folder):
         return super().visit_call(expr)
 
     def _squeezed(self, data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr:
-        """The rewritten scale, with ``axes`` only."""
+        """Return the rewritten scale, with ``axes`` only."""
         return squeezed_scale(self.visit(scale), _rank(scale.checked_type), _rank(data.checked_type), axes)
 
     def _push(self, call: Call, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
-        """``call`` with its result scaled, by scaling its operands. Walks down one operand at a time."""
+        """Return ``call`` with its result scaled, by scaling its operands, one at a time."""
         weighted = _scale_axes(call)
         args = [self.visit(a) for a in call.args]
         if weighted is not None:

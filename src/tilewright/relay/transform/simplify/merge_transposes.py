@@ -1,4 +1,4 @@
-"""MergeTransposes: chains of reshapes and transpositions become one transposition, or none.
+"""MergeTransposes: merge chains of reshapes and transpositions into one transposition, or none.
 
 Before::
 
@@ -12,9 +12,8 @@ after::
 
     reshape(%x, newshape=[12, 128, 64])
 
-Each extent is taken apart into the factors that the reshapes of the chain make of it; what the chain does is a
-permutation of these factors. A transposition that only moves extents of 1 is a reshape, which costs nothing. Extents
-may have names (``extents.py``).
+Each extent is factorized as the reshapes of the chain split it; the chain is then a permutation of these factors. A
+transposition that only moves extents of 1 is a reshape, which costs nothing. Extents may have names (``extents.py``).
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ class Movement:
 
     @property
     def order(self) -> list[int]:
-        """The factors after all moves, the outermost first."""
+        """Return the factors after all moves, outermost first."""
         return [f for dim in self.dims for f in dim]
 
     def transpose(self, axes: Sequence[int]) -> None:
-        """Reorder the dimensions."""
+        """Permute the dimensions."""
         self.dims = [self.dims[a] for a in axes]
 
     def reshape(self, shape: Sequence[int | Extent]) -> bool:
-        """Give the elements new dimensions; False where an extent is no product of factors."""
+        """Change the dimensions; return False where an extent is no product of factors."""
         left, dims = self.order[::-1], []
         for wanted in shape:
             extent, dim = Extent.of(wanted), list[int]()
@@ -77,14 +76,14 @@ class Movement:
         return not left
 
     def _split(self, factor: int, outer: Extent, inner: Extent) -> int:
-        """Split a factor: it keeps ``outer``; gives the number of the ``inner`` rest."""
+        """Split a factor: it keeps ``outer``; return the number of the ``inner`` one."""
         self.sizes.append(inner)
         self.sizes[factor] = outer
         self.source.insert(self.source.index(factor) + 1, len(self.sizes) - 1)
         return len(self.sizes) - 1
 
     def runs(self) -> list[list[int]]:
-        """The factors after all moves, neighbours before and after together."""
+        """Return the factors after all moves, with those merged that are adjacent before and after."""
         place = {factor: k for k, factor in enumerate(self.source)}
         runs: list[list[int]] = []
         for factor in self.order:
@@ -135,7 +134,7 @@ def _is_transpose(expr: RelayExpr) -> TypeGuard[Call]:
 
 
 def _chain(expr: RelayExpr) -> list[Call]:
-    """The moves that end with ``expr``, last first."""
+    """Return the moves that end with ``expr``, last first."""
     chain: list[Call] = []
     while len(chain) < _LONGEST:
         if not (is_reshape(expr) or _is_transpose(expr)) or not known_dims(expr) or not known_dims(expr.args[0]):

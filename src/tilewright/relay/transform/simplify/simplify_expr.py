@@ -11,8 +11,8 @@ after::
 
     %x
 
-What has the form of another tensor is made concrete where the types are known, so that no operand is kept for its
-shape alone.
+``-like`` operators become those with attributes where the types are known, so that no operand is kept for its shape
+alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64
 
 
 def _permutation(call: Call) -> list[int] | None:
-    """For each axis of the result of a transpose, or of a conversion without blocks, the axis that it was."""
+    """Return the original axis of each axis of the result of a transpose, or of a conversion without blocks."""
     attrs: Any = call.attrs
     if isinstance(attrs, TransposeAttrs):
         rank = len(call.args[0].checked_type.shape)  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ def _permutation(call: Call) -> list[int] | None:
 
 
 def _permuted(name: str, axes: Sequence[int]) -> str:
-    """The layout whose axis i is axis ``axes[i]`` of the layout ``name``."""
+    """Return the layout whose axis i is axis ``axes[i]`` of the layout ``name``."""
     parts = layout(name).axes
     return "".join(f"{factor or ''}{letter}" for letter, factor in (parts[a] for a in axes))
 
@@ -86,7 +86,7 @@ def _merge_conversions(m: Match) -> RelayExpr | None:
 
 
 def _conversion(m: Match, source: str, target: str) -> RelayExpr | None:
-    """x converted in one step; None where that gives another shape, since the steps had padded it."""
+    """Convert x in one step; None where that changes the shape, since the steps had padded it."""
     if source == target:
         return m[x] if same_type(x)(m) else None
     shape = concrete_shape(m[x])
@@ -100,7 +100,7 @@ def _conversion(m: Match, source: str, target: str) -> RelayExpr | None:
 
 
 def _loses_nothing(m: Match) -> bool:
-    """Whether the inner cast is between dtypes of numpy, and loses nothing."""
+    """Return whether the inner cast is between dtypes of numpy, and lossless."""
     try:
         return np.can_cast(_dtype(m[x]), _dtype(m[WIDE]), "safe")
     except TypeError:
@@ -112,7 +112,10 @@ def _is_undone(m: Match) -> bool:
 
 
 def _is_not_needed(m: Match) -> bool:
-    """Whether the outer cast may read x: a float becomes another small integer than the wide one made of it."""
+    """Return whether the outer cast may read x.
+
+    It may not where x is a float and the inner cast an integer: a float converted to a small integer at once differs.
+    """
     kinds = {_dtype(m[x]), _dtype(m[WIDE])}
     return (kinds <= _INTEGERS or not kinds & _INTEGERS) and _loses_nothing(m)
 
@@ -123,7 +126,7 @@ def _dtype(expr: RelayExpr) -> str:
 
 
 def _with_scalar(m: Match, index: int) -> RelayExpr:
-    """The call with the number itself for the operand ``index``, which is filled with it."""
+    """Replace operand ``index``, a tensor filled with a number, by the number."""
     number = m[value].data.numpy().reshape(()) if FULL in m else int(ONES in m)
     args = list(m.root.args)
     args[index] = const(number, _dtype(args[index]))
@@ -131,7 +134,7 @@ def _with_scalar(m: Match, index: int) -> RelayExpr:
 
 
 def _shaped(make: Callable[[RelayExpr, tuple[int, ...]], RelayExpr]) -> Callable[[Match], RelayExpr]:
-    """x in the shape of the result."""
+    """Reshape x to the shape of the result."""
     return lambda m: make(m[x], m.shape)
 
 

@@ -15,8 +15,8 @@ after::
     %3 = add(%1, %2);
     reshape(%3, newshape=[1, 128, 768])
 
-A reshape costs nothing by itself, but it is injective, not element-wise, so it would keep the operators after it
-from being fused into the kernel that computes the result.
+A reshape costs nothing by itself, but as it is injective, not element-wise, it would keep the operators after it
+from fusing into the kernel that computes the result.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _is_one(extent: Any) -> bool:
 
 
 class _Sinker(ExprMutator):
-    """``inner[e]`` is what the rewritten ``e`` is a reshape of, with its shape, and what makes ``e`` of it.
+    """Rewriter; ``inner[e]`` is the argument of the reshape that ``e`` became, with its shape and the reshape.
 
-    ``tails`` are the convolutions and dense layers, and what is fused into them without any reshape in between.
+    ``tails`` are the convolutions and dense layers, and the operators that fuse into them without a reshape in between.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class _Sinker(ExprMutator):
             self.inner[expr] = (self.visit(source), shape, lambda e: self._again(expr, e))
 
     def _again(self, reshape: Call, value: RelayExpr) -> RelayExpr:
-        """``reshape`` of another value of that shape: to its numbers where they are known."""
+        """Apply ``reshape`` to another value of that shape; where known, to its numbers."""
         shape = known_dims(reshape)
         if shape is not None and all(isinstance(extent, int) for extent in shape):
             return relay_op.reshape(value, newshape=shape)
@@ -89,7 +89,7 @@ class _Sinker(ExprMutator):
         return Call(reshape.op, args, reshape.attrs, reshape.type_args, reshape.span)
 
     def _sink(self, expr: Call) -> RelayExpr | None:
-        """The operator applied before the reshape of one of its operands, if all its operands allow it."""
+        """Apply the operator before the reshape of one of its operands, if all its operands allow it."""
         result = known_dims(expr)
         for arg in expr.args:
             if arg not in self.inner or result is None or known_dims(arg) != result:
@@ -106,7 +106,9 @@ class _Sinker(ExprMutator):
         return None
 
     def _operand(self, arg: RelayExpr, inner: Dims, outer: Dims) -> RelayExpr | None:
-        """An operand of an operation on ``outer`` as one on ``inner``; None when its broadcast does not carry over."""
+        """Return an operand of an operation on ``outer`` as one on ``inner``; None when its broadcast does not
+        carry over.
+        """
         if arg in self.inner and self.inner[arg][1] == inner and known_dims(arg) == outer:
             return self.inner[arg][0]
         shape = known_dims(arg)
@@ -124,7 +126,7 @@ class _Sinker(ExprMutator):
 
 
 def SinkReshape() -> Pass:
-    """Move reshapes below element-wise operators, so that those fuse with what is above the reshape."""
+    """Move reshapes below element-wise operators, so that those fuse with the operator above the reshape."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _Sinker().visit(func)

@@ -1,16 +1,16 @@
-"""DenseToSparse, Conv2dToSparse, SimplifyFCTranspose: other forms of weights that are parameters.
+"""DenseToSparse, Conv2dToSparse, SimplifyFCTranspose: sparse and transposed forms of weights that are parameters.
 
 Before and after, for the weight ``w`` of 4 blocks of 8x1 that are not zero::
 
     nn.dense(%x, %w)                        // %w: Tensor[(64, 64), float32]
     nn.sparse_dense(%x, %w.data, %w.indices, %w.indptr)    // Tensor[(4, 8, 1)], Tensor[(4), int32], Tensor[(9), int32]
 
-and for one that is given transposed::
+and for a transposed weight::
 
     nn.dense(%x, transpose(%w, axes=[1, 0]))
     nn.dense(%x, %w.T)
 
-Who makes the weights' values so is ``relay.data_dep_optimization``.
+``relay.data_dep_optimization`` converts the weights' values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Builder = Callable[[Call, Sequence[Var]], RelayExpr]
 
 
 class _Replacer(ExprMutator):
-    """``variables`` are those in place of each weight; nothing is in place of those that stay."""
+    """Replace weights; ``variables`` are the new parameters of each weight, none for those that stay."""
 
     def __init__(self, find: Finder, make: Maker, build: Builder) -> None:
         super().__init__()
@@ -71,20 +71,20 @@ def _pass(name: str, find: Finder, make: Maker, build: Builder) -> Pass:
 
 
 def dense_weight(expr: RelayExpr) -> Var | None:
-    """The variable that is the weight of a dense layer."""
+    """Return the variable that is the weight of a dense layer."""
     call = call_of(expr, Dense.op)
     return call.args[1] if call is not None and isinstance(call.args[1], Var) else None
 
 
 def transposed_weight(expr: RelayExpr) -> Var | None:
-    """The variable whose transpose is the weight of a dense layer."""
+    """Return the variable whose transpose is the weight of a dense layer."""
     call = call_of(expr, Dense.op)
     turned = None if call is None else call_of(call.args[1], Transpose.op)
     return turned.args[0] if turned is not None and isinstance(turned.args[0], Var) else None
 
 
 def conv2d_weight(layout: str, kernel_size: int) -> Finder:
-    """Finds the variable that is the weight of a convolution which ``nn.sparse_conv2d`` can compute."""
+    """Return a function that finds the weight of a convolution which ``nn.sparse_conv2d`` supports, a variable."""
 
     def find(expr: RelayExpr) -> Var | None:
         call = call_of(expr, Conv2D.op)
@@ -101,7 +101,9 @@ def conv2d_weight(layout: str, kernel_size: int) -> Finder:
 
 
 def _parts(names: Sequence[str], shapes: Sequence[Sequence[int]], dims: int) -> dict[str, list[Var]]:
-    """The three variables of each weight; a shape is that of data, of indices and of indptr, one after the other."""
+    """Return the three variables of each weight; a shape is that of data, of indices and of indptr, one after the
+    other.
+    """
     made = {}
     for name, shape in zip(names, shapes, strict=True):
         extents = [int(extent) for extent in shape]
@@ -122,7 +124,7 @@ def _looked_up(variables: Mapping[str, Sequence[Var]]) -> Maker:
 
 
 def DenseToSparse(weight_name: Sequence[str], weight_shape: Sequence[Sequence[int]]) -> Pass:
-    """Dense layers of the weights named become ``nn.sparse_dense``; shapes are (blocks, rows, columns, ...)."""
+    """Turn dense layers with the named weights into ``nn.sparse_dense``; shapes are (blocks, rows, columns, ...)."""
     variables = _parts(weight_name, weight_shape, 3)
     return _pass(
         "DenseToSparse", dense_weight, _looked_up(variables), lambda call, w: relay_op.nn.sparse_dense(call.args[0], w)
@@ -132,14 +134,14 @@ def DenseToSparse(weight_name: Sequence[str], weight_shape: Sequence[Sequence[in
 def Conv2dToSparse(
     weight_name: Sequence[str], weight_shape: Sequence[Sequence[int]], layout: str, kernel_size: int
 ) -> Pass:
-    """Convolutions of the weights named become ``nn.sparse_conv2d``; shapes as :func:`DenseToSparse` has them."""
+    """Turn convolutions with the named weights into ``nn.sparse_conv2d``; shapes as in :func:`DenseToSparse`."""
     variables = _parts(weight_name, weight_shape, 3)
     build: Builder = lambda call, w: relay_op.nn.sparse_conv2d(call.args[0], w, layout, kernel_size)  # noqa: E731
     return _pass("Conv2dToSparse", conv2d_weight(layout, kernel_size), _looked_up(variables), build)
 
 
 def SimplifyFCTranspose(target_weight_name: Sequence[str]) -> Pass:
-    """Dense layers whose weight is a transpose of one named take ``NAME.T``, which is transposed already."""
+    """Let dense layers whose weight is a transpose of a named one read ``NAME.T``, which is transposed already."""
     names = {str(name) for name in target_weight_name}
 
     def make(weight: Var) -> Sequence[Var]:

@@ -1,4 +1,4 @@
-"""SplitArgs: concatenations of more tensors than a kernel can take become trees of smaller ones.
+"""SplitArgs: turn concatenations of more tensors than a kernel can take into trees of smaller ones.
 
 Before, with at most 4 arguments::
 
@@ -46,7 +46,7 @@ class _Splitter(ExprRewriter):
 
 
 def SplitArgs(max_function_args: int) -> Pass:
-    """Let no concatenation have more than ``max_function_args`` inputs and outputs; any number where that is negative.
+    """Limit concatenations to ``max_function_args`` inputs and outputs; a negative number is no limit.
 
     Raises:
         ValueError: the limit leaves less than two inputs.

@@ -1,4 +1,4 @@
-"""WriteOutDynamic: operators on computed values that have no kernel become those that have one.
+"""WriteOutDynamic: replace operators on computed values that have no kernel by operators that have one.
 
 Before::
 
@@ -33,7 +33,7 @@ from tilewright.relay.visitor import ExprMutator
 
 class _Writer(ExprMutator):
     def children(self, expr: RelayExpr) -> Any:
-        """Finished kernels are left alone."""
+        """Skip finished kernels."""
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
@@ -49,7 +49,7 @@ class _Writer(ExprMutator):
 
 
 def _topk(call: Call, rank: int) -> RelayExpr:
-    """All elements in order, and of them as many as are wanted: all where that is less than 1."""
+    """Sort all elements and slice the first k; all where k is less than 1."""
     attrs: Any = call.attrs
     data, axis = call.args[0], attrs.axis % rank
     wanted = relay_op.reshape(relay_op.cast(call.args[1], "int64"), newshape=(1,))

@@ -1,4 +1,4 @@
-"""KeepHalves: tensor cores get float16, other targets what ComputeInFloat32 made of it."""
+"""KeepHalfPrecision: tensor cores get float16, other targets what ComputeInFloat32 made of it."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def test_other_targets_sum_what_was_widened() -> None:
     wide = relay.transform.ComputeInFloat32()(mod)
     for target in ("llvm", "opencl", "cuda -arch=sm_70"):
         with tvm.target.Target(target):
-            made = relay.transform.KeepHalves()(wide)
+            made = relay.transform.KeepHalfPrecision()(wide)
             assert ("float32" in str(made).split("nn.dense")[0]) == (target != "cuda -arch=sm_70")

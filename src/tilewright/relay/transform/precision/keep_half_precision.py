@@ -1,4 +1,4 @@
-"""KeepHalves: products that tensor cores compute read float16 and bfloat16 as they are.
+"""KeepHalfPrecision: let products on tensor cores read float16 and bfloat16 directly.
 
 Before, for a target "cuda" whose processor multiplies them::
 
@@ -9,8 +9,8 @@ after::
 
     nn.dense(%x, %w, units=64, out_dtype="float32")
 
-The same numbers are multiplied and summed in float32, but tensor cores do it. ``ComputeInFloat32`` has put the casts
-there, for all targets and for the passes in between. ``nn.attention`` has no ``out_dtype``: its result is rounded once.
+The same numbers are multiplied and summed in float32, but on tensor cores. ``ComputeInFloat32`` has inserted the casts,
+for all targets and for the passes in between. ``nn.attention`` has no ``out_dtype``: its result is rounded once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WIDE = "float32"
 
 
 def _narrow(factor: RelayExpr) -> RelayExpr | None:
-    """What a factor was before it was cast to float32; None where it is no half type."""
+    """Return the factor before its cast to float32; None where it was neither float16 nor bfloat16."""
     if isinstance(factor, Call) and factor.op is Cast.op:
         if getattr(factor.attrs, "dtype", None) != _WIDE:
             return None
@@ -49,7 +49,7 @@ def _dtype(expr: RelayExpr) -> str:
 
 
 def _known(factors: Sequence[RelayExpr]) -> list[list[int]] | None:
-    """The shapes of factors; None where an extent is not known."""
+    """Return the shapes of factors; None where an extent is unknown."""
     shapes = [list(f.checked_type.shape) for f in factors if isinstance(f.checked_type, TensorType)]
     try:
         return [[int(d) for d in shape] for shape in shapes]  # type: ignore[call-overload]
@@ -89,19 +89,19 @@ class _Narrower(ExprRewriter):
 
 
 def _made(factor: RelayExpr, before: RelayExpr, after: RelayExpr) -> RelayExpr:
-    """What has been made of ``factor``, which is an operand or what its cast reads."""
+    """Return the rewritten ``factor``, which is an operand or the argument of its cast."""
     if factor is before:
         return after
     assert isinstance(after, Call)
     return after.args[0]
 
 
-def KeepHalves() -> Pass:
-    """Let tensor cores read what they multiply as it is."""
+def KeepHalfPrecision() -> Pass:
+    """Let tensor cores read float16 and bfloat16 factors without casts."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         target = Target.current()
         number = architecture(target) if target is not None else 0
         return _Narrower(number).visit(func) if number else func
 
-    return typed_function_pass(run, "KeepHalves")
+    return typed_function_pass(run, "KeepHalfPrecision")
