@@ -2,7 +2,7 @@
 """Relay: the graph-level IR, its operators, type inference, passes, text form, front ends and back end.
 
 expr.py adt.py visitor.py   the nodes and walks over them      op/           operators, one declaration each
-type_infer/ analysis.py     types and questions                transform/    passes, one a file
+type_infer/ analysis.py     type inference and analyses        transform/    passes, one a file
 text/                       printer and parser                 frontend/     importers of models
 backend/ build_module.py    from a module to a library         testing/      networks to test with
 """

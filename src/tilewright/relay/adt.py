@@ -61,8 +61,8 @@ class PatternTuple(Pattern):
 
 
 class Constructor(Expr):
-    """A constructor of an algebraic data type; callable. ``tag`` tells it from all others of a program, see
-    ``constructor_tag``; -1 where whoever made it gave none.
+    """A constructor of an algebraic data type; callable. ``tag`` is unique in a program, see ``constructor_tag``; -1
+    where none was assigned.
     """
 
     name_hint: str
@@ -86,7 +86,9 @@ class Constructor(Expr):
 
 
 def constructor_tag(type_name: str, index: int) -> int:
-    """The tag of constructor ``index`` of a type: one more than that of the one before; the same in all processes."""
+    """Return the tag of constructor ``index`` of a type: one more than the previous one's; the same in all
+    processes.
+    """
     return (1 + zlib.crc32(type_name.encode()) % 0x7FFF) << 16 | index
 
 
@@ -131,7 +133,7 @@ class Match(Expr):
 
 
 def pattern_vars(pattern: Pattern) -> list[Var]:
-    """The variables that a pattern binds, left to right."""
+    """Return the variables that a pattern binds, left to right."""
     found: list[Var] = []
     stack = [pattern]
     while stack:

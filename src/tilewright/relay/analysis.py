@@ -1,4 +1,4 @@
-"""Questions about Relay programs: variables, well-formedness, constants, dtypes, work, match cases, devices."""
+"""Analyses of Relay programs: variables, well-formedness, constants, dtypes, work, match cases, devices."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _program(root: RelayExpr | IRModule) -> list[RelayExpr]:
 
 
 def nodes(root: RelayExpr | IRModule) -> Iterator[RelayExpr]:
-    """Every node once, parents first, in program order."""
+    """Yield every node once, parents first, in program order."""
     stack, seen = list(reversed(_program(root))), dict[RelayExpr, None]()
     while stack:
         node = stack.pop()
@@ -78,26 +78,27 @@ def _binders(node: RelayExpr) -> Sequence[Var]:
 
 
 def all_vars(expr: RelayExpr) -> list[Var]:
-    """Every variable, bound or free, in the order of appearance."""
+    """Return every variable, bound or free, in the order of appearance."""
     return [n for n in nodes(expr) if isinstance(n, Var)]
 
 
 def bound_vars(expr: RelayExpr) -> list[Var]:
-    """The variables that the expression binds, in the order of appearance."""
+    """Return the variables that the expression binds, in the order of appearance."""
     return list(dict.fromkeys(v for n in nodes(expr) for v in _binders(n)))
 
 
 def free_vars(expr: RelayExpr) -> list[Var]:
-    """The variables that the expression uses but does not bind, in the order of appearance."""
+    """Return the variables that the expression uses but does not bind, in the order of appearance."""
     bound = dict.fromkeys(bound_vars(expr))
     return [v for v in all_vars(expr) if v not in bound]
 
 
 def check_basic_block_normal_form(expr: RelayExpr) -> bool:
-    """Whether each value that several function bodies or branches use is bound outside of them: True, or an error.
+    """Return True if each value that several function bodies or branches use is bound outside of them; raise
+    otherwise.
 
     Raises:
-        TilewrightError: something is used in several scopes; ``ToBasicBlockNormalForm`` binds it.
+        TilewrightError: a value is used in several scopes; ``ToBasicBlockNormalForm`` binds it.
     """
     bound = set(bound_vars(expr))
     atoms = (Constant, Constructor, GlobalVar, Op)
@@ -138,7 +139,7 @@ def _node_types(node: RelayExpr) -> Iterator[Type]:
 
 
 def _walk_types(root: RelayExpr | Type) -> Iterator[tuple[Type, bool]]:
-    """Every type in annotations, and whether it is a type variable that is bound there."""
+    """Yield every type in annotations, and whether it is a type variable that is bound there."""
     if isinstance(root, Type):
         stack = [root]
     else:
@@ -157,23 +158,23 @@ def _walk_types(root: RelayExpr | Type) -> Iterator[tuple[Type, bool]]:
 
 
 def all_type_vars(expr: RelayExpr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """Every type variable, bound or free."""
+    """Return every type variable, bound or free."""
     return list(dict.fromkeys(t for t, _ in _walk_types(expr) if isinstance(t, TypeVar)))
 
 
 def bound_type_vars(expr: RelayExpr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables that functions and function types bind."""
+    """Return the type variables that functions and function types bind."""
     return list(dict.fromkeys(t for t, binds in _walk_types(expr) if binds and isinstance(t, TypeVar)))
 
 
 def free_type_vars(expr: RelayExpr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables that are used but not bound."""
+    """Return the type variables that are used but not bound."""
     bound = dict.fromkeys(bound_type_vars(expr))
     return [v for v in all_type_vars(expr) if v not in bound]
 
 
 def well_formed_problems(root: RelayExpr | IRModule) -> list[str]:
-    """What is wrong with the scopes of a program: variables bound twice, or used outside their scope."""
+    """Return the scoping problems of a program: variables bound twice, or used outside their scope."""
     problems: list[str] = []
     for expr in _program(root):
         bound: dict[Var, None] = {}
@@ -224,7 +225,7 @@ def _check_scopes(expr: RelayExpr, bound: dict[Var, None], free: dict[Var, None]
 
 
 def well_formed(expr: RelayExpr | IRModule) -> bool:
-    """Whether every variable is bound once and used only in its scope."""
+    """Return whether every variable is bound once and used only in its scope."""
     return not well_formed_problems(expr)
 
 
@@ -236,7 +237,7 @@ def check_well_formed(expr: RelayExpr | IRModule) -> None:
 
 
 def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
-    """The kind of a type; raises TilewrightError where a type is put together wrongly."""
+    """Return the kind of a type; raise TilewrightError where the type is malformed."""
     match t:
         case TypeVar() | GlobalTypeVar() | IncompleteType():
             return t.kind
@@ -258,14 +259,14 @@ def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
 
 
 def check_constant(expr: RelayExpr) -> bool:
-    """Whether the expression is built from constants alone: constants, tuples and operator calls of such."""
+    """Return whether the expression is a constant, or a tuple or operator call of constants alone."""
     return not any(isinstance(n, (Var, Function, If, Let, Match, RefCreate)) for n in nodes(expr)) and not isinstance(
         expr, Op
     )
 
 
 def all_dtypes(expr: RelayExpr) -> set[str]:
-    """The dtypes of all tensors in a typed expression."""
+    """Return the dtypes of all tensors in a typed expression."""
     found: dict[str, None] = {}
     for node in nodes(expr):
         stack = [node.checked_type_or_none]
@@ -279,7 +280,9 @@ def all_dtypes(expr: RelayExpr) -> set[str]:
 
 
 def count_layers(expr: RelayExpr | IRModule, valid_ops: Sequence[str] = ("nn.conv2d", "nn.dense")) -> int:
-    """The largest number of calls of ``valid_ops`` on a path from the inputs to the result, of ``main`` in a module."""
+    """Return the largest number of calls of ``valid_ops`` on a path from the inputs to the result, of ``main`` in a
+    module.
+    """
     root: RelayExpr = expr["main"] if isinstance(expr, IRModule) else expr
     depth: dict[RelayExpr, int] = {}
     names = frozenset(valid_ops)
@@ -293,7 +296,7 @@ def count_layers(expr: RelayExpr | IRModule, valid_ops: Sequence[str] = ("nn.con
 
 
 def list_op_freqs(mod: RelayExpr | IRModule) -> dict[str, int]:
-    """How many calls of each operator a program has, by its name, in order of appearance."""
+    """Return the number of calls of each operator by name, in the order of appearance."""
     freqs: dict[str, int] = {}
     for node in nodes(mod):
         if isinstance(node, Call) and isinstance(node.op, Op):
@@ -302,7 +305,7 @@ def list_op_freqs(mod: RelayExpr | IRModule) -> dict[str, int]:
 
 
 def get_total_mac_number(expr: RelayExpr) -> int:
-    """Multiply-accumulates of the convolutions and matrix products in a typed expression."""
+    """Return the number of multiply-accumulates in the convolutions and matrix products of a typed expression."""
     return sum(_macs(n) for n in nodes(expr) if isinstance(n, Call) and isinstance(n.op, Op))
 
 
@@ -345,7 +348,7 @@ def _macs(call: Call) -> int:
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
-    """Patterns of values that no clause matches; empty when the match is complete.
+    """Return patterns of values that no clause matches; empty when the match is complete.
 
     Starts from the wildcard and splits a candidate wherever a clause looks deeper, until each one is covered or not.
     """
@@ -368,7 +371,7 @@ def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
 
 
 def _covers(pattern: Pattern, candidate: Pattern) -> bool | None:
-    """Whether ``pattern`` matches every value of ``candidate``; None when it depends on the value."""
+    """Return whether ``pattern`` matches every value of ``candidate``; None when it depends on the value."""
     if isinstance(pattern, (PatternWildcard, PatternVar)):
         return True
     if isinstance(candidate, PatternWildcard):
@@ -387,7 +390,7 @@ def _covers(pattern: Pattern, candidate: Pattern) -> bool | None:
 
 
 def _expand(pattern: Pattern, candidate: Pattern, mod: IRModule | None) -> list[Pattern] | None:
-    """The values of ``candidate`` as patterns one step deeper, where ``pattern`` looks; None if it cannot be split."""
+    """Split ``candidate`` into patterns one step deeper, where ``pattern`` looks; None if it cannot be split."""
     if isinstance(pattern, (PatternWildcard, PatternVar)):
         return None
     if isinstance(candidate, PatternWildcard):
@@ -412,12 +415,12 @@ def _expand(pattern: Pattern, candidate: Pattern, mod: IRModule | None) -> list[
 
 
 def device_types(func: Function, default: int = 1) -> dict[RelayExpr, int]:
-    """The device, by DLPack's type number, of each value of a typed function that is data flow and was planned.
+    """Return the device, by DLPack's type number, of each value of a typed and planned function that is data flow.
 
-    The result is on the function's ``result_device_type``, or on ``default`` where it has none; what an operator or
-    kernel takes is where its result is, but for ``device_copy``, which takes it from another device. That is what
-    ``PlanDevices`` leaves; its attributes and copies alone tell all. A constant that is used on several devices is on
-    one of them.
+    The result is on the function's ``result_device_type``, or on ``default`` where it has none; the operands of an
+    operator or kernel are on the device of its result, except those of ``device_copy``. This is the form after
+    ``PlanDevices``, in which attributes and copies determine all devices. A constant that is used on several devices is
+    on one of them.
 
     Raises:
         UnsupportedError: the function is more than data flow.
@@ -440,7 +443,7 @@ def device_types(func: Function, default: int = 1) -> dict[RelayExpr, int]:
 
 
 def data_operands(expr: RelayExpr) -> Sequence[RelayExpr]:
-    """The values that a value of a program of data flow is made of; what is called is none.
+    """Return the operands of a value in a data-flow program; a callee is none.
 
     Raises:
         UnsupportedError: it is control flow, a closure or a data type.

@@ -1,9 +1,9 @@
 """Regions of an annotated program: ``relay.analysis.AnnotatedRegionSet``.
 
-A region begins at marks on what enters it (``annotation.compiler_begin``) and ends at marks on what leaves it
+A region begins at marks on its inputs (``annotation.compiler_begin``) and ends at marks on its outputs
 (``annotation.compiler_end``)::
 
-    %0 = compiler_begin(%x, "a");        region 0, compiler a: enters %0, leaves %2
+    %0 = compiler_begin(%x, "a");        region 0, compiler a: input %0, output %2
     %1 = nn.relu(%0);
     %2 = compiler_end(%1, "a");
     %3 = compiler_begin(%2, "default");  region 1
@@ -26,7 +26,7 @@ from tilewright.relay.visitor import direct_children, post_order
 
 
 class _Row:
-    """Marks in order. Two rows join in the time that the shorter one takes."""
+    """Marks in order. Joining two rows takes time proportional to the shorter one."""
 
     def __init__(self) -> None:
         self.place: dict[Call, int] = {}
@@ -40,7 +40,7 @@ class _Row:
         self.place.pop(item, None)
 
     def joined(self, behind: _Row) -> _Row:
-        """One row of both, ``behind`` behind this; neither is to be used any more."""
+        """Return one row of both, with ``behind`` after this; neither is valid afterwards."""
         if len(behind.place) <= len(self.place):
             for item in behind:
                 self.append(item)
@@ -58,7 +58,7 @@ class _Row:
 
 
 class AnnotatedRegion:
-    """What one compiler is to take: ``nodes`` between the begin marks ``args`` and the end marks ``rets``."""
+    """A region of one compiler: ``nodes`` between the begin marks ``args`` and the end marks ``rets``."""
 
     def __init__(self, number: int, target: str, func_name: str) -> None:
         self.id = number
@@ -71,22 +71,22 @@ class AnnotatedRegion:
 
     @property
     def args(self) -> list[Call]:
-        """The begin marks."""
+        """Return the begin marks."""
         return list(self.ins)
 
     @property
     def rets(self) -> list[Call]:
-        """The end marks of what is used outside."""
+        """Return the end marks of results that are used outside."""
         return list(self.outs)
 
     @property
     def nodes(self) -> list[RelayExpr]:
-        """Everything in the region, marks included."""
+        """Return all nodes in the region, marks included."""
         return list(self.members)
 
 
 class AnnotatedRegionSet:
-    """The regions of ``expr``; TilewrightError where marks do not fit together."""
+    """The regions of ``expr``; raises TilewrightError where marks do not match."""
 
     def __init__(self, expr: RelayExpr, region_begin_op: Op, region_end_op: Op, func_name: str = "default") -> None:
         self.begin_op, self.end_op = region_begin_op, region_end_op
@@ -101,7 +101,7 @@ class AnnotatedRegionSet:
 
     @property
     def regions(self) -> list[AnnotatedRegion]:
-        """The regions, by number."""
+        """Return the regions, by number."""
         return sorted(self._regions, key=lambda region: region.id)
 
     def __len__(self) -> int:
@@ -111,22 +111,22 @@ class AnnotatedRegionSet:
         return iter(self.regions)
 
     def get_region(self, expr: RelayExpr) -> AnnotatedRegion | None:
-        """The region that an expression is in, or None."""
+        """Return the region that an expression is in, or None."""
         region = self._home.get(expr)
         while region is not None and region.merged_into is not None:
             region = self._home[expr] = region.merged_into
         return region
 
     def is_begin(self, expr: RelayExpr) -> bool:
-        """Whether this is a begin mark."""
+        """Return whether this is a begin mark."""
         return isinstance(expr, Call) and expr.op is self.begin_op
 
     def is_end(self, expr: RelayExpr) -> bool:
-        """Whether this is an end mark."""
+        """Return whether this is an end mark."""
         return isinstance(expr, Call) and expr.op is self.end_op
 
     def merge(self, src: AnnotatedRegion, dest: AnnotatedRegion) -> None:
-        """Make one region of two; it keeps the number of ``dest``, and what enters ``dest`` comes first."""
+        """Merge two regions; the result keeps the number of ``dest``, and the inputs of ``dest`` come first."""
         if src is dest:
             return
         inner = self._between(src, dest)
@@ -139,13 +139,13 @@ class AnnotatedRegionSet:
             self._close(begin, dest)
 
     def _between(self, src: AnnotatedRegion, dest: AnnotatedRegion) -> list[Call]:
-        """The begin marks of ``dest`` that read ``src``."""
+        """Return the begin marks of ``dest`` that read ``src``."""
         if len(dest.ins) <= len(src.exits):
             return [begin for begin in dest.ins if self.get_region(begin.args[0]) is src]
         return [b for e in src.exits for b in self._readers[e] if b in dest.ins.place and self.get_region(b) is dest]
 
     def _close(self, begin: Call, region: AnnotatedRegion) -> None:
-        """What ``begin`` reads is inside of its region now; it leaves the region only for other readers."""
+        """Move the argument of ``begin`` inside of its region; it is an output only for other readers."""
         source = begin.args[0]
         region.ins.remove(begin)
         others = any(self.get_region(reader) is not region for reader in self._readers[source])

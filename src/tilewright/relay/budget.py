@@ -11,9 +11,9 @@ from tilewright.ir.transform import PassContext
 
 @contextlib.contextmanager
 def in_budget() -> Iterator[Budget]:
-    """Let what is made here, or in a function that this decorates, count against the options' limits.
+    """Count the work in this context, or in the decorated function, against the options' limits.
 
-    Inside another budget that one goes on.
+    Inside of another budget, that one applies.
     """
     option = PassContext.current().option
     memory = option("relay.budget.memory") or machine_memory()

@@ -54,7 +54,7 @@ TargetLike = str | Target | Mapping[Any, Any]
 
 
 def optimization_passes() -> list[Any]:
-    """The graph passes of a build, in order, before fusion; each runs from its own opt level on."""
+    """Return the graph passes of a build, in order, before fusion; each runs from its own opt level on."""
     return [
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
@@ -94,7 +94,7 @@ def optimization_passes() -> list[Any]:
 
 
 def fusion_passes() -> list[Any]:
-    """The passes of a build that make primitive functions, each of which becomes a kernel."""
+    """Return the passes of a build that make primitive functions, each of which becomes a kernel."""
     packed = [transform.AutoSchedulerLayoutRewrite()] if auto_scheduled() else []
     return [transform.IsolateViews(), transform.FuseOps(), *packed, transform.InlineExternal()]
 
@@ -105,12 +105,12 @@ def optimize(
     params: Mapping[str, Any] | None = None,
     fuse: bool = True,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """The module after the graph passes.
+    """Return the module after the graph passes.
 
     Parameters
     ----------
     mod : the module, or ``main``.
-    target : what will be compiled for; the current target by default.
+    target : the target of the build; the current target by default.
     params : arrays for parameters of ``main`` by name; they become constants.
     fuse : whether operators are fused to the functions that become kernels, as in TVM; without it the module is that
         before fusion.
@@ -127,7 +127,7 @@ def optimize(
 
 
 def _marked_inline(mod: IRModule, ctx: PassContext) -> IRModule:
-    """The module with marks at what main calls, to become a part of main; functions of other compilers stay apart."""
+    """Mark the callees of main for inlining; external functions stay."""
     marked = mod.copy()
     for var, func in mod.items():
         if var.name_hint != "main" and isinstance(func, Function):
@@ -136,9 +136,9 @@ def _marked_inline(mod: IRModule, ctx: PassContext) -> IRModule:
 
 
 def _placed(mod: IRModule, targets: TargetMap, control_flow: bool = False) -> IRModule:
-    """The module with devices planned, where there are several or the program names some.
+    """Plan the devices of the module, where there are several or the program names some.
 
-    Main is data flow then, unless its executor runs ``control_flow`` and it has some.
+    Main must then be data flow, unless its executor runs ``control_flow`` and it has some.
     """
     if targets.single and not names_devices(mod):
         return mod
@@ -194,27 +194,28 @@ def build(
     Parameters
     ----------
     ir_mod : the module; its ``main`` is compiled.
-    target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping of devices to targets: what
-        ``relay.annotation.on_device`` marks runs on the device that it names, all else on the CPU or on the device of
-        the option ``relay.fallback_device_type``. With ``{"cpu": ..., "gpu": ...}`` all else runs on the GPU, save
-        operators that a GPU does badly.
+    target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping from devices to targets: operators
+    marked
+        by ``relay.annotation.on_device`` run on the device that the mark names, all others on the CPU or on the device
+        of the option ``relay.fallback_device_type``. With ``{"cpu": ..., "gpu": ...}`` all others run on the GPU,
+        except operators that are slow there.
     target_host : the target of the code that launches kernels; the CPU's.
-    params : arrays for parameters of ``main`` by name; they become constants of the library. Names
-        that main has no parameter for are warned of, once.
+    params : arrays for parameters of ``main`` by name; they become constants of the library. One warning lists names
+        of which main has no parameter.
     mod_name : prefix of the kernels' names.
-    executor : what it will run on (``relay.backend.executors``), "auto" for what the program needs
+    executor : the executor (``relay.backend.executors``), or "auto" for the one that the program needs
         (``relay.backend.executor_choice``); by default the target's ``-executor=``, or "graph".
 
     Returns
     -------
-    What the executor makes. For "graph" it is the executor factory: ``lib["default"](device)`` makes an executor;
-    unpacks as ``graph, lib, params``; ``lib.build_report`` is the ``BuildReport``, ``lib.function_metadata`` tells of
-    each function (``FunctionInfo``), ``lib.ir_mod`` is the module that was passed.
+    The result of the executor. For "graph" it is the executor factory: ``lib["default"](device)`` makes an executor;
+    it unpacks as ``graph, lib, params``; ``lib.build_report`` is the ``BuildReport``, ``lib.function_metadata``
+    describes each function (``FunctionInfo``), ``lib.ir_mod`` is the module that was passed.
 
     Raises
     ------
     TilewrightError for a module that does not type-check or uses what the target cannot run; UnsupportedError for an
-    executor that there is none of; BudgetError where it takes more than ``relay.budget.*`` of the PassContext allows.
+    unknown executor; BudgetError where it exceeds a ``relay.budget.*`` of the PassContext.
     """
     targets = TargetMap.of(target, target_host)
     module = _as_module(ir_mod, params)
@@ -237,7 +238,7 @@ def build(
 
 
 def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
-    """Return what the library will need of the processor; what C source needs is up to the compiler it is given to."""
+    """Return the processor features that the library requires; those of C source depend on its compiler."""
     needed = [name for t in targets.targets.values() if t.kind.capabilities.machine_code for name in features(t).names]
     return tuple(dict.fromkeys(needed))
 
@@ -264,20 +265,20 @@ def to_kernels(
 
 
 def _executor_of(target: Target) -> str:
-    """The executor that a target, or its host, asks for."""
+    """Return the executor that a target, or its host, asks for."""
     asked = [t.attrs["executor"] for t in (target.host, target) if t is not None and "executor" in t.attrs]
     return str(asked[0]) if asked else DEFAULT_EXECUTOR
 
 
 class BuildModule:
-    """Builds in steps, by TVM 0.8's interface: parameters are set, a module is built, results are asked for."""
+    """Builder in steps, by TVM 0.8's interface: set parameters, build a module, get the results."""
 
     def __init__(self) -> None:
         self._params: dict[str, Any] = {}
         self._factory: GraphExecutorFactoryModule | None = None
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Parameters of main by name, for the next ``build`` or ``optimize``."""
+        """Set parameters of main by name, for the next ``build`` or ``optimize``."""
         self._params = dict(params)
 
     def build(
@@ -289,9 +290,9 @@ class BuildModule:
         executor: str | None = None,
         mod_name: str | None = None,
     ) -> tuple[str, Module, dict[str, NDArray]]:
-        """Compile; gives the graph JSON, the library and the parameters of the graph.
+        """Compile for the graph executor; return the graph JSON, the library and the parameters of the graph.
 
-        ``build`` serves executors that make other things.
+        The function ``relay.build`` serves other executors.
         """
         if params:
             self.set_params(params)
@@ -306,27 +307,27 @@ class BuildModule:
     def optimize(
         self, mod: IRModule, target: TargetLike | None = None, params: Mapping[str, Any] | None = None
     ) -> tuple[IRModule, dict[str, Any]]:
-        """``relay.optimize`` with the parameters that were set."""
+        """Run ``relay.optimize`` with the parameters that were set."""
         if params:
             self.set_params(params)
         return optimize(mod, target, self._params)
 
     def get_graph_json(self) -> str:
-        """The graph of what was built."""
+        """Return the graph of the last build."""
         return self._built().get_graph_json()
 
     get_json = get_graph_json
 
     def get_module(self) -> Module:
-        """The compiled functions."""
+        """Return the compiled functions."""
         return self._built().get_lib()
 
     def get_params(self) -> dict[str, NDArray]:
-        """The parameters of the graph."""
+        """Return the parameters of the graph."""
         return self._built().get_params()
 
     def get_function_metadata(self) -> dict[str, FunctionInfo]:
-        """Each function by name, and ``__tvm_main__``."""
+        """Return the metadata of each function by name, and of ``__tvm_main__``."""
         metadata: dict[str, FunctionInfo] = self._built().function_metadata
         return metadata
 
@@ -351,7 +352,9 @@ def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IR
 
 
 def _warn_of_unknown(func: Function, params: Mapping[str, Any]) -> None:
-    """TVM passes over names in ``params`` that ``main`` has no parameter for; a misspelt one then stays unset."""
+    """Warn of names in ``params`` that are no parameter of ``main``, which TVM ignores silently; they may be
+    misspelt.
+    """
     names = [param.name_hint for param in func.params]
     unknown = [name for name in params if name not in names]
     if not unknown:

@@ -1,4 +1,4 @@
-"""Which global functions of a module name which: ``relay.analysis.CallGraph``."""
+"""References between the global functions of a module: ``relay.analysis.CallGraph``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.relay.visitor import post_order
 class CallGraph:
     """The Relay functions of ``module`` by name, and for each the functions that it names, once each.
 
-    TilewrightError where a function names one that the module does not have.
+    Raises TilewrightError where a function names one that the module does not have.
     """
 
     module: IRModule
@@ -37,33 +37,33 @@ class CallGraph:
         return self.module.get_global_var(var).name_hint
 
     def ref_count(self, var: str | GlobalVar) -> int:
-        """How many functions name the function; itself counts."""
+        """Return how many functions name the function, itself included."""
         return self._counts[self._name(var)]
 
     def global_call_count(self, var: str | GlobalVar) -> int:
-        """How many functions the function names."""
+        """Return how many functions the function names."""
         return len(self.callees.get(self._name(var), ()))
 
     def is_recursive(self, var: str | GlobalVar) -> bool:
-        """Whether the function names itself."""
+        """Return whether the function names itself."""
         name = self._name(var)
         return name in self.callees.get(name, ())
 
     def reached(self, starts: Iterable[str]) -> list[str]:
-        """Every function that ``starts`` lead to, and these; those that are named before those that name them."""
+        """Return ``starts`` and every function reachable from them; callees before callers."""
         return walk.post_order(starts, lambda name: [*self.callees.get(name, ())])
 
     def leads_to_itself(self, name: str) -> bool:
-        """Whether the function names itself, or leads to one that names it."""
+        """Return whether the function names itself, or reaches one that names it."""
         return any(name in self.callees.get(other, ()) for other in self.reached([name]))
 
     def print_var(self, var: str | GlobalVar) -> str:
-        """One function as text: how often it is named, and what it names."""
+        """Return one function as text: how often it is named, and the functions that it names."""
         name = self._name(var)
         lines = [f"Call graph node: {name},  #refs = {self.ref_count(name)}"]
         lines += [f"  call site: <{name}> calls {callee}" for callee in self.callees.get(name, ())]
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
-        """All functions, callers before what they call."""
+        """Return all functions as text, callers before callees."""
         return "\n".join(map(self.print_var, reversed(self.reached(self.callees))))

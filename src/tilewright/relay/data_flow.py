@@ -1,6 +1,6 @@
-"""Data flow between calls: the walk that storage planning and the graph code generator share.
+"""Data flow between calls: the walk of storage planning and of the graph code generator.
 
-Every input, constant and call is a step, in the order in which they run; what a step gives is one tensor or several.
+Every input, constant and call is a step, in execution order; its result is one tensor or several.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Entry:
 
 
 class DataFlow(ExprFunctor[list[Entry]]):
-    """Gives for each expression the tensors that it is; subclasses say what inputs, constants and calls are."""
+    """Visitor that maps each expression to its tensors; subclasses handle inputs, constants and calls."""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """Kernels are leaves: only their arguments are walked."""
+        """Visit only the arguments of kernels, not their bodies."""
         if isinstance(expr, Call):
             return expr.args
         if isinstance(expr, Let):
@@ -61,14 +61,14 @@ class DataFlow(ExprFunctor[list[Entry]]):
         return self.visit(body)
 
     def default(self, expr: RelayExpr) -> list[Entry]:
-        """Control flow, closures and data types need an executor that has them."""
+        """Refuse control flow, closures and data types, which need another executor."""
         raise UnsupportedError(
             f"the graph executor cannot run a {type(expr).__name__} expression: it runs data flow only. {REMEDY}"
         )
 
 
 def tensor_types(type_: Type) -> list[TensorType]:
-    """The tensors of a type, tuples flattened."""
+    """Return the tensors of a type, tuples flattened."""
     if isinstance(type_, TensorType):
         return [type_]
     if isinstance(type_, TupleType):
@@ -77,7 +77,7 @@ def tensor_types(type_: Type) -> list[TensorType]:
 
 
 def refuse_callee(func: RelayExpr) -> UnsupportedError:
-    """The error for a call of anything but a kernel."""
+    """Return the error for a call of anything but a kernel."""
     if isinstance(func, GlobalVar):
         found = f"a call of the global function @{func.name_hint}"
     elif isinstance(func, Op):

@@ -79,7 +79,7 @@ class Expr(RelayExpr):
         raise TypeError(f"a {type(self).__name__} cannot be indexed; use relay.take or relay.strided_slice")
 
     def astype(self, dtype: str) -> Call:
-        """This value converted to ``dtype`` (operator ``cast``)."""
+        """Return this value converted to ``dtype`` (operator ``cast``)."""
         cast = Op.get("cast")
         return Call(cast, (self,), cast.get_attr("OpDef").attrs_type(dtype))
 
@@ -109,7 +109,7 @@ class Constant(Expr):
 
     @property
     def tensor_type(self) -> TensorType:
-        """The type that the array itself has."""
+        """Return the type of the array itself."""
         return TensorType(self.data.shape, str(self.data.dtype))
 
 
@@ -138,12 +138,12 @@ class Var(Expr):
 
     @property
     def vid(self) -> Var:
-        """The variable itself: TVM keeps a separate identifier object here."""
+        """Return the variable itself: TVM keeps a separate identifier object here."""
         return self
 
 
 class _Origin(threading.local):
-    """Where the expression comes from that a pass is at: the calls that it makes meanwhile come from there too."""
+    """The span of the expression that a pass rewrites, which calls made meanwhile inherit."""
 
     span: Span | None = None
 
@@ -153,7 +153,7 @@ origin = _Origin()
 
 @contextmanager
 def comes_from(span: Span) -> Iterator[None]:
-    """Calls that are made in the block, and have no span of their own, come from ``span``."""
+    """Give ``span`` to calls that are made in the block and have no span of their own."""
     outer, origin.span = origin.span, span
     try:
         yield
@@ -220,11 +220,11 @@ class Function(BaseFunc, Expr):
 
     @property
     def is_primitive(self) -> bool:
-        """Whether this is a fused function that becomes one kernel."""
+        """Return whether this is a fused function that becomes one kernel."""
         return PRIMITIVE.on(self)
 
     def annotated_type(self) -> FuncType | None:
-        """The function's type by its annotations, or None when one is missing."""
+        """Return the function's type by its annotations, or None when one is missing."""
         if self.ret_type is None or any(p.type_annotation is None for p in self.params):
             return None
         return FuncType([p.type_annotation for p in self.params], self.ret_type, self.type_params)  # type: ignore[misc]
@@ -263,7 +263,7 @@ class RefRead(Expr):
 
 
 class RefWrite(Expr):
-    """Store ``value`` in a cell; gives the empty tuple."""
+    """Store ``value`` in a cell; the result is the empty tuple."""
 
     ref: RelayExpr
     value: RelayExpr
@@ -271,30 +271,30 @@ class RefWrite(Expr):
 
 
 class TempExpr(Expr):
-    """An expression that exists only while a pass runs; ``realize`` gives the real one."""
+    """An expression that exists only while a pass runs; ``realize`` returns the real one."""
 
     def realize(self) -> RelayExpr:
-        """The expression that this stands for."""
+        """Return the expression that this stands for."""
         raise TypeError(f"{type(self).__name__} does not define realize()")
 
 
 class TupleWrapper:
-    """Lets Python unpack the tuple result of an operator: ``a, b = relay.split(...)``."""
+    """The tuple result of an operator, which Python can unpack: ``a, b = relay.split(...)``."""
 
     def __init__(self, tuple_value: RelayExpr, size: int) -> None:
         self.tuple_value = tuple_value
         self.size = size
 
     def astuple(self) -> RelayExpr:
-        """The tuple expression."""
+        """Return the tuple expression."""
         return self.tuple_value
 
     def astext(self, show_meta_data: bool = True) -> str:
-        """Text of the tuple expression."""
+        """Return the text of the tuple expression."""
         return str(self.tuple_value)
 
     def astype(self, dtype: str) -> RelayExpr:
-        """A tuple has no dtype."""
+        """Raise: a tuple has no dtype."""
         raise TypeError(f"a tuple of {self.size} has no dtype to convert to {dtype}; convert its fields")
 
     def __getitem__(self, index: int) -> TupleGetItem:
@@ -316,7 +316,7 @@ def var(
     dtype: str = "float32",
     span: Span | None = None,
 ) -> Var:
-    """A variable, with a type, or with a tensor type of ``shape`` and ``dtype``.
+    """Return a variable with a type, or with a tensor type of ``shape`` and ``dtype``.
 
     ``relay.var("x", shape=(1, 3), dtype="float32")``; a dtype alone, ``relay.var("n", "int32")``, is a scalar.
     """
@@ -330,7 +330,7 @@ def var(
 
 
 def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Constant:
-    """A constant of a number, a numpy array or an NDArray; Python ints are int32, floats float32."""
+    """Return a constant of a number, a numpy array or an NDArray; Python ints are int32, floats float32."""
     if isinstance(value, _nd.NDArray):
         return Constant(value, span)
     if dtype is None and isinstance(value, (bool, int, float, list, tuple)):
@@ -342,7 +342,7 @@ def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Con
 
 
 def scalar_value(expr: RelayExpr) -> float | int | None:
-    """The Python number of a constant with one element, else None."""
+    """Return the Python number of a constant with one element, else None."""
     if isinstance(expr, Constant) and int(np.prod(expr.data.shape)) == 1:
         number: float | int = expr.data.numpy().reshape(()).item()
         return number
@@ -353,9 +353,10 @@ _LEAST_WHOLE = 32  # quantization leaves larger ones; weights like -1, 0 and 1 a
 
 
 def is_whole(expr: RelayExpr) -> bool:
-    """Whether a floating-point constant holds whole numbers, the largest 32 or more, as quantized weights do.
+    """Return whether a floating-point constant holds integers, of which the greatest is 32 or more, as quantized
+    weights do.
 
-    Sums of products of whole numbers are exact while they fit; what scales or transforms such weights rounds.
+    Sums of products of integers are exact while they fit; algorithms that scale or transform such weights round.
     """
     if not isinstance(expr, Constant) or "float" not in str(expr.data.dtype):
         return False

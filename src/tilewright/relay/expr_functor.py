@@ -1,7 +1,7 @@
-"""TVM's visitors and mutators: ``visit`` calls the node's method, which visits what is below where it wants to.
+"""TVM's visitors and mutators: ``visit`` calls the node's method, which visits the children where it wants to.
 
-Programs for TVM count on that order: an annotator's ``visit_call`` sees the last call first. The passes here take those
-of ``relay.visitor``, which visit what is below before.
+Programs for TVM rely on that order: an annotator's ``visit_call`` sees the last call first. The passes here use those
+of ``relay.visitor``, which visit children first.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from tilewright.relay.visitor import ExprRewriter, R
 
 
 class ExprFunctor(visitor.ExprFunctor[R]):
-    """One result for each node, from the top down."""
+    """Functor with one result for each node, from the top down."""
 
     top_down = True
 
 
 class ExprVisitor(visitor.ExprVisitor):
-    """Visits nodes once; a method that is overridden visits what is below by ``super()``, or not at all."""
+    """Visitor of each node once; an overridden method visits the children by ``super()``, or not at all."""
 
     top_down = True
 
 
 class ExprMutator(visitor.ExprMutator):
-    """Rebuilds an expression from the top down; a node whose parts stay the same stays the same object."""
+    """Mutator from the top down; a node whose parts stay the same stays the same object."""
 
     top_down = True
 

@@ -1,4 +1,4 @@
-"""Which constructs of the language a program uses: ``relay.analysis.detect_feature``."""
+"""Constructs of the language that a program uses: ``relay.analysis.detect_feature``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _features(root: RelayExpr) -> Iterator[Feature]:
 
 
 def detect_feature(a: RelayExpr | IRModule, b: IRModule | None = None) -> set[Feature]:
-    """The constructs that a program uses: of an expression, of all Relay functions of a module, or of both."""
+    """Return the constructs that an expression, all Relay functions of a module, or both use."""
     roots: list[RelayExpr] = []
     for item in (a, b):
         if isinstance(item, IRModule):

@@ -1,6 +1,6 @@
-"""Attributes of functions and modules of Relay: what each says, who writes and reads it, and until when it lives.
+"""Attributes of functions and modules of Relay: meaning, writers, readers and lifetime of each.
 
-``ir.function_attributes`` says how a declaration is used, and has those that PrimFuncs share; they are named here too.
+``ir.function_attributes`` describes declarations, and has those that PrimFuncs share; they are exported here too.
 docs/passes.md has all of them as a table.
 """
 

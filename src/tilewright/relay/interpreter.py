@@ -1,4 +1,4 @@
-"""Evaluates Relay directly: every construct of the language, operators by their meaning in numpy.
+"""Interpreter of Relay: every construct of the language, operators by their meaning in numpy.
 
 Slow and simple. It runs what the graph executor does not (closures, recursion, references, data types), and it
 is the oracle that passes and kernels are tested against: an operator's ``evaluate`` shares no code with the
@@ -52,7 +52,7 @@ from tilewright.runtime.ndarray import NDArray
 
 @dataclass(eq=False)
 class Closure:
-    """A function with the values of its free variables; ``name`` is what a let calls it, for recursion."""
+    """A function with the values of its free variables; ``name`` is its let variable, for recursion."""
 
     func: Function
     scope: Scope
@@ -83,7 +83,7 @@ class Scope:
     values: dict[RelayExpr, Any] = field(default_factory=dict)
 
     def find(self, expr: RelayExpr) -> Any:
-        """The value of ``expr`` here or further out; ``_UNKNOWN`` when it has not been evaluated."""
+        """Return the value of ``expr`` here or in an outer scope; ``_UNKNOWN`` when it has not been evaluated."""
         scope: Scope | None = self
         while scope is not None:
             if expr in scope.values:
@@ -96,7 +96,7 @@ _UNKNOWN = object()
 
 
 def _operands(expr: RelayExpr) -> Sequence[RelayExpr]:
-    """What is evaluated before ``expr``, unconditionally and in the same scope."""
+    """Return the expressions that are evaluated before ``expr``, unconditionally and in the same scope."""
     match expr:
         case If():
             return (expr.cond,)
@@ -113,14 +113,14 @@ def _operands(expr: RelayExpr) -> Sequence[RelayExpr]:
 
 
 class Interpreter:
-    """Evaluates expressions of a typed module."""
+    """Evaluator of expressions of a typed module."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self.globals = Scope()
 
     def evaluate(self, expr: RelayExpr, scope: Scope | None = None) -> Any:
-        """The value of ``expr``. Only calls of Relay functions and branches use Python's stack."""
+        """Return the value of ``expr``. Only calls of Relay functions and branches use Python's stack."""
         scope = scope or Scope(self.globals)
 
         def operands(node: RelayExpr) -> Sequence[RelayExpr]:
@@ -232,7 +232,7 @@ def _bind_pattern(pattern: Pattern, value: Any, scope: Scope) -> bool:
 
 
 def to_value(value: Any) -> Any:
-    """A Python argument as an interpreter's value."""
+    """Return a Python argument as an interpreter's value."""
     if isinstance(value, NDArray):
         return value.numpy()
     if isinstance(value, Constant):
@@ -254,7 +254,7 @@ def to_value(value: Any) -> Any:
 
 
 def interpret(mod: IRModule, inputs: Sequence[Any] | Mapping[str, Any], entry: str = "main") -> Any:
-    """Run a function of a module on numpy arrays, given in order or by parameter name.
+    """Run a function of a module on numpy arrays, in order or by parameter name.
 
     Returns a numpy array, or a tuple for a tuple result.
     """

@@ -21,13 +21,13 @@ def while_loop(
     loop_vars: Sequence[RelayExpr],
     loop_bodies: Callable[..., Sequence[RelayExpr]],
 ) -> RelayExpr:
-    """A function that loops while a condition holds; called with the first values it gives a tuple of the last.
+    """Return a function that loops while a condition holds; it maps initial values to a tuple of the last ones.
 
     Parameters
     ----------
-    cond : the condition, a scalar bool, of the loop's variables
-    loop_vars : variables, or typed expressions, whose types (and names) the loop's variables have
-    loop_bodies : the variables' next values, of the variables
+    cond : maps the loop's variables to the condition, a scalar bool
+    loop_vars : variables, or typed expressions, with the types (and names) of the loop's variables
+    loop_bodies : maps the loop's variables to their next values
     """
     variables: list[Var] = []
     for index, initial in enumerate(loop_vars):

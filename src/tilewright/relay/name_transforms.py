@@ -15,7 +15,7 @@ def _need(condition: bool, message: str) -> None:
 
 
 def to_c_function_style(original_name: str) -> str:
-    """``TVM_my_name`` as ``TVMMyName``."""
+    """Convert ``TVM_my_name`` to ``TVMMyName``."""
     _need(bool(original_name), "Function name is empty")
     _need(original_name.startswith(_PREFIX), f"Function not TVM prefixed: {original_name!r}")
     words = original_name.removeprefix(_PREFIX).split("_")
@@ -24,14 +24,14 @@ def to_c_function_style(original_name: str) -> str:
 
 
 def to_c_variable_style(original_name: str) -> str:
-    """``TVM_my_Name`` as ``tvm_my_name``."""
+    """Convert ``TVM_my_Name`` to ``tvm_my_name``."""
     _need(bool(original_name), "Variable name is empty")
     _need(original_name.startswith(_PREFIX), f"Variable not TVM prefixed: {original_name!r}")
     return original_name.lower()
 
 
 def to_c_constant_style(original_name: str) -> str:
-    """``TVM_my_Name`` as ``TVM_MY_NAME``."""
+    """Convert ``TVM_my_Name`` to ``TVM_MY_NAME``."""
     _need(original_name.startswith(_PREFIX), f"Constant not TVM prefixed: {original_name!r}")
     return original_name.upper()
 
@@ -47,21 +47,21 @@ def _combine(prefix: str, names: str | Sequence[str]) -> str:
 
 
 def prefix_name(names: str | Sequence[str]) -> str:
-    """``TVM_`` before a name, or before segments joined by underscores."""
+    """Prefix a name, or segments joined by underscores, with ``TVM_``."""
     return _combine(_PREFIX, names)
 
 
 def prefix_generated_name(names: str | Sequence[str]) -> str:
-    """``TVMGen_`` before a name, or before segments joined by underscores."""
+    """Prefix a name, or segments joined by underscores, with ``TVMGen_``."""
     return _combine(f"{_PREFIX}Gen", names)
 
 
 def sanitize_name(original_name: str) -> str:
-    """A name with an underscore for every character that C has not in names."""
+    """Replace every character that C does not allow in names by an underscore."""
     _need(bool(original_name), "Name is empty")
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in original_name)
 
 
 def mangle_module_name(mod_name: str) -> str:
-    """The prefix of what is generated for a module: ``tvmgen_default`` for ``default``."""
+    """Return the prefix of generated names for a module: ``tvmgen_default`` for ``default``."""
     return f"tvmgen_{mod_name}" if mod_name else "tvmgen"

@@ -286,8 +286,8 @@ _LIBRARY = {
 
 
 def standard_library(file_name: str) -> IRModule:
-    """A part of the library by TVM's name of its file: the prelude, what programs about memory use, numbers by counting
-    (with the prelude), or sparse gradients; typed.
+    """Return a part of the library by TVM's name of its file, typed: the prelude, types for programs about memory,
+    natural numbers (with the prelude), or sparse gradients.
 
     Raises:
         ValueError: there is no such part.
@@ -305,11 +305,11 @@ def _named(constructors: Sequence[Constructor], name: str) -> Constructor:
 
 
 class Prelude:
-    """Adds the standard definitions to ``mod`` (or to a new module) and gives access to them.
+    """The standard definitions, added to ``mod`` or to a new module, by name.
 
     ``prelude.l``, ``cons``, ``nil``; ``prelude.optional``, ``some``, ``none``; ``prelude.tree``, ``rose``;
-    ``prelude.id``, ``map``, ``foldl`` and so on are the global functions. Tensor arrays (``tensor_arrays``) come
-    into the module with the first question for one of their names.
+    ``prelude.id``, ``map``, ``foldl`` and so on are the global functions. Tensor arrays (``tensor_arrays``) are added
+    when one of their names is first asked for.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -321,52 +321,52 @@ class Prelude:
         self.tree, self.rose = self.mod.get_type("Tree")
 
     def get_type(self, canonical: str, dtype: str) -> GlobalTypeVar:
-        """The data type ``tensor_t`` for tensors of ``dtype`` and unknown dimensions."""
+        """Return the data type ``tensor_t`` for tensors of ``dtype`` and unknown dimensions."""
         self._register(dtype)
         return self.mod.get_global_type_var(self.get_name(canonical, dtype))
 
     def get_name(self, canonical: str, dtype: str) -> str:
-        """The name of a function, constructor or type of tensor arrays."""
+        """Return the name of a function, constructor or type of tensor arrays."""
         return dynamic_name(canonical, dtype)
 
     def get_global_var(self, canonical: str, dtype: str) -> GlobalVar:
-        """A function on tensor arrays of ``dtype``: ``get_global_var("tensor_array_read", "float32")``."""
+        """Return a function on tensor arrays of ``dtype``: ``get_global_var("tensor_array_read", "float32")``."""
         self._register(dtype)
         return self.mod.get_global_var(self.get_name(canonical, dtype))
 
     def get_ctor(self, ty_name: str, canonical: str, dtype: str) -> Constructor:
-        """A constructor of the type ``ty_name``: ``get_ctor("tensor_float32_t", "tensor2", "float32")``."""
+        """Return a constructor of the type ``ty_name``: ``get_ctor("tensor_float32_t", "tensor2", "float32")``."""
         self._register(dtype)
         return _named(self.mod.get_type(ty_name)[1:], self.get_name(canonical, dtype))
 
     def get_tensor_ctor(self, canonical: str, dtype: str) -> Constructor:
-        """A constructor of ``tensor_t``: ``tensor_nil``, or ``tensor0`` to ``tensor6``."""
+        """Return a constructor of ``tensor_t``: ``tensor_nil``, or ``tensor0`` to ``tensor6``."""
         return self.get_ctor(self.get_name("tensor_t", dtype), canonical, dtype)
 
     def _register(self, dtype: str) -> None:
         TensorArrayOps(self, dtype).register()
 
     def get_name_static(self, canonical: str, dtype: str, shape: Sequence[Any], batch_dim: int | None = None) -> str:
-        """The name of a function, constructor or type for tensors of one shape (``StaticTensorArrayOps``)."""
+        """Return the name of a function, constructor or type for tensors of one shape (``StaticTensorArrayOps``)."""
         return static_name(canonical, dtype, shape, batch_dim)
 
     def get_global_var_static(
         self, canonical: str, dtype: str, shape: Sequence[Any], batch_dim: int | None = None
     ) -> GlobalVar:
-        """A function for tensors of one shape."""
+        """Return a function for tensors of one shape."""
         return self.mod.get_global_var(self.get_name_static(canonical, dtype, shape, batch_dim))
 
     def get_type_static(self, canonical: str, dtype: str, shape: Sequence[Any]) -> GlobalTypeVar:
-        """The data type of tensors of one shape."""
+        """Return the data type of tensors of one shape."""
         return self.mod.get_global_type_var(self.get_name_static(canonical, dtype, shape))
 
     def get_ctor_static(self, ty_name: str, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
-        """A constructor of a type for tensors of one shape."""
+        """Return a constructor of a type for tensors of one shape."""
         found = self.mod.get_type(self.get_name_static(ty_name, dtype, shape))
         return _named(found[1:], self.get_name_static(name, dtype, shape))
 
     def get_tensor_ctor_static(self, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
-        """A constructor of ``tensor_t``: ``tensor_constructor`` or ``tensor_nil``."""
+        """Return a constructor of ``tensor_t``: ``tensor_constructor`` or ``tensor_nil``."""
         return self.get_ctor_static("tensor_t", name, dtype, shape)
 
     def __getattr__(self, name: str) -> GlobalVar:

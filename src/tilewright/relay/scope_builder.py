@@ -11,7 +11,7 @@ from tilewright.relay.expr import If, Let, TupleWrapper, Var
 
 
 class _Branch:
-    """An ``if`` whose branches are still being written."""
+    """An ``if`` whose branches are under construction."""
 
     def __init__(self, cond: RelayExpr) -> None:
         self.cond = cond
@@ -19,14 +19,14 @@ class _Branch:
         self.otherwise: RelayExpr | None = None
 
     def result(self) -> RelayExpr:
-        """The finished conditional."""
+        """Return the finished conditional."""
         if self.then is None or self.otherwise is None:
             raise ValueError("an if_scope needs a ret(...), and an else_scope with a ret(...) after it")
         return If(self.cond, self.then, self.otherwise)
 
 
 class ScopeBuilder:
-    """Collects bindings and a result; ``get`` gives the expression::
+    """Builder of bindings and a result; ``get`` returns the expression::
 
     sb = relay.ScopeBuilder()
     with sb.if_scope(cond):
@@ -42,7 +42,7 @@ class ScopeBuilder:
         self._results: list[RelayExpr | _Branch | None] = [None]
 
     def let(self, var: Var | str | tuple[str, Type], value: RelayExpr | TupleWrapper) -> Var:
-        """Bind ``value`` to a variable, given as such, by name, or by name and type; returns the variable."""
+        """Bind ``value`` to a variable, its name, or its name and type; return the variable."""
         if isinstance(var, str):
             var = Var(var)
         elif isinstance(var, tuple):
@@ -52,9 +52,9 @@ class ScopeBuilder:
         return var
 
     def type_of(self, expr: RelayExpr) -> Type | None:
-        """What stands for the type of ``expr``: of a variable its annotation, of anything else one to be inferred.
+        """Return the annotation of a variable, or a type to be inferred for any other expression.
 
-        What is no variable is computed in the scope, under a name of its own.
+        An expression that is no variable is bound in the scope.
         """
         if isinstance(expr, Var):
             return expr.type_annotation
@@ -63,14 +63,14 @@ class ScopeBuilder:
         return unknown
 
     def ret(self, value: RelayExpr | TupleWrapper) -> None:
-        """Set the result of the scope; raises RuntimeError when it has one."""
+        """Set the result of the scope; raise RuntimeError when it has one."""
         if self._results[-1] is not None:
             raise RuntimeError("ret(...) was called before in this scope")
         self._results[-1] = value.astuple() if isinstance(value, TupleWrapper) else value
 
     @contextmanager
     def if_scope(self, cond: RelayExpr) -> Iterator[None]:
-        """What happens when ``cond`` holds; an ``else_scope`` follows. The conditional is the scope's result."""
+        """Open the branch where ``cond`` holds; an ``else_scope`` follows. The conditional is the scope's result."""
         if self._results[-1] is not None:
             raise RuntimeError("if_scope comes after ret(...) in this scope")
         self._open()
@@ -81,7 +81,7 @@ class ScopeBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """What happens otherwise; must follow an ``if_scope``."""
+        """Open the other branch; must follow an ``if_scope``."""
         branch = self._results[-1]
         if not isinstance(branch, _Branch) or branch.otherwise is not None:
             raise RuntimeError("else_scope must follow an if_scope")
@@ -90,7 +90,7 @@ class ScopeBuilder:
         branch.otherwise = self._close()
 
     def get(self) -> RelayExpr:
-        """The expression: the bindings around the result; raises RuntimeError when there is no result."""
+        """Return the bindings around the result; raise RuntimeError when there is no result."""
         result = self._results[-1]
         if result is None:
             raise RuntimeError("the scope has no result; call ret(...) first")

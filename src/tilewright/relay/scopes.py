@@ -1,4 +1,4 @@
-"""In which scope each part of a program is evaluated: the innermost that encloses all its uses.
+"""The scope in which each part of a program is evaluated: the innermost one that encloses all its uses.
 
 Scopes are the bodies of functions and the branches of if and match.
 """
@@ -28,7 +28,7 @@ class Scope:
         self.bindings: list[tuple[Var, RelayExpr]] = []
 
     def wrap(self, body: RelayExpr) -> RelayExpr:
-        """The lets around ``body``."""
+        """Wrap ``body`` in the lets."""
         for var, value in reversed(self.bindings):
             body = Let(var, value, body)
         return body
@@ -46,7 +46,7 @@ def _enclosing(a: Scope, b: Scope) -> Scope:
 
 
 def _events(root: RelayExpr, children: Children) -> list[tuple[RelayExpr, bool]]:
-    """(expression, is_binding) in evaluation order: a let's binding comes between its value and its body."""
+    """Yield (expression, is_binding) in evaluation order: a let's binding comes between its value and its body."""
     events: dict[tuple[RelayExpr, bool], None] = {}
 
     def enter(expr: RelayExpr) -> Steps[None]:
@@ -66,14 +66,14 @@ def _events(root: RelayExpr, children: Children) -> list[tuple[RelayExpr, bool]]
 
 
 def _opens_scope(expr: RelayExpr, index: int) -> bool:
-    """Whether the child ``index`` is in a scope of its own."""
+    """Return whether the child ``index`` is in a scope of its own."""
     if isinstance(expr, Function):
         return index == len(expr.params)
     return isinstance(expr, (If, Match)) and index > 0
 
 
 class Scopes:
-    """``of`` has the scope of every part; ``inner`` those that children open, by parent and index of the child."""
+    """Scopes by expression: ``of`` maps every part to its scope, ``inner`` a parent and child index to the child's."""
 
     def __init__(self, root: RelayExpr, children: Children = direct_children) -> None:
         self.events = _events(root, children)
@@ -92,7 +92,7 @@ class Scopes:
                 self.of[child] = use if known is None else _enclosing(known, use)
 
     def crossing(self) -> set[RelayExpr]:
-        """What is used in another scope than it is evaluated in."""
+        """Return the expressions that are used in another scope than that of their evaluation."""
         found = set()
         for expr, is_binding in self.events:
             if not is_binding:

@@ -10,9 +10,9 @@
 
     type static_tensor_float32_3_2_t { tensor_nil_float32_3_2, tensor_constructor_float32_3_2(Tensor[(3, 2), float32]) }
 
-Both have tensor_take, tensor_concatenate, tensor_expand_dims, tensor_array, and of arrays read, write, unstack,
-scatter, split, concat, stack and gather; those of one shape tensor_get_data. Those of unknown dimensions come into a
-module with the first question that its ``Prelude`` is asked for one of them.
+Both have tensor_take, tensor_concatenate, tensor_expand_dims, tensor_array, and for arrays read, write, unstack,
+scatter, split, concat, stack and gather; those of one shape tensor_get_data. Those of unknown dimensions are added to a
+module when its ``Prelude`` is first asked for one of them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Dims = Sequence[Any]
 
 
 def _tensor(shape: Iterable[Any], dtype: str) -> str:
-    """The text of a tensor type."""
+    """Return the text of a tensor type."""
     dims = ["?" if isinstance(d, AnyDim) else str(int(d)) for d in shape]
     return f"Tensor[({', '.join(dims)}), {dtype}]" if dims else dtype
 
 
 def _add(mod: IRModule, text: str) -> None:
-    """Add the definitions of a text that the module has not."""
+    """Add the definitions of a text that the module does not have."""
     if not text:
         return
     parsed = parse(text, "tensor arrays", mod)
@@ -63,7 +63,7 @@ def _constructor(mod: IRModule, type_name: str, name: str) -> Constructor:
 
 
 def static_name(canonical: str, dtype: str, shape: Dims, batch_dim: int | None = None) -> str:
-    """The name of a function, constructor or type (``tensor_t``) for tensors of one shape."""
+    """Return the name of a function, constructor or type (``tensor_t``) for tensors of one shape."""
     dims = "_".join("any" if isinstance(d, AnyDim) else str(int(d)) for d in shape) or "scalar"
     if canonical == "tensor_t":
         return f"static_tensor_{dtype}_{dims}_t"
@@ -73,14 +73,14 @@ def static_name(canonical: str, dtype: str, shape: Dims, batch_dim: int | None =
 
 
 def dynamic_name(canonical: str, dtype: str) -> str:
-    """The name of a function, constructor or type (``tensor_t``) for tensors of unknown dimensions."""
+    """Return the name of a function, constructor or type (``tensor_t``) for tensors of unknown dimensions."""
     return f"tensor_{dtype}_t" if canonical == "tensor_t" else f"{canonical}_{dtype}"
 
 
 def _array_functions(name: Callable[[str], str], tensor: str, stacked: str, indices: str, count: str) -> dict[str, str]:
-    """The functions of arrays that look into no tensor.
+    """Return the functions of arrays that do not depend on the tensors' rank.
 
-    ``tensor`` and ``stacked`` are the types of elements and of what ``stack`` gives; ``count`` is the number of
+    ``tensor`` and ``stacked`` are the types of elements and of the result of ``stack``; ``count`` is the number of
     ``%indices``, which have the type ``indices``.
     """
     array = f"List[{tensor}]"
@@ -125,7 +125,7 @@ _RANGE = 'arange(%lower, %upper, 1, dtype="int32")'
 
 
 def _split(helper: str, take: str, write: str, array: str, value: str, lengths: str) -> str:
-    """The body of the function behind tensor_array_split: the last piece is written first."""
+    """Return the body of the function behind tensor_array_split: the last piece is written first."""
     return f"""(%ta: {array}, %value: {value}, %offset: int32, %current: int32, %limit: int32,
                 %lengths: {lengths}) -> {array} {{
       if (equal(%current, %limit)) {{ %ta }} else {{
@@ -147,7 +147,7 @@ def _concat(concat: str, concatenate: str, nil: str, tensor: str) -> str:
 
 
 def _unstack(helper: str, tensor: str, element: str, constructor: str) -> tuple[str, str]:
-    """The functions that take a tensor apart, and behind it."""
+    """Return the functions that unstack a tensor."""
     loop = f"""(%i: int32, %up: int32, %t: {tensor}) -> List[{element}] {{
       if (equal(%i, %up)) {{ Nil }} else {{
         Cons({constructor}(take(%t, %i, axis=0)), @{helper}(add(%i, 1), %up, %t))
@@ -160,7 +160,7 @@ def _unstack(helper: str, tensor: str, element: str, constructor: str) -> tuple[
 
 
 class _ArrayOps:
-    """What a prelude's module has for the tensors of a data type, by names that say of which tensors."""
+    """The definitions of a prelude's module for the tensors of a dtype, by names that include it."""
 
     def __init__(self, prelude: Any, dtype: str) -> None:
         self.prelude = prelude
@@ -168,38 +168,40 @@ class _ArrayOps:
         self.list, self.cons, self.nil = prelude.mod.get_type("List")
 
     def get_name(self, canonical: str) -> str:
-        """The name in the module."""
+        """Return the name in the module."""
         raise NotImplementedError
 
     def get_global_var(self, canonical: str) -> GlobalVar:
-        """A function."""
+        """Return a function."""
         found: GlobalVar = self.prelude.mod.get_global_var(self.get_name(canonical))
         return found
 
     def get_type(self, canonical: str) -> GlobalTypeVar:
-        """The data type ``tensor_t``."""
+        """Return the data type ``tensor_t``."""
         found: GlobalTypeVar = self.prelude.mod.get_global_type_var(self.get_name(canonical))
         return found
 
     def get_ctor(self, canonical: str) -> Constructor:
-        """A constructor: ``tensor_nil``, and ``tensor0`` to ``tensor6`` or, for one shape, ``tensor_constructor``."""
+        """Return a constructor: ``tensor_nil``, and ``tensor0`` to ``tensor6`` or, for one shape,
+        ``tensor_constructor``.
+        """
         return _constructor(self.prelude.mod, self.get_name("tensor_t"), self.get_name(canonical))
 
     def has_type(self) -> bool:
-        """Whether the module has the data type."""
+        """Return whether the module has the data type."""
         name = self.get_name("tensor_t")
         return any(v.name_hint == name for v in self.prelude.mod.type_definitions)
 
 
 class TensorArrayOps(_ArrayOps):
-    """Functions on tensors of ranks 0 to 6 of a data type, whose dimensions are unknown."""
+    """Functions on tensors of ranks 0 to 6 of a dtype, whose dimensions are unknown."""
 
     def get_name(self, canonical: str) -> str:
-        """The name with the data type."""
+        """Return the name with the dtype."""
         return dynamic_name(canonical, self.dtype)
 
     def register(self) -> None:
-        """Add the type and all functions to the prelude's module, where it has them not."""
+        """Add the type and all functions that the prelude's module does not have."""
         tensor_type = self.get_name("tensor_t")
         if self.has_type():
             return
@@ -256,12 +258,12 @@ class TensorArrayOps(_ArrayOps):
 
 
 class StaticTensorArrayOps(_ArrayOps):
-    """Functions on tensors of a data type and one shape.
+    """Functions on tensors of a dtype and one shape.
 
     Parameters
     ----------
     shape : numbers, or ``Any``.
-    batch_dim : 1 where arrays have one element, so that stacking gives the dimension 1; otherwise it is unknown.
+    batch_dim : 1 where arrays have one element, so that stacking yields the dimension 1; otherwise it is unknown.
     """
 
     def __init__(self, prelude: Any, dtype: str, shape: Dims, batch_dim: int | None = None) -> None:
@@ -270,15 +272,15 @@ class StaticTensorArrayOps(_ArrayOps):
         self.batch_dim = batch_dim
 
     def get_name(self, canonical: str) -> str:
-        """The name with data type and shape."""
+        """Return the name with dtype and shape."""
         return static_name(canonical, self.dtype, self.shape, self.batch_dim)
 
     def is_cached(self, name: str) -> bool:
-        """Whether the module has a function of that name."""
+        """Return whether the module has a function of that name."""
         return bool(self.prelude.mod.contains_global_var(name))
 
     def register(self) -> None:
-        """Add the type and all functions to the prelude's module, where it has them not."""
+        """Add the type and all functions that the prelude's module does not have."""
         self.define_tensor_adt()
         self.define_tensor_take()
         self.define_tensor_concatenate()
@@ -301,13 +303,13 @@ class StaticTensorArrayOps(_ArrayOps):
         return f"{self.get_name('tensor_t')}[]"
 
     def _of_shape(self, shape: Dims) -> StaticTensorArrayOps:
-        """The same for tensors of another shape, with its type."""
+        """Return the same for tensors of another shape, with its type."""
         ops = StaticTensorArrayOps(self.prelude, self.dtype, tuple(shape), self.batch_dim)
         ops.define_tensor_adt()
         return ops
 
     def _of_any_length(self) -> StaticTensorArrayOps:
-        """Tensors with any first dimension: parts of these, or several of these together."""
+        """Return the same for tensors with any first dimension: parts or concatenations of these."""
         return self._of_shape((AnyDim(), *self.shape[1:]))
 
     def _stacked(self) -> StaticTensorArrayOps:
@@ -322,7 +324,7 @@ class StaticTensorArrayOps(_ArrayOps):
         return f"match? ({value}) {{ {self.get_name('tensor_constructor')}({variable}) => {then}, }}"
 
     def define_tensor_adt(self) -> None:
-        """The data type: nothing, or a tensor."""
+        """Define the data type: nothing, or a tensor."""
         if not self.has_type():
             tensor = f"{self.get_name('tensor_constructor')}({_tensor(self.shape, self.dtype)})"
             _add(self.prelude.mod, f"type {self.get_name('tensor_t')} {{ {self.get_name('tensor_nil')}, {tensor}, }}")
@@ -331,7 +333,7 @@ class StaticTensorArrayOps(_ArrayOps):
     # ---- tensors ----
 
     def define_tensor_take(self) -> None:
-        """``tensor_take(tensor, lower, upper)``: a range of the first axis."""
+        """Define ``tensor_take(tensor, lower, upper)``: a range of the first axis."""
         if len(self.shape) == 0:
             return
         self.define_tensor_adt()
@@ -344,7 +346,7 @@ class StaticTensorArrayOps(_ArrayOps):
         )
 
     def define_tensor_concatenate(self) -> None:
-        """``tensor_concatenate(x, y)`` along the first axis."""
+        """Define ``tensor_concatenate(x, y)`` along the first axis."""
         if len(self.shape) == 0:
             return
         self.define_tensor_adt()
@@ -355,14 +357,14 @@ class StaticTensorArrayOps(_ArrayOps):
         self._define("tensor_concatenate", text)
 
     def define_tensor_expand_dims(self) -> None:
-        """``tensor_expand_dims(x)``: a new first axis."""
+        """Define ``tensor_expand_dims(x)``: a new first axis."""
         self.define_tensor_adt()
         out = self._stacked()
         body = self._unwrap("%x", "%t", f"{out.get_name('tensor_constructor')}(expand_dims(%t, axis=0))")
         self._define("tensor_expand_dims", f"(%x: {self._tensor_t}) -> {out._tensor_t} {{ {body} }}")
 
     def define_tensor_get_data(self) -> None:
-        """``tensor_get_data(tensor)``: the tensor in a value."""
+        """Define ``tensor_get_data(tensor)``: the tensor in a value."""
         self.define_tensor_adt()
         body = self._unwrap("%tensor", "%t", "%t")
         self._define(
@@ -378,19 +380,19 @@ class StaticTensorArrayOps(_ArrayOps):
             self._define(key, texts[key])
 
     def define_tensor_array(self) -> None:
-        """``tensor_array(n)``: an array of ``n`` times nothing."""
+        """Define ``tensor_array(n)``: an array of ``n`` times nothing."""
         self._define_of_arrays("tensor_array")
 
     def define_tensor_array_read(self) -> None:
-        """``tensor_array_read(tensor_array, n)``."""
+        """Define ``tensor_array_read(tensor_array, n)``."""
         self._define_of_arrays("tensor_array_read")
 
     def define_tensor_array_write(self) -> None:
-        """``tensor_array_write(tensor_array, n, v)``: the array with another element."""
+        """Define ``tensor_array_write(tensor_array, n, v)``: the array with element ``n`` replaced."""
         self._define_of_arrays("tensor_array_write")
 
     def define_tensor_array_unstack(self) -> None:
-        """``tensor_array_unstack(tensor)``: the array of what lies along the first axis."""
+        """Define ``tensor_array_unstack(tensor)``: the array of the slices along the first axis."""
         if len(self.shape) == 0:
             return
         out = self._of_shape(self.shape[1:])
@@ -401,9 +403,10 @@ class StaticTensorArrayOps(_ArrayOps):
         self._define("tensor_array_unstack", whole)
 
     def define_tensor_array_scatter(self, indices_shape: Dims | None = None, force_update: bool = False) -> None:
-        """``tensor_array_scatter(tensor_array, indices, values)``: the array with other elements at ``indices``.
+        """Define ``tensor_array_scatter(tensor_array, indices, values)``: the array with the elements at ``indices``
+        replaced.
 
-        With ``force_update`` an earlier definition gives way to one for indices of the shape ``indices_shape``.
+        ``force_update`` replaces an earlier definition by one for indices of the shape ``indices_shape``.
         """
         keys = ("tensor_array_scatter_helper", "tensor_array_scatter")
         if force_update:
@@ -416,9 +419,9 @@ class StaticTensorArrayOps(_ArrayOps):
     def define_tensor_array_split(
         self, value_shape: Dims | None = None, lengths_shape: Dims | None = None, force_update: bool = False
     ) -> None:
-        """``tensor_array_split(tensor_array, value, lengths)``: the array with pieces of ``value`` as elements.
+        """Define ``tensor_array_split(tensor_array, value, lengths)``: the array with pieces of ``value`` as elements.
 
-        With ``force_update`` an earlier definition gives way to one for a value and lengths of the given shapes.
+        ``force_update`` replaces an earlier definition by one for a value and lengths of the given shapes.
         """
         if len(self.shape) == 0:
             return
@@ -439,7 +442,7 @@ class StaticTensorArrayOps(_ArrayOps):
         )
 
     def define_tensor_array_concat(self) -> None:
-        """``tensor_array_concat(tensor_array)``: the elements along the first axis."""
+        """Define ``tensor_array_concat(tensor_array)``: the elements along the first axis."""
         if len(self.shape) == 0:
             return
         out = self._of_any_length()
@@ -448,7 +451,7 @@ class StaticTensorArrayOps(_ArrayOps):
         self._define("tensor_array_concat", _concat(*names, out._tensor_t))
 
     def define_tensor_array_stack(self) -> None:
-        """``tensor_array_stack(tensor_array)``: the elements along a new first axis."""
+        """Define ``tensor_array_stack(tensor_array)``: the elements along a new first axis."""
         self.define_tensor_expand_dims()
         out = self._stacked()
         grown = f"@map(@{self.get_name('tensor_expand_dims')}, %tensor_array)"
@@ -460,7 +463,9 @@ class StaticTensorArrayOps(_ArrayOps):
         self._define("tensor_array_stack", f"(%tensor_array: List[{self._tensor_t}]) -> {out._tensor_t} {{ {body} }}")
 
     def define_tensor_array_gather(self) -> None:
-        """``tensor_array_gather(tensor_array, indices)``: the elements at ``indices`` along a new first axis."""
+        """Define ``tensor_array_gather(tensor_array, indices)``: the elements at ``indices`` along a new first
+        axis.
+        """
         self.define_tensor_array_stack()
         self._define_of_arrays("tensor_array_read", "tensor_array_gather_helper", "tensor_array_gather")
 
@@ -475,7 +480,7 @@ def _plain(dim: Any) -> Any:
 
 
 def get_tensor_array_shape(expr: Any, dtype: str, prelude: Any) -> tuple[Any, ...] | None:
-    """The shape of the tensors in an array; None where their dimensions are unknown."""
+    """Return the shape of the tensors in an array; None where their dimensions are unknown."""
     mod = prelude.mod.copy()
     mod["tensor_array_asked_for"] = Function(free_vars(expr), expr)
     found = infer_module(mod)["tensor_array_asked_for"].body.checked_type

@@ -1,4 +1,4 @@
-"""Types under TVM's module name; they live in ``ir.type`` and ``relay.adt``."""
+"""TVM's module name of types, which are in ``ir.type`` and ``relay.adt``."""
 
 from tilewright.ir.prim_expr import Any
 from tilewright.ir.type import (
@@ -25,7 +25,7 @@ def ShapeVar(name: str) -> TypeVar:
 
 
 def is_dynamic(tensor_type: TensorType) -> bool:
-    """Whether a dimension is not known while compiling."""
+    """Return whether a dimension is unknown at compile time."""
     return tensor_type.is_dynamic
 
 

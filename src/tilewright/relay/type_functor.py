@@ -1,6 +1,6 @@
 """Visitors and mutators of types, by TVM 0.8's names: one method a class of types.
 
-``TypeFunctor`` dispatches, ``TypeVisitor`` sees every part, ``TypeMutator`` builds a type anew from changed parts.
+``TypeFunctor`` dispatches, ``TypeVisitor`` visits every part, ``TypeMutator`` rebuilds a type from changed parts.
 Types are as deep as a user writes them, not as a network is, so these recurse.
 """
 
@@ -20,15 +20,17 @@ def _method_of(cls: type) -> str:
 
 
 class TypeFunctor:
-    """Calls ``visit_tensor_type``, ``visit_func_type``, ... by the class of the type; these call ``default``."""
+    """Dispatcher to ``visit_tensor_type``, ``visit_func_type``, ... by the class of the type; these call
+    ``default``.
+    """
 
     def visit(self, typ: Type | TypeData) -> Any:
-        """What the method for the class of ``typ`` gives; NotImplementedError where there is none."""
+        """Call the method for the class of ``typ``; raise NotImplementedError where there is none."""
         method = getattr(self, _method_of(type(typ)), None)
         return self.default(typ) if method is None else method(typ)
 
     def default(self, typ: Type | TypeData) -> Any:
-        """What the methods that are not overridden do."""
+        """Handle the types whose methods are not overridden."""
         raise NotImplementedError(f"{type(self).__name__} does not handle {type(typ).__name__}")
 
     def _by_default(self, typ: Any) -> Any:
@@ -43,7 +45,7 @@ def _is_part(value: Any) -> bool:
 
 
 class TypeVisitor(TypeFunctor):
-    """Visits all parts of a type."""
+    """Visitor of all parts of a type."""
 
     def default(self, typ: Type | TypeData) -> Any:
         for name in type(typ)._fields:
@@ -54,7 +56,7 @@ class TypeVisitor(TypeFunctor):
 
 
 class TypeMutator(TypeFunctor):
-    """Builds a type from what its parts become; a type none of whose parts changes stays the same object."""
+    """Mutator of types; a type none of whose parts changes stays the same object."""
 
     def default(self, typ: Type | TypeData) -> Any:
         changes: dict[str, Any] = {}

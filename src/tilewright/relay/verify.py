@@ -1,8 +1,8 @@
-"""Whether a module is what every pass has to give, and an instrument that looks after each one.
+"""The verifier of modules, and an instrument that runs it after each pass.
 
-Of Relay functions: they type-check; the types that are written on expressions are those that inference gives from
-scratch, and none is written before those of its parts; every variable is bound once and used in its scope; what is
-called is there; attributes are as ``relay.function_attributes`` declares them. Of PrimFuncs: ``tir.verify``.
+Relay functions must satisfy: they type-check; the types recorded on expressions are those that inference finds from
+scratch, and none is recorded before those of its parts; every variable is bound once and used in its scope; callees
+exist; attributes are as ``relay.function_attributes`` declares them. PrimFuncs must satisfy ``tir.verify``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stage_of(mod: IRModule) -> Stage:
 
 
 def module_attribute_problems(mod: IRModule) -> list[str]:
-    """What is wrong with the declared attributes of the module and of its Relay functions, inner ones too."""
+    """Return the problems of declared attributes of the module and of its Relay functions, inner ones too."""
     stage = stage_of(mod)
     problems = attribute_problems(mod.attrs, Carrier.MODULE, stage)
     for var, func in mod.functions.items():
@@ -68,10 +68,10 @@ def _carrier_of(func: Function) -> Carrier:
 
 
 class VerifyIR(PassInstrument):
-    """Verifies the result of every pass, and names the pass that broke a module.
+    """Instrument that verifies the result of every pass, and names the pass that broke a module.
 
-    A module that a pass is given broken is not that pass's fault: it is not looked at afterwards. What has been
-    verified is not verified again, as long as no pass has changed it.
+    A module that was broken before a pass is not verified after it. A verified module is not verified again while no
+    pass has changed it.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class VerifyIR(PassInstrument):
         self._given_well: list[bool] = []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """See what the pass is given."""
+        """Record whether the pass's input is valid."""
         try:
             self._verify(mod)
         except TilewrightError:
@@ -89,7 +89,7 @@ class VerifyIR(PassInstrument):
             self._given_well.append(True)
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Verify; raises IllFormedModuleError that names the pass."""
+        """Verify the module; raise IllFormedModuleError that names the pass."""
         if not self._given_well.pop():
             return
         try:

@@ -1,7 +1,7 @@
 """Visitors and mutators over Relay expressions that never recurse, however deep the program is.
 
 ``visit`` walks the graph with its own stack in post-order: when ``visit_call`` (and so on) runs for a node, every
-child that ``children`` gave has been visited, and ``self.visit(child)`` is a look-up. Override ``visit_*`` for
+child of ``children`` has been visited, and ``self.visit(child)`` is a look-up. Override ``visit_*`` for
 the nodes of interest; override ``children`` to keep the walk out of a part (then visit it explicitly).
 """
 
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 def direct_children(expr: RelayExpr) -> Sequence[RelayExpr]:
-    """Sub-expressions of ``expr`` in evaluation order; binders (parameters, let variables) included."""
+    """Return the sub-expressions of ``expr`` in evaluation order, with its binders (parameters, let variables)."""
     match expr:
         case Call():
             return (expr.op, *expr.args)
@@ -65,9 +65,9 @@ def direct_children(expr: RelayExpr) -> Sequence[RelayExpr]:
 
 
 class ExprFunctor(Generic[R]):
-    """Memoised post-order walk: one result for each node.
+    """Memoized post-order walk: one result for each node.
 
-    With ``top_down``, as in TVM, ``visit`` goes to the node's method at once, and what is below is visited where that
+    With ``top_down``, as in TVM, ``visit`` calls the node's method at once, and children are visited where that
     method says so (``relay.expr_functor``).
     """
 
@@ -78,11 +78,11 @@ class ExprFunctor(Generic[R]):
         self.memo_map: dict[RelayExpr, R] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        """What to visit before ``expr``; all sub-expressions unless overridden."""
+        """Return the expressions to visit before ``expr``; all sub-expressions unless overridden."""
         return direct_children(expr)
 
     def visit(self, expr: RelayExpr) -> R:
-        """The result for ``expr``, computing those of everything below first."""
+        """Return the result for ``expr``, after computing those of its children."""
         memo = self.memo_map
         if expr in memo:
             return memo[expr]
@@ -111,7 +111,7 @@ class ExprFunctor(Generic[R]):
         return result
 
     def dispatch(self, expr: RelayExpr) -> R:
-        """Call the method for the node's class; calls that it builds come from where the node comes from."""
+        """Call the method for the node's class; calls that it builds inherit the node's span."""
         for cls, name in _METHODS:
             if isinstance(expr, cls):
                 span, outer = getattr(expr, "span", None), origin.span
@@ -127,71 +127,71 @@ class ExprFunctor(Generic[R]):
         raise TypeError(f"{type(self).__name__} does not know the expression class {type(expr).__name__}")
 
     def visit_var(self, expr: Var) -> R:
-        """A variable."""
+        """Visit a variable."""
         return self.default(expr)
 
     def visit_global_var(self, expr: GlobalVar) -> R:
-        """A global variable."""
+        """Visit a global variable."""
         return self.default(expr)
 
     def visit_op(self, expr: Op) -> R:
-        """An operator."""
+        """Visit an operator."""
         return self.default(expr)
 
     def visit_constant(self, expr: Constant) -> R:
-        """A constant."""
+        """Visit a constant."""
         return self.default(expr)
 
     def visit_constructor(self, expr: Constructor) -> R:
-        """A data constructor."""
+        """Visit a data constructor."""
         return self.default(expr)
 
     def visit_call(self, expr: Call) -> R:
-        """A call."""
+        """Visit a call."""
         return self.default(expr)
 
     def visit_tuple(self, expr: Tuple) -> R:
-        """A tuple."""
+        """Visit a tuple."""
         return self.default(expr)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> R:
-        """A projection."""
+        """Visit a projection."""
         return self.default(expr)
 
     def visit_function(self, expr: Function) -> R:
-        """A function."""
+        """Visit a function."""
         return self.default(expr)
 
     def visit_let(self, expr: Let) -> R:
-        """A let."""
+        """Visit a let."""
         return self.default(expr)
 
     def visit_if(self, expr: If) -> R:
-        """A conditional."""
+        """Visit a conditional."""
         return self.default(expr)
 
     def visit_match(self, expr: Match) -> R:
-        """A match."""
+        """Visit a match."""
         return self.default(expr)
 
     def visit_ref_create(self, expr: RefCreate) -> R:
-        """A new reference."""
+        """Visit a new reference."""
         return self.default(expr)
 
     def visit_ref_read(self, expr: RefRead) -> R:
-        """A read of a reference."""
+        """Visit a read of a reference."""
         return self.default(expr)
 
     def visit_ref_write(self, expr: RefWrite) -> R:
-        """A write to a reference."""
+        """Visit a write to a reference."""
         return self.default(expr)
 
     def visit_temp(self, expr: TempExpr) -> R:
-        """A temporary expression of a pass."""
+        """Visit a temporary expression of a pass."""
         return self.default(expr)
 
     def default(self, expr: RelayExpr) -> R:
-        """What the methods that are not overridden do."""
+        """Handle the nodes whose methods are not overridden."""
         raise NotImplementedError(f"{type(self).__name__} does not handle {type(expr).__name__}")
 
 
@@ -216,20 +216,20 @@ _METHODS: tuple[tuple[type, str], ...] = (
 
 
 class ExprVisitor(ExprFunctor[None]):
-    """Visits every node once, children first; override ``visit_*`` to look at nodes."""
+    """Visitor of every node once, children first; override ``visit_*`` to look at nodes."""
 
     def default(self, expr: RelayExpr) -> None:
-        """Children first, which in a walk that is not ``top_down`` have been visited."""
+        """Visit the children, which without ``top_down`` have been visited before."""
         if self.top_down:
             for child in self.children(expr):
                 self.visit(child)
 
 
 class ExprMutator(ExprFunctor[RelayExpr]):
-    """Rebuilds an expression; a node whose parts stay the same stays the same object, with its type."""
+    """Mutator of expressions; a node whose parts stay the same stays the same object, with its type."""
 
     def default(self, expr: RelayExpr) -> RelayExpr:
-        """Leaves stay as they are."""
+        """Keep leaves as they are."""
         return expr
 
     def _visit_all(self, items: Iterable[RelayExpr]) -> tuple[RelayExpr, ...]:
@@ -302,16 +302,16 @@ def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 class ExprRewriter(ExprMutator):
-    """A mutator whose ``rewrite_call(pre, post)`` sees each call before and after its children were rewritten."""
+    """Mutator whose ``rewrite_call(pre, post)`` gets each call before and after its children were rewritten."""
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        """Rebuild the call, then offer it to ``rewrite_call``."""
+        """Rebuild the call, then pass it to ``rewrite_call``."""
         post = super().visit_call(expr)
         assert isinstance(post, Call)
         return self.rewrite_call(expr, post)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        """The replacement of ``post``; itself when nothing is to do."""
+        """Return the replacement of ``post``, or ``post`` itself."""
         return post
 
 
@@ -324,7 +324,7 @@ def post_order_visit(expr: RelayExpr, fvisit: Callable[[RelayExpr], None]) -> No
 def post_order(
     expr: RelayExpr, children: Callable[[RelayExpr], Sequence[RelayExpr]] = direct_children
 ) -> list[RelayExpr]:
-    """Every node once, children (as ``children`` gives them) before the nodes that use them."""
+    """Yield every node once, children (those of ``children``) before the nodes that use them."""
     return walk.post_order([expr], children)
 
 
@@ -335,12 +335,12 @@ class _Substitute(ExprMutator):
 
 
 def substitute(expr: RelayExpr, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
-    """``expr`` with variables replaced by expressions."""
+    """Return ``expr`` with variables replaced by expressions."""
     return _Substitute(binds).visit(expr)
 
 
 def bind(expr: RelayExpr, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
-    """``expr`` with free variables replaced; bound parameters of a function are dropped from it."""
+    """Return ``expr`` with free variables replaced; bound parameters of a function are dropped from it."""
     if not isinstance(expr, Function):
         return substitute(expr, binds)
     body = substitute(expr.body, binds)

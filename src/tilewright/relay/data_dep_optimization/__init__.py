@@ -1,10 +1,10 @@
-"""``relay.data_dep_optimization``: programs and their weights changed together, by what the weights are.
+"""``relay.data_dep_optimization``: rewrites of programs together with their weights, by the weights' values.
 
-Each module has ``convert(func, params, ...)``, which gives the function and parameters in their new form, and leaves
-those that it was given as they are:
+Each module has ``convert(func, params, ...)``, which returns new functions and parameters and does not change its
+arguments:
 
-simplify_fc_transpose   weights of dense layers that are transposed in every run are transposed once
-bsr_dense, bsr_conv2d   weights that are pruned to blocks of zeros are kept, and multiplied with, without these
+simplify_fc_transpose   transpose weights of dense layers once instead of in every run
+bsr_dense, bsr_conv2d   store weights that are pruned to blocks of zeros, and multiply by them, without the zeros
 """
 
 from tilewright.relay.data_dep_optimization import bsr_conv2d, bsr_dense, simplify_fc_transpose

@@ -1,4 +1,4 @@
-"""Matrices of which most blocks are zero, kept by the blocks that are not (BSR)."""
+"""Block-sparse matrices (BSR): only blocks that are not zero are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.runtime.ndarray import NDArray, array
 def in_blocks(
     name: str, matrix: np.ndarray[Any, Any], blocksize: Sequence[int], threshold: float
 ) -> dict[str, NDArray] | None:
-    """``NAME.data`` (blocks, rows, columns), ``NAME.indices`` and ``NAME.indptr`` of a matrix.
+    """Return ``NAME.data`` (blocks, rows, columns), ``NAME.indices`` and ``NAME.indptr`` of a matrix.
 
     None where ``blocksize`` does not divide it, or less than ``threshold`` of its elements would be left out.
     """
@@ -33,5 +33,5 @@ def in_blocks(
 
 
 def shape_of(name: str, parts: dict[str, NDArray]) -> list[int]:
-    """The shapes of the three arrays, one after the other, as the passes take them."""
+    """Return the shapes of the three arrays, one after the other, as the passes take them."""
     return [extent for part in ("data", "indices", "indptr") for extent in parts[f"{name}.{part}"].shape]

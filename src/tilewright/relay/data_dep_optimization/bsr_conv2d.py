@@ -24,11 +24,11 @@ def convert(
     layout: str = "NHWC",
     kernel_size: int = 1,
 ) -> tuple[Function, dict[str, NDArray]]:
-    """``func`` with ``nn.sparse_conv2d`` where a convolution's weight is sparse, and the parameters for it.
+    """Replace convolutions with sparse weights in ``func`` by ``nn.sparse_conv2d``; return it with new parameters.
 
     Args:
-        blocksize: rows and columns of a block of the matrix (output channels, what a window holds).
-        sparsity_threshold: how much of a weight is in blocks of zeros, from 0 to 1, for the layer to be changed.
+        blocksize: rows and columns of a block of the matrix (output channels, elements of a window).
+        sparsity_threshold: the least share of a weight in blocks of zeros, from 0 to 1, for the layer to be changed.
         layout: NHWC (weights HWIO) or NCHW (OIHW); TilewrightError for others.
         kernel_size: height and width of the windows, which is odd; strides are 1, and results as large as the data.
     """
@@ -51,7 +51,7 @@ def convert(
 
 
 def _as_matrix(weight: np.ndarray[Any, Any], layout: str, kernel_size: int) -> np.ndarray[Any, Any] | None:
-    """The weight with a row for each output channel; None where its windows are others."""
+    """Return the weight with a row for each output channel; None where its windows have another size."""
     window = weight.shape[:2] if layout == "NHWC" else weight.shape[2:]
     if window != (kernel_size, kernel_size):
         return None

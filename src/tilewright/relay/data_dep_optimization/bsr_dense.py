@@ -15,11 +15,11 @@ from tilewright.runtime.ndarray import NDArray
 def convert(
     func: Function, params: Mapping[str, NDArray], blocksize: Sequence[int], sparsity_threshold: float
 ) -> tuple[Function, dict[str, NDArray]]:
-    """``func`` with ``nn.sparse_dense`` where a weight of a dense layer is sparse, and the parameters for it.
+    """Replace dense layers with sparse weights in ``func`` by ``nn.sparse_dense``; return it with new parameters.
 
     Args:
         blocksize: rows and columns of a block.
-        sparsity_threshold: how much of a weight is in blocks of zeros, from 0 to 1, for the layer to be changed.
+        sparsity_threshold: the least share of a weight in blocks of zeros, from 0 to 1, for the layer to be changed.
     """
     found = [dense_weight(e) for e in post_order(func)]
     sparse: dict[str, dict[str, NDArray]] = {}

@@ -1,4 +1,4 @@
-"""Weights of dense layers that are transposed in every run, transposed once."""
+"""Transposition of dense layers' weights once instead of in every run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tilewright.runtime.ndarray import NDArray, array
 
 
 def convert(func: Function, params: Mapping[str, NDArray]) -> tuple[Function, dict[str, NDArray]]:
-    """``func`` with ``nn.dense(x, w.T)`` for ``nn.dense(x, transpose(w))``, and the parameters for it.
+    """Replace ``nn.dense(x, transpose(w))`` in ``func`` by ``nn.dense(x, w.T)``; return it with new parameters.
 
-    A weight that something else uses too stays beside its transpose.
+    A weight with other uses stays beside its transpose.
     """
     found = [transposed_weight(e) for e in post_order(func)]
     names = list(dict.fromkeys(v.name_hint for v in found if v is not None and v.name_hint in params))

@@ -1,13 +1,13 @@
 """Patterns of dataflow graphs: matching, rewriting and partitioning. ``tvm.relay.dataflow_pattern``.
 
-language.py        the patterns and how they are written
+language.py        the patterns and their constructors
 products.py        products as a number times factors
-matcher.py         whether an expression matches
+matcher.py         matching of expressions
 screen.py          quick tests before matching
 indexed_graph.py   order, users and dominators of an expression
 groups.py          the matches in an expression that can be replaced
-rewriter.py        replacing them by what a callback gives
-partitioner.py     replacing them by calls of functions
+rewriter.py        replacement of matches by a callback's results
+partitioner.py     replacement of matches by calls of functions
 """
 
 from tilewright.relay.dataflow_pattern.language import (

@@ -1,7 +1,7 @@
-"""Matches of a pattern in an expression that can each be replaced as a whole: what rewriting and partitioning share.
+"""Matches of a pattern in an expression that can each be replaced as a whole, for rewriting and partitioning.
 
 Candidates are tried from the result to the inputs, so that of two overlapping matches the larger one wins. A match is
-dropped where it shares work with an earlier one, or where something inside it is used outside.
+dropped where it overlaps an earlier one, or where an expression inside it is used outside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.relay.visitor import ExprMutator, post_order
 
 @dataclass
 class Group:
-    """One match: ``function`` computes ``root`` from ``args``; ``name`` tells its operators in order."""
+    """One match: ``function`` computes ``root`` from ``args``; ``name`` lists its operators in order."""
 
     root: RelayExpr
     bindings: Bindings
@@ -42,7 +42,7 @@ class Group:
 
 @dataclass
 class _Inputs:
-    """What enters a match: an argument and a parameter for each leaf of the pattern that stands for an input."""
+    """The inputs of a match: an argument and a parameter for each leaf of the pattern that stands for an input."""
 
     args: list[RelayExpr] = field(default_factory=list)
     params: list[Var] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Inputs:
 
 
 class _Extractor(ExprMutator):
-    """Copies what lies between a match's root and its inputs, which become variables."""
+    """Copier of the expressions between a match's root and its inputs, which become variables."""
 
     def __init__(self, variable_of: dict[RelayExpr, RelayExpr]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def _label(expr: RelayExpr) -> str:
 
 
 class PatternGrouper:
-    """Finds the groups of ``pattern`` in ``expr``; ``groups`` has them by root."""
+    """Finder of the groups of ``pattern`` in ``expr``; ``groups`` has them by root."""
 
     def __init__(self, pattern: DFPattern, expr: RelayExpr) -> None:
         self.pattern = pattern
@@ -134,7 +134,7 @@ class PatternGrouper:
         return found
 
     def _fuzzy(self, bindings: Bindings) -> set[RelayExpr]:
-        """What lies inside of a match without a pattern of its own: on paths, and in functions."""
+        """Return the expressions inside of a match without a pattern of their own: on paths, and in functions."""
         inside: set[RelayExpr] = set()
         for part in self.parts:
             if isinstance(part, DominatorPattern):
@@ -146,7 +146,7 @@ class PatternGrouper:
         return inside
 
     def _is_embedded(self, expr: RelayExpr, pattern: DFPattern) -> bool:
-        """Whether a constant stays inside of the function: where the pattern asks for a constant."""
+        """Return whether a constant stays inside of the function: where the pattern asks for a constant."""
         while isinstance(expr, Constant):
             match pattern:
                 case ConstantPattern():
@@ -162,7 +162,7 @@ class PatternGrouper:
 
 
 def _entering(part: DFPattern, bindings: Bindings) -> list[RelayExpr]:
-    """The expressions that enter a match at one pattern of it."""
+    """Return the inputs of a match at one of its patterns."""
     matched = bindings.get(part, [])
     if isinstance(part, TuplePattern) and part.fields is None:
         return [f for expr in matched if isinstance(expr, Tuple) for f in expr.fields]

@@ -1,7 +1,7 @@
-"""An expression as a graph that is indexed once: order, users, and who dominates whom.
+"""An expression as a graph that is indexed once: order, users and dominators.
 
-A node is dominated by another when everything that is made of it goes through the other: then the two, and what lies
-between them, can become one function without anything inside being needed outside.
+A node is dominated by another when all paths from it to the result go through the other: then the two, and the nodes
+between them, can become one function without any inner node being needed outside.
 
 Source: K. D. Cooper, T. J. Harvey, K. Kennedy, "A Simple, Fast Dominance Algorithm", 2001; a dataflow graph has no
 cycles, so that one sweep from the result to the inputs is enough.
@@ -17,7 +17,7 @@ from tilewright.relay.visitor import direct_children, post_order
 
 
 class IndexedGraph:
-    """The nodes of ``root``: ``order`` has children before their users; ``users`` the users of each node.
+    """Nodes of ``root``: ``order`` has children before their users; ``users`` the users of each node.
 
     Operators are in the order, and have no users listed: each is one object in the whole program.
     """
@@ -28,7 +28,7 @@ class IndexedGraph:
 
     @cached_property
     def users(self) -> dict[RelayExpr, list[RelayExpr]]:
-        """The nodes that have a node as a part, in order."""
+        """Return the nodes that have a node as a part, in order."""
         found: dict[RelayExpr, list[RelayExpr]] = {node: [] for node in self.order}
         for node in self.order:
             for child in direct_children(node):
@@ -38,7 +38,7 @@ class IndexedGraph:
 
     @cached_property
     def _tree(self) -> tuple[dict[RelayExpr, RelayExpr], dict[RelayExpr, int]]:
-        """The nearest dominator of each node but the root, and how far each node is from the root by them."""
+        """Return the immediate dominator of each node but the root, and its depth in the dominator tree."""
         above: dict[RelayExpr, RelayExpr] = {}
         depth = {self.root: 0}
         for node in reversed(self.order):
@@ -49,7 +49,7 @@ class IndexedGraph:
 
     @cached_property
     def _intervals(self) -> dict[RelayExpr, tuple[int, int]]:
-        """For each node the numbers of its subtree in the tree of dominators, by a walk of that tree."""
+        """Return for each node the numbers of its subtree in the dominator tree, by a walk of that tree."""
         children: dict[RelayExpr, list[RelayExpr]] = {}
         for node, above in self._tree[0].items():
             children.setdefault(above, []).append(node)
@@ -67,7 +67,7 @@ class IndexedGraph:
         return intervals
 
     def meet(self, a: RelayExpr, b: RelayExpr) -> RelayExpr:
-        """The lowest node that dominates both, or is one of them and dominates the other."""
+        """Return the lowest node that dominates both, or is one of them and dominates the other."""
         above, depth = self._tree
         upper, lower = (a, b) if depth[a] < depth[b] else (b, a)
         while upper is not lower and not self.dominates(upper, lower):
@@ -75,16 +75,16 @@ class IndexedGraph:
         return upper
 
     def position(self, node: RelayExpr) -> int | None:
-        """The number of a node in the tree of dominators; None for operators."""
+        """Return the number of a node in the dominator tree; None for operators."""
         found = self._intervals.get(node)
         return None if found is None else found[0]
 
     def span(self, node: RelayExpr) -> tuple[int, int]:
-        """The number of a node, and the number behind those that it dominates: they lie between."""
+        """Return the interval of numbers of a node and of the nodes that it dominates; its end is exclusive."""
         return self._intervals.get(node, (0, 0))
 
     def dominates(self, above: RelayExpr, below: RelayExpr) -> bool:
-        """Whether everything made of ``below`` goes through ``above``, and they are not the same."""
+        """Return whether all paths from ``below`` go through ``above``, and they are not the same."""
         first, last = self.span(above)
         position = self.position(below)
         return position is not None and first < position < last

@@ -1,4 +1,4 @@
-"""Patterns: what a part of a dataflow graph may look like.
+"""Patterns of parts of dataflow graphs.
 
 Grammar::
 
@@ -11,7 +11,7 @@ Grammar::
         | ProductPattern(number, p*)                                                     factors in any order
         | DominatorPattern(parent, path, child)                                          a subgraph of any size
 
-``p*?`` may be None: any number of parts. A pattern that stands at two places of another matches one expression only::
+``p*?`` may be None: any number of parts. A pattern that occurs twice in another matches one expression only::
 
     conv = is_op("nn.conv2d")(wildcard(), wildcard())
     biased = conv.optional(lambda x: is_op("nn.bias_add")(x, wildcard()))
@@ -37,7 +37,7 @@ from tilewright.ir.type import Type
 
 
 class DFPattern(Node):
-    """Base of all patterns. Calling one gives the pattern of a call; ``|``, ``+``, ``-``, ``*``, ``/`` combine two."""
+    """Base of all patterns. A call of one is the pattern of a call; ``|``, ``+``, ``-``, ``*``, ``/`` combine two."""
 
     match_expr: ClassVar[Callable[[DFPattern, RelayExpr], bool]]  # set by matcher
     partition_expr: ClassVar[Callable[..., RelayExpr]]  # set by partitioner
@@ -61,31 +61,33 @@ class DFPattern(Node):
         return is_op("divide")(self, other)
 
     def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
-        """This pattern, where the operator, call or function has these attributes."""
+        """Match this pattern where the operator, call or function has these attributes."""
         return AttrPattern(self, attrs)
 
     def has_type(self, ttype: Type) -> TypePattern:
-        """This pattern, where the expression has the type ``ttype``."""
+        """Match this pattern where the expression has the type ``ttype``."""
         return TypePattern(self, ttype)
 
     def has_dtype(self, dtype: str) -> DataTypePattern:
-        """This pattern, where the expression is a tensor of ``dtype``."""
+        """Match this pattern where the expression is a tensor of ``dtype``."""
         return DataTypePattern(self, dtype)
 
     def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
-        """This pattern, where the expression is a tensor of ``shape``."""
+        """Match this pattern where the expression is a tensor of ``shape``."""
         return ShapePattern(self, shape)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
-        """This pattern as the end of a subgraph that begins at ``parent``; ``path`` is what lies between."""
+        """Match this pattern as the end of a subgraph that begins at ``parent``; the nodes between match ``path``."""
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
     def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> AltPattern:
-        """This pattern alone, or what ``option_constructor`` makes of it."""
+        """Match this pattern alone, or the result of ``option_constructor`` on it."""
         return self | option_constructor(self)
 
     def match(self, expr: RelayExpr) -> bool:
-        """Whether ``expr`` matches; TypeInferenceError where the pattern asks for the type of what has none."""
+        """Return whether ``expr`` matches; raise TypeInferenceError where the pattern asks for the type of an
+        untyped expression.
+        """
         return DFPattern.match_expr(self, expr)
 
     def partition(
@@ -94,7 +96,7 @@ class DFPattern(Node):
         attrs: Mapping[str, Any] | None = None,
         check: Callable[[RelayExpr], bool] = lambda _: True,
     ) -> RelayExpr:
-        """``expr`` with each match replaced by the call of a function; see ``partition``."""
+        """Replace each match in ``expr`` by the call of a function; see ``partition``."""
         return DFPattern.partition_expr(self, expr, attrs, check)
 
 
@@ -127,7 +129,7 @@ class ScalarPattern(ConstantPattern):
         self._init(value, tolerance)
 
     def holds(self, number: float) -> bool:
-        """Whether ``number`` is a value that the pattern asks for."""
+        """Return whether ``number`` is a value of the pattern."""
         return self.value is None or math.isclose(number, self.value, rel_tol=self.tolerance)
 
 
@@ -152,14 +154,14 @@ class WildcardPattern(DFPattern):
 
     @property
     def redirection(self) -> DFPattern | None:
-        """What this stands for, if ``redirect_to`` has said so."""
+        """Return the pattern that this stands for by ``redirect_to``, if any."""
         return self._redirect
 
     def redirect_to(self, pattern: DFPattern) -> None:
-        """Make this wildcard stand for ``pattern``, which may contain it: so are recursive patterns built.
+        """Make this wildcard stand for ``pattern``, which may contain it, to build recursive patterns.
 
         ``p = wildcard(); p.redirect_to(is_op("add")(p, wildcard()) | is_var())`` matches chains of any length.
-        It is the one change that a pattern takes, for a knot cannot be tied from immutable parts.
+        This is the only mutation of patterns: a cycle cannot be built from immutable parts.
         """
         object.__setattr__(self, "_redirect", pattern)
 
@@ -179,7 +181,7 @@ class CallPattern(DFPattern):
 class ProductPattern(DFPattern):
     """A number times ``factors``, in any order and nesting.
 
-    ``multiply``, ``divide`` by a constant and ``power`` of 2 or 3 are taken apart; constants of one element multiply to
+    ``multiply``, ``divide`` by a constant and ``power`` of 2 or 3 are factorized; constants of one element multiply to
     the number.
     """
 
@@ -233,7 +235,7 @@ class TuplePattern(DFPattern):
         return len(self.fields or ())
 
     def astype(self, _: Any) -> None:
-        """Not for tuples."""
+        """Raise: tuples have no dtype."""
         raise TypeError("astype cannot be used on TuplePattern")
 
 
@@ -248,7 +250,7 @@ class TupleGetItemPattern(DFPattern):
 
 
 class AltPattern(DFPattern):
-    """What matches ``left``, else what matches ``right``."""
+    """Either pattern, ``left`` first."""
 
     left: DFPattern
     right: DFPattern
@@ -289,8 +291,8 @@ class AttrPattern(DFPattern):
 
 
 class DominatorPattern(DFPattern):
-    """A subgraph of any size: every way from ``child`` to the inputs goes through nodes that match ``path``, to the one
-    node that matches ``parent``, and all that is computed on the way is used by ``child`` alone.
+    """A subgraph of any size: every path from ``child`` to the inputs goes through nodes that match ``path``, to the
+    one node that matches ``parent``, and all values on these paths are used by ``child`` alone.
     """
 
     parent: DFPattern
@@ -309,7 +311,7 @@ def _parts(what: str, patterns: Sequence[Any]) -> tuple[DFPattern, ...]:
 
 
 def sub_patterns(pattern: DFPattern) -> tuple[DFPattern, ...]:
-    """The patterns that a pattern is made of, in the order in which parameters of partitioned functions follow."""
+    """Return the parts of a pattern, in the order of the parameters of partitioned functions."""
     match pattern:
         case CallPattern():
             return (pattern.op, *(pattern.args or ()))
@@ -337,92 +339,92 @@ def sub_patterns(pattern: DFPattern) -> tuple[DFPattern, ...]:
 
 
 def pattern_order(pattern: DFPattern) -> list[DFPattern]:
-    """Every pattern in ``pattern`` once, parts before what they are parts of (where redirections make no cycle)."""
+    """Return every pattern in ``pattern`` once, parts first (where redirections make no cycle)."""
     return walk.post_order([pattern], sub_patterns)
 
 
 def is_var(name: str = "") -> VarPattern:
-    """A variable, of that name if one is given."""
+    """Match a variable, of that name if there is one."""
     return VarPattern(name)
 
 
 def is_constant() -> ConstantPattern:
-    """Any constant."""
+    """Match any constant."""
     return ConstantPattern()
 
 
 def is_scalar(value: float | None = None, tolerance: float = 0.0) -> ScalarPattern:
-    """A constant of one element, of any value or of about ``value``; ``tolerance`` is relative."""
+    """Match a constant of one element, of any value or of about ``value``; ``tolerance`` is relative."""
     return ScalarPattern(value, tolerance)
 
 
 def is_filled(value: float) -> FilledPattern:
-    """A constant of any shape, each element of which is ``value``."""
+    """Match a constant of any shape, each element of which is ``value``."""
     return FilledPattern(value)
 
 
 def is_product(*factors: DFPattern, number: ScalarPattern | None = None) -> ProductPattern:
-    """The product of ``factors`` and of a ``number``, which is 1 unless a pattern says otherwise."""
+    """Match the product of ``factors`` and of a ``number``, by default 1."""
     return ProductPattern(number or ScalarPattern(1.0), factors)
 
 
 def is_expr(expr: RelayExpr) -> ExprPattern:
-    """An expression that is structurally equal to ``expr``."""
+    """Match an expression that is structurally equal to ``expr``."""
     return ExprPattern(expr)
 
 
 def is_op(op_name: str) -> ExprPattern:
-    """The operator ``op_name``; TilewrightError when there is none. Call it for the pattern of a call."""
+    """Match the operator ``op_name``; raise TilewrightError when there is none. Call it for the pattern of a call."""
     return ExprPattern(Op.get(op_name))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None) -> TuplePattern:
-    """A tuple of these fields; of any fields for None."""
+    """Match a tuple of these fields; of any fields for None."""
     return TuplePattern(fields)
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
-    """Field ``index`` of a tuple; any field for None."""
+    """Match field ``index`` of a tuple; any field for None."""
     return TupleGetItemPattern(tuple_value, index)
 
 
 def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> IfPattern:
-    """A conditional."""
+    """Match a conditional."""
     return IfPattern(cond, true_branch, false_branch)
 
 
 def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> LetPattern:
-    """A let."""
+    """Match a let."""
     return LetPattern(var, value, body)
 
 
 def wildcard() -> WildcardPattern:
-    """Anything."""
+    """Match anything."""
     return WildcardPattern()
 
 
 def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
-    """An expression of the type ``ttype`` that matches ``pattern``."""
+    """Match an expression of the type ``ttype`` that matches ``pattern``."""
     return TypePattern(pattern or wildcard(), ttype)
 
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
-    """A tensor of ``dtype`` that matches ``pattern``."""
+    """Match a tensor of ``dtype`` that matches ``pattern``."""
     return DataTypePattern(pattern or wildcard(), dtype)
 
 
 def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
-    """A tensor of ``shape`` that matches ``pattern``."""
+    """Match a tensor of ``shape`` that matches ``pattern``."""
     return ShapePattern(pattern or wildcard(), shape)
 
 
 def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
-    """What has these attributes and matches ``pattern``."""
+    """Match an expression that has these attributes and matches ``pattern``."""
     return AttrPattern(pattern or wildcard(), attrs)
 
 
 def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:
-    """The subgraph from ``parent`` over ``path`` to ``child``."""
+    """Match the subgraph from ``parent`` over ``path`` to ``child``."""
     return DominatorPattern(parent, path, child)
 
 
@@ -436,7 +438,7 @@ def _many(parts: Sequence[DFPattern] | None, entered: dict[DFPattern, None]) -> 
 
 
 def _text(pattern: DFPattern, entered: dict[DFPattern, None]) -> Steps[str]:
-    """``nn.relu(add(nn.conv2d(*, *), *))``"""
+    """Return the pattern as ``nn.relu(add(nn.conv2d(*, *), *))``."""
     match pattern:
         case ExprPattern():
             return str(pattern.expr)

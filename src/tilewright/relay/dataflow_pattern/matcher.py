@@ -1,8 +1,8 @@
-"""Matching a pattern against an expression.
+"""Matching of patterns against expressions.
 
-The first way that fits is taken: an alternative whose left side matches is not tried again with its right side when
-something further up fails. While a match runs, each pattern that has matched is bound to its expression; failing undoes
-what was bound since.
+The first alternative that fits is taken: where its left side matches, its right side is not tried when a match fails
+further up. During a match, each pattern that has matched is bound to its expression; a failure undoes the bindings
+since.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NOTHING: RelayExpr = Tuple(())  # stands for no node at all
 
 
 class DFPatternMatcher:
-    """Matches patterns against the parts of ``root``; what is found out about the root serves all matches."""
+    """Matcher of patterns against the parts of ``root``; facts about the root are shared by all matches."""
 
     def __init__(self, root: RelayExpr) -> None:
         self.root = root
@@ -74,14 +74,14 @@ class DFPatternMatcher:
 
     @cached_property
     def graph(self) -> IndexedGraph:
-        """The root, indexed."""
+        """Return the root, indexed."""
         return IndexedGraph(self.root)
 
     def match(self, pattern: DFPattern, expr: RelayExpr, closed: bool = False) -> bool:
-        """Whether ``expr`` matches; then ``bindings`` has what each pattern matched.
+        """Return whether ``expr`` matches; then ``bindings`` maps each pattern to its expression.
 
-        Otherwise ``furthest`` is the mismatch that most had matched before: a pattern and the expression in its place.
-        ``closed`` passes over subgraphs of which something on the path is used outside of ``expr``.
+        Otherwise ``furthest`` is the mismatch after the most matches: a pattern and the expression in its place.
+        ``closed`` rejects subgraphs in which a node on the path is used outside of ``expr``.
         """
         self._closed = expr if closed else None
         self.bindings = {}
@@ -143,7 +143,7 @@ class DFPatternMatcher:
         return False
 
     def _match_associated(self, pattern: CallPattern, expr: Call) -> Steps[bool]:
-        """``a * b / c`` and ``a * (b / c)`` match each other."""
+        """Match ``a * b / c`` and ``a * (b / c)`` with each other."""
         for other in _associated(pattern, expr):
             mark = len(self._trail)
             if (yield self._match(other, expr)):
@@ -213,7 +213,7 @@ class DFPatternMatcher:
         return parent is not None and self.graph.dominates(expr, parent[-1])
 
     def _match_paths(self, pattern: DominatorPattern, expr: RelayExpr) -> Steps[bool]:
-        """Whether all ways down from ``expr`` lead over the path to one parent."""
+        """Return whether all paths down from ``expr`` lead over the path to one parent."""
         stack, seen = [*reversed(_operands(expr))], dict[RelayExpr, None]()
         while stack:
             node = stack.pop()
@@ -241,7 +241,9 @@ class DFPatternMatcher:
 
     @cached_property
     def _inferred(self) -> dict[RelayExpr, Type]:
-        """Types of an untyped root's parts, inferred together; empty where the root as a whole cannot be typed."""
+        """Return the types of an untyped root's parts, inferred together; empty where the root as a whole cannot be
+        typed.
+        """
         try:
             typed = infer_expr(self.root)
         except TilewrightError:
@@ -251,9 +253,9 @@ class DFPatternMatcher:
 
 
 class _Prospects:
-    """What can be said of the candidates for a dominator pattern's child, whatever else is bound.
+    """Facts about the candidates for a dominator pattern's child that do not depend on bindings.
 
-    Each node is looked at once, so that many candidates above one long path cost no more than one.
+    Each node is visited once, so that many candidates above one long path cost no more than one.
     """
 
     def __init__(self, pattern: DominatorPattern, graph: IndexedGraph) -> None:
@@ -265,9 +267,9 @@ class _Prospects:
         self.positions = sorted(n for n in map(graph.position, self.parents) if n is not None)
 
     def promising(self, expr: RelayExpr, closed: RelayExpr | None) -> bool:
-        """Whether ``expr`` dominates a possible parent, and no way down from it leads to what is on no path.
+        """Return whether ``expr`` dominates a possible parent, and no path down from it leaves the path pattern.
 
-        With ``closed``, also whether everything on these ways is used below of ``closed`` only.
+        With ``closed``, also whether all nodes on these paths are used below ``closed`` only.
         """
         first, last = self.graph.span(expr)
         found = bisect_right(self.positions, first)
@@ -280,9 +282,10 @@ class _Prospects:
         return top is _NOTHING or (top is not None and self.graph.dominates(closed, top))
 
     def top(self, expr: RelayExpr) -> RelayExpr | None:
-        """The lowest node that everything on the ways down from ``expr`` to possible parents goes through.
+        """Return the lowest node that all paths down from ``expr`` to possible parents go through.
 
-        None where some way leads to what is neither parent nor path; what may be shared (constants) does not count.
+        None where some path leads to a node that is neither parent nor path; nodes that may be shared (constants) do
+        not count.
         """
         stack = [(expr, False)]
         while stack:
@@ -336,24 +339,26 @@ def _match_filled(pattern: FilledPattern, expr: RelayExpr) -> bool:
 
 
 def _operands(expr: RelayExpr) -> Sequence[RelayExpr]:
-    """What an expression computes from: all its parts but the callee."""
+    """Return the parts of an expression except the callee."""
     return expr.args if isinstance(expr, Call) else direct_children(expr)
 
 
 def _operator(pattern: DFPattern) -> str:
-    """The name of the operator that a call pattern asks for; "" where it asks for none."""
+    """Return the name of the operator that a call pattern asks for; "" where it asks for none."""
     if isinstance(pattern, CallPattern) and isinstance(pattern.op, ExprPattern):
         return pattern.op.expr.name if isinstance(pattern.op.expr, Op) else ""
     return ""
 
 
 def commutes(pattern: CallPattern) -> bool:
-    """Whether the two arguments may come in either order."""
+    """Return whether the two arguments may come in either order."""
     return _operator(pattern) in _COMMUTATIVE
 
 
 def associates(pattern: CallPattern) -> frozenset[RelayExpr]:
-    """The operators that a match may call, where ``pattern`` is a product of quotients, or a quotient of products."""
+    """Return the operators that a match may call, where ``pattern`` is a product of quotients, or a quotient of
+    products.
+    """
     nested = _operator(pattern) in _ASSOCIATIVE and any(_operator(arg) in _ASSOCIATIVE for arg in pattern.args or ())
     return frozenset(map(Op.get, _ASSOCIATIVE)) if nested else frozenset()
 
@@ -363,7 +368,7 @@ def _calls(expr: RelayExpr, name: str) -> bool:
 
 
 def _associated(pattern: CallPattern, expr: Call) -> list[CallPattern]:
-    """The other ways of writing the product and quotient that ``pattern`` asks for, where ``expr`` is of that kind."""
+    """Return the other forms of the product and quotient in ``pattern``, where ``expr`` is of that kind."""
     args = pattern.args or ()
     if len(args) != 2 or len(expr.args) != 2:
         return []
@@ -439,7 +444,7 @@ _RULES: dict[type, Callable[[DFPatternMatcher, Any, RelayExpr], Steps[bool]]] = 
 
 
 def match(pattern: DFPattern, expr: RelayExpr) -> bool:
-    """Whether ``expr`` matches ``pattern``."""
+    """Return whether ``expr`` matches ``pattern``."""
     return DFPatternMatcher(expr).match(pattern, expr)
 
 

@@ -44,7 +44,7 @@ class _Partitioner(ExprMutator):
 
 
 def _leaves_scope(group: Group) -> bool:
-    """Whether an argument would be computed outside of the let that binds a variable in it."""
+    """Return whether an argument would be computed outside of the let that binds a variable in it."""
     bound: set[Var] = {e.var for es in group.bindings.values() for e in es if isinstance(e, Let)}
     return bool(bound) and any(node in bound for arg in group.args for node in post_order(arg))
 
@@ -55,11 +55,11 @@ def partition(
     attrs: Mapping[str, Any] | None = None,
     check: Callable[[RelayExpr], bool] = lambda _: True,
 ) -> RelayExpr:
-    """``expr`` with each match of ``pattern`` replaced by the call of a function with attributes ``attrs``.
+    """Replace each match of ``pattern`` in ``expr`` by the call of a function with attributes ``attrs``.
 
     The parameters follow the leaves of the pattern. Constants that the pattern asks for as constants stay inside of
     the function, others become arguments. ``check(match)`` may refuse a match. A match that overlaps another, or of
-    which something inside is used outside, stays as it is.
+    which an inner value is used outside, stays as it is.
     """
     if isinstance(pattern, FunctionPattern):
         warnings.warn("a function that is not called cannot be partitioned; give a pattern of its call", stacklevel=3)

@@ -1,4 +1,4 @@
-"""Products, taken apart into a number and factors.
+"""Factorization of products into a number and factors.
 
 ``multiply(divide(x, 2f), power(y, 3f))`` is 0.5 times x, y, y and y; where two factors are asked for, it is 0.5 times x
 and power(y, 3f).
@@ -18,7 +18,7 @@ _Product = tuple[float, tuple[RelayExpr, ...]]
 
 
 def products(expr: RelayExpr, count: int) -> Iterator[_Product]:
-    """The ways to take ``expr`` apart into a number and ``count`` factors, those with the fewest steps first."""
+    """Yield the factorizations of ``expr`` into a number and ``count`` factors, those with the fewest steps first."""
     forms: list[tuple[float, tuple[RelayExpr, ...], int]] = [(1.0, (expr,), 0)]
     for number, factors, start in forms:  # which grows
         if len(factors) == count:
@@ -30,7 +30,7 @@ def products(expr: RelayExpr, count: int) -> Iterator[_Product]:
 
 
 def _taken_apart(expr: RelayExpr) -> _Product | None:
-    """One operator of a product undone; None where there is none."""
+    """Factorize one operator of a product; None where there is none."""
     if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.name not in PRODUCTS:
         return None
     left, right = expr.args

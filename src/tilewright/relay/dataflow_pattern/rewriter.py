@@ -1,6 +1,6 @@
-"""Rewriting: each match of a pattern is replaced by what a callback gives, until nothing changes.
+"""Rewriting: each match of a pattern is replaced by a callback's result, until nothing changes.
 
-Before, with a callback for ``is_op("add")(wildcard(), is_expr(const(0)))`` that gives the first argument::
+Before, with a callback for ``is_op("add")(wildcard(), is_expr(const(0)))`` that returns the first argument::
 
     add(nn.relu(%x), 0)
 
@@ -29,10 +29,10 @@ _MOST_ROUNDS = 100
 
 
 class DFPatternCallback:
-    """What to put in the place of a pattern's matches: set ``self.pattern``, and override ``callback``.
+    """Base of rewrites: set ``self.pattern``, and override ``callback``, which replaces the pattern's matches.
 
-    ``require_type`` has the expression typed before each search. ``rewrite_once`` searches once, where otherwise what
-    the callback gives is searched again.
+    ``require_type`` types the expression before each search. With ``rewrite_once`` the results of the callback are not
+    searched again.
     """
 
     pattern: DFPattern
@@ -42,11 +42,11 @@ class DFPatternCallback:
         self.rewrite_once = rewrite_once
 
     def rewrite(self, expr: RelayExpr) -> RelayExpr:
-        """``expr`` with the matches replaced."""
+        """Return ``expr`` with the matches replaced."""
         return rewrite(self, expr)
 
     def callback(self, pre: RelayExpr, post: RelayExpr, node_map: Bindings) -> RelayExpr:
-        """The replacement of one match.
+        """Return the replacement of one match.
 
         Parameters
         ----------
@@ -87,12 +87,12 @@ def _checked(callback: DFPatternCallback, result: Any) -> RelayExpr:
 def rewrite(
     callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: RelayExpr, mod: IRModule | None = None
 ) -> RelayExpr:
-    """``expr`` with all matches of all callbacks replaced, each callback in turn, until nothing changes.
+    """Replace all matches of all callbacks in ``expr``, each callback in turn, until nothing changes.
 
     Parameters
     ----------
     callbacks : one or several; those with ``rewrite_once`` take part in the first round only
-    mod : where callbacks with ``require_type`` find the global functions and types that ``expr`` uses
+    mod : the global functions and types that ``expr`` uses, for callbacks with ``require_type``
 
     Raises
     ------

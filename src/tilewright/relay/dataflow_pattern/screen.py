@@ -29,7 +29,7 @@ Test = Callable[[RelayExpr], bool]
 
 
 def operators_of(pattern: DFPattern) -> frozenset[RelayExpr] | None:
-    """The operators that a match of ``pattern`` may call; None where it may be anything."""
+    """Return the operators that a match of ``pattern`` may call; None where it may be anything."""
     match pattern:
         case CallPattern():
             wanted = operators_of(pattern.op)
@@ -47,7 +47,7 @@ def operators_of(pattern: DFPattern) -> frozenset[RelayExpr] | None:
 
 
 def screen(pattern: DFPattern, depth: int = 2) -> Test:
-    """The test for ``pattern``, which looks ``depth`` calls deep."""
+    """Return the test for ``pattern``, which looks ``depth`` calls deep."""
     if type(pattern) in LEAVES:
         return partial(LEAVES[type(pattern)], pattern)
     match pattern:

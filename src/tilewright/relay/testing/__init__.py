@@ -46,7 +46,7 @@ from tilewright.testing import enabled_targets as enabled_targets
 
 
 def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) -> RelayExpr:
-    """``expr`` after a pass. An expression that is no function becomes the body of one, and comes back as a body.
+    """Run a pass on ``expr``. An expression that is no function becomes the body of one, and comes back as a body.
 
     With ``import_prelude`` the module has the definitions of ``Prelude``.
     """
@@ -59,17 +59,17 @@ def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) 
 
 
 def run_infer_type(expr: RelayExpr) -> Any:
-    """``expr`` with its types inferred."""
+    """Return ``expr`` with its types inferred."""
     return run_opt_pass(expr, InferType())
 
 
 def rand(dtype: str = "float32", *shape: int) -> nd.NDArray:
-    """An array of uniform random numbers in [0, 1), from numpy's global generator."""
+    """Return an array of uniform random numbers in [0, 1), from numpy's global generator."""
     return nd.array(np.random.rand(*shape).astype(nd.numpy_dtype(dtype)))
 
 
 def count_ops(expr: RelayExpr) -> dict[str, int]:
-    """How often each operator is called."""
+    """Return the number of calls of each operator."""
     found: dict[str, int] = {}
 
     def count(node: RelayExpr) -> None:

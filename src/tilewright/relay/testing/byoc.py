@@ -9,10 +9,12 @@ from tilewright.relay.visitor import ExprMutator
 
 
 class CcompilerAnnotator(ExprMutator):
-    """Marks each ``multiply(subtract(add(a, b), c), d)`` of variables as one region for ``ccompiler``."""
+    """Annotator that marks each ``multiply(subtract(add(a, b), c), d)`` of variables as one region for
+    ``ccompiler``.
+    """
 
     def visit_call(self, call: Call) -> RelayExpr:
-        """Marks at the product; all else stays."""
+        """Mark the region at its product."""
         chain = self._chain(call)
         if chain is None:
             return super().visit_call(call)

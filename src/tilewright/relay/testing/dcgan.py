@@ -39,7 +39,7 @@ def deconv2d_bn_relu(
     prefix: str,
     layout: str,
 ) -> RelayExpr:
-    """Transposed convolution, batch normalisation, ReLU."""
+    """Transposed convolution, batch normalization, ReLU."""
     net = deconv2d(data, ishape, oshape, kshape, layout, f"{prefix}_deconv")
     net = layers.batch_norm_infer(net, scale=False, axis=layout.index("C"), name=f"{prefix}_batch_norm")
     result: RelayExpr = relay.nn.relu(net)
@@ -55,7 +55,7 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The generator.
+    """Return the generator.
 
     Args:
         batch_size: images at once.

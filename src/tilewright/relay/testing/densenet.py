@@ -1,7 +1,7 @@
 """A network in the manner of DenseNet (Huang et al., "Densely Connected Convolutional Networks", 2016).
 
 As in ``tvm.relay.testing``, the layers of a block follow one another, and the block's result is the concatenation
-of all their results; a layer does not see the concatenation of those before it.
+of all their results; the input of a layer is the previous layer's result alone.
 """
 
 from __future__ import annotations

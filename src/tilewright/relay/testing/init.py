@@ -15,13 +15,15 @@ Array = np.ndarray[Any, Any]
 
 
 class Initializer:
-    """Fills the array of a parameter: biases, betas and means 0, gammas and variances 1, weights by the subclass."""
+    """Initializer of a parameter's array: biases, betas and means 0, gammas and variances 1, weights by the
+    subclass.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = kwargs
 
     def __call__(self, desc: str, arr: Array) -> None:
-        """Fill ``arr``, the parameter called ``desc``; raises ValueError when the name says nothing."""
+        """Fill ``arr``, the parameter called ``desc``; raise ValueError when the name has no known ending."""
         if desc.endswith("weight"):
             self._init_weight(desc, arr)
         elif desc.endswith(("bias", "beta", "mean")):
@@ -105,7 +107,7 @@ class Constant(Initializer):
 def create_workload(
     net: Function, initializer: Initializer | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, nd.NDArray]]:
-    """A typed module whose ``main`` is ``net``, and values of all its parameters but ``data``.
+    """Return a typed module whose ``main`` is ``net``, and values of all its parameters but ``data``.
 
     Args:
         net: the network; the types of its parameters may be left to inference.

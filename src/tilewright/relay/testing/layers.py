@@ -18,7 +18,7 @@ def batch_norm_infer(
     name: str = "",
     **kwargs: Any,
 ) -> RelayExpr:
-    """Batch normalisation with stored statistics: the first of the operator's three results."""
+    """Batch normalization with stored statistics: the first of the operator's three results."""
     gamma = gamma or relay.var(f"{name}_gamma")
     beta = beta or relay.var(f"{name}_beta")
     moving_mean = moving_mean or relay.var(f"{name}_moving_mean")
@@ -74,7 +74,7 @@ def dense_add_bias(
 
 
 def conv_kernel_layout(data_layout: str, is_depthwise: bool = False) -> str:
-    """The layout of a convolution's weight that goes with a layout of the data."""
+    """Return the layout of a convolution's weight for a layout of the data."""
     known = {"NCHW": "OIHW", "NCDHW": "OIDHW", "NHWC": "HWOI" if is_depthwise else "HWIO", "NDHWC": "DHWIO"}
     if data_layout not in known:
         raise ValueError(f"no kernel layout goes with the data layout {data_layout!r}; known are {', '.join(known)}")

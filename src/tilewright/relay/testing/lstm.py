@@ -14,9 +14,9 @@ from tilewright.runtime.ndarray import NDArray
 
 
 def lstm_cell(num_hidden: int, batch_size: int = 1, dtype: str = "float32", name: str = "") -> Function:
-    """One step: a function of inputs, states (hidden, cell), and the weights and biases of both projections.
+    """Return one step: a function of inputs, states (hidden, cell), and the weights and biases of both projections.
 
-    Gives (output, (hidden, cell)). ``name`` goes before the names of layers.
+    Its result is (output, (hidden, cell)). ``name`` is a prefix of the names of layers.
     """
     builder = ScopeBuilder()
     vector = TensorType((batch_size, num_hidden), dtype)
@@ -54,7 +54,7 @@ def lstm_cell(num_hidden: int, batch_size: int = 1, dtype: str = "float32", name
 
 
 def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Function:
-    """The cell applied ``iterations`` times, each with weights of its own; gives the last output.
+    """Return the cell applied ``iterations`` times, each with its own weights; the result is the last output.
 
     Args:
         iterations: steps.

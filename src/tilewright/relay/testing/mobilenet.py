@@ -21,7 +21,7 @@ def conv_block(
     epsilon: float = 1e-5,
     layout: str = "NCHW",
 ) -> RelayExpr:
-    """Convolution, batch normalisation, ReLU."""
+    """Convolution, batch normalization, ReLU."""
     conv = layers.conv2d(
         data, channels=channels, kernel_size=kernel_size, strides=strides, padding=padding, data_layout=layout,
         kernel_layout=layers.conv_kernel_layout(layout), name=f"{name}_conv",
@@ -43,7 +43,7 @@ def separable_conv_block(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> RelayExpr:
-    """A depthwise and a pointwise convolution, each with batch normalisation and ReLU."""
+    """A depthwise and a pointwise convolution, each with batch normalization and ReLU."""
     shape = (depthwise_channels, 1, *kernel_size) if layout == "NCHW" else (*kernel_size, depthwise_channels, 1)
     axis = layout.index("C")
     depthwise = layers.conv2d(

@@ -11,7 +11,7 @@ from tilewright.relay.prelude import Prelude
 
 
 def count(prelude: Prelude, n: ConstructorValue) -> int:
-    """The number that a value of type ``nat`` stands for."""
+    """Return the number that a value of type ``nat`` represents."""
     _, zero, succ = prelude.mod.get_type("nat")
     found = 0
     while n.tag == succ.tag:
@@ -22,7 +22,7 @@ def count(prelude: Prelude, n: ConstructorValue) -> int:
 
 
 def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
-    """The value of type ``nat`` for ``n``, which is not negative."""
+    """Return the value of type ``nat`` for ``n``, which is not negative."""
     _, zero, succ = prelude.mod.get_type("nat")
     value = ConstructorValue(zero.tag, [], zero)
     for _ in range(n):
@@ -31,7 +31,7 @@ def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
 
 
 def make_nat_expr(prelude: Prelude, n: int) -> RelayExpr:
-    """An expression of type ``nat`` for ``n``, which is not negative."""
+    """Return an expression of type ``nat`` for ``n``, which is not negative."""
     _, zero, succ = prelude.mod.get_type("nat")
     expr: RelayExpr = zero()
     for _ in range(n):

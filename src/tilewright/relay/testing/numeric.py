@@ -1,4 +1,4 @@
-"""Gradients held against numeric differences."""
+"""Checks of gradients against numeric differences."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ Array = np.ndarray[Any, Any]
 
 
 def random_inputs(func: Any, scale: float, mean: float = 0) -> list[Array]:
-    """Normally distributed numbers for the parameters of a typed function, from numpy's global generator."""
+    """Return normally distributed numbers for the parameters of a typed function, from numpy's global generator."""
     return [_np_randn_from_type(param.checked_type, scale, mean) for param in func.params]
 
 
 def _np_randn_from_type(t: TensorType, scale: float = 1, mean: float = 0) -> Array:
-    """Normally distributed numbers of a type."""
+    """Return normally distributed numbers of a type."""
     values = np.random.randn(*(int(d) for d in t.shape))  # type: ignore[call-overload]
     return np.asarray(mean + scale * values, dtype=numpy_dtype(t.dtype))
 
 
 def numeric_gradient(run: Any, inputs: Sequence[Array], x: Array, eps: float) -> Array:
-    """Derivatives of the sum of ``run(*inputs)`` by each element of ``x``, one of the inputs, from two sides."""
+    """Return derivatives of the sum of ``run(*inputs)`` by each element of ``x``, one of the inputs, from two
+    sides.
+    """
     result = np.zeros(x.shape)
 
     def total() -> Array:
@@ -64,10 +66,10 @@ def check_grad(
     Parameters
     ----------
     func : a function of tensors.
-    inputs : values of the parameters; random ones of the size of ``scale`` (10 ``eps``) around ``mean`` if not given,
-        so that float32 still tells differences of ``eps`` apart.
-    test_inputs : those of ``inputs``, the same objects, whose gradients are looked at; all if not given.
-    target_devices : pairs of a target and a device; the CPU if not given.
+    inputs : values of the parameters; by default random ones of the size of ``scale`` (10 ``eps``) around ``mean``,
+        so that float32 resolves differences of ``eps``.
+    test_inputs : those of ``inputs``, the same objects, whose gradients are checked; by default all.
+    target_devices : pairs of a target and a device; by default the CPU.
     """
     forward = InferType()(IRModule.from_expr(func))["main"]
     backward = gradient(forward, mode=mode)

@@ -68,19 +68,19 @@ operators: dict[str, Callable[..., Any]] = {}  # what scripts of this process ca
 
 
 def tuple_value(*fields: Any) -> ADT | tuple[Any, ...]:
-    """A tuple: an ``ADT`` of tensors and ``ADT``s; Python's where a field is something else."""
+    """Return a tuple: an ``ADT`` of tensors and ``ADT``s; Python's where a field is something else."""
     native = all(isinstance(field, (nd.NDArray, ADT)) for field in fields)
     return tuple_object(fields) if native else fields
 
 
 def to_python(expr: RelayExpr | TupleWrapper, mod: IRModule | None = None, target: Any = "llvm") -> ast.Module:
-    """The script, as Python's syntax tree (``ast.unparse`` gives its text), which leaves the value in ``_py_out``.
+    """Return the script, as Python's syntax tree (``ast.unparse`` prints it), which leaves the value in ``_py_out``.
 
     Parameters
     ----------
     expr : an expression without free variables; a function becomes a function of Python.
     mod : the functions and data types that it uses.
-    target : what operators are compiled for.
+    target : the target of operators.
 
     Raises
     ------
@@ -101,14 +101,16 @@ def to_python(expr: RelayExpr | TupleWrapper, mod: IRModule | None = None, targe
 
 
 def run_as_python(expr: RelayExpr | TupleWrapper, mod: IRModule | None = None, target: Any = "llvm") -> Any:
-    """The value of an expression, by running ``to_python`` of it."""
+    """Return the value of an expression, by running ``to_python`` of it."""
     scope: dict[str, Any] = {}
     exec(compile(to_python(expr, mod, target), "<Relay as Python>", "exec"), scope)
     return scope[OUTPUT_VAR_NAME]
 
 
 def _prepared(mod: IRModule, entry: str) -> IRModule:
-    """Typed, each operator in a function of its own, in A-normal form; what ``entry`` does not reach is left out."""
+    """Return the program typed, each operator in its own function, in A-normal form; functions not reached are left
+    out.
+    """
     passes = [
         transform.RemoveUnusedFunctions([entry]),
         transform.InferType(),
@@ -123,7 +125,7 @@ def _prepared(mod: IRModule, entry: str) -> IRModule:
 
 
 class _Script:
-    """Writes the lines of a module's functions."""
+    """Writer of the lines of a module's functions."""
 
     def __init__(self, mod: IRModule, target: Target) -> None:
         self.mod = mod
@@ -132,7 +134,7 @@ class _Script:
         self.names: dict[Var | GlobalVar, str] = {}
 
     def of(self, entry: str, is_function: bool) -> list[str]:
-        """All functions, then what gives the value of ``entry``."""
+        """Write all functions, then the value of ``entry``."""
         lines: list[str] = []
         for var, func in self.mod.functions.items():
             if not isinstance(func, Function):
@@ -145,23 +147,23 @@ class _Script:
         return [*lines, *self.block(root.body, f"{OUTPUT_VAR_NAME} = ")]
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else has."""
+        """Return a new name."""
         self.count += 1
         return f"{re.sub(r'[^A-Za-z0-9_]', '_', hint) or 'x'}_{self.count}"
 
     def name(self, var: Var | GlobalVar) -> str:
-        """The Python name of a variable."""
+        """Return the Python name of a variable."""
         if var not in self.names:
             self.names[var] = self.fresh(f"v{var.name_hint}" if var.name_hint[:1].isdigit() else var.name_hint)
         return self.names[var]
 
     def definition(self, name: str, func: Function) -> list[str]:
-        """``def name(...)``."""
+        """Write ``def name(...)``."""
         params = ", ".join(self.name(param) for param in func.params)
         return [f"def {name}({params}):", *_indented(self.block(func.body, "return "))]
 
     def block(self, expr: RelayExpr, give: str) -> list[str]:
-        """Statements for lets, and at their end ``give`` before the value."""
+        """Write statements for lets, and at their end ``give`` before the value."""
         lines: list[str] = []
         while isinstance(expr, Let):
             name = self.name(expr.var)
@@ -173,7 +175,7 @@ class _Script:
         return lines + self.statement(expr, give)
 
     def statement(self, expr: RelayExpr, give: str) -> list[str]:
-        """Statements that give the value of one expression."""
+        """Write statements that compute one expression."""
         match expr:
             case If():
                 then, other = self.block(expr.true_branch, give), self.block(expr.false_branch, give)
@@ -189,7 +191,7 @@ class _Script:
         return [f"{give}{self.expression(expr)}"]
 
     def match(self, expr: Match, give: str) -> list[str]:
-        """Clauses are tried one after another."""
+        """Write clauses, which are tried one after another."""
         data = self.fresh("data")
         lines, word = [f"{data} = {self.atom(expr.data)}"], "if"
         for clause in expr.clauses:
@@ -205,7 +207,7 @@ class _Script:
         return [*lines, "else:", "    raise ValueError('no clause of the match covers the value')"]
 
     def expression(self, expr: RelayExpr) -> str:
-        """An expression that needs no statements."""
+        """Return an expression that needs no statements."""
         match expr:
             case Tuple():
                 return f"tuple_value({self.listed(expr.fields)})"
@@ -222,11 +224,11 @@ class _Script:
         return self.atom(expr)
 
     def listed(self, exprs: Sequence[RelayExpr]) -> str:
-        """Operands between commas."""
+        """Return operands between commas."""
         return ", ".join(map(self.atom, exprs))
 
     def atom(self, expr: RelayExpr) -> str:
-        """What has a name or is written out: a variable, a constant, a kernel, a constructor as a function."""
+        """Return a variable, a constant, a kernel, or a constructor as a function."""
         match expr:
             case Var() | GlobalVar():
                 return self.name(expr)
@@ -245,7 +247,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 def _paths(pattern: Pattern, path: str) -> Iterator[tuple[str, Pattern]]:
-    """A pattern and all within, outer ones first, with the Python expression for what each is held against."""
+    """Yield a pattern and all within, outer ones first, with the Python expression that each is matched against."""
     yield path, pattern
     if isinstance(pattern, (PatternConstructor, PatternTuple)):
         fields = f"{path}.fields" if isinstance(pattern, PatternConstructor) else path
@@ -254,7 +256,7 @@ def _paths(pattern: Pattern, path: str) -> Iterator[tuple[str, Pattern]]:
 
 
 def _literal(data: nd.NDArray) -> str:
-    """A Python expression for an array; exact, since ``repr`` of a float is."""
+    """Return a Python expression for an array; exact, since ``repr`` of a float is."""
     values = data.numpy()
     if 0 in values.shape:
         return f"nd.empty({values.shape}, {data.dtype!r})"
@@ -263,7 +265,7 @@ def _literal(data: nd.NDArray) -> str:
 
 
 def _operator(func: Function, target: Target) -> str:
-    """The name in ``operators`` of a function of operators."""
+    """Return the name in ``operators`` of a function of operators."""
     hints = re.findall(r"[a-z_0-9]+(?=\()", str(func.body)) or ["kernel"]
     name = f"{hints[-1]}_{structural_hash(func) & 0xFFFFFFFFFFFFFFFF:016x}_{target}"
     if name not in operators:
@@ -272,7 +274,7 @@ def _operator(func: Function, target: Target) -> str:
 
 
 def _compiled(func: Function, target: Target) -> Callable[..., Any]:
-    """A function of values for a function of operators."""
+    """Return a function of values for a function of operators."""
     type_ = func.checked_type
     assert isinstance(type_, FuncType)
     if any(is_dynamic(part) for part in (*type_.arg_types, type_.ret_type)):
@@ -292,7 +294,7 @@ def _compiled(func: Function, target: Target) -> Callable[..., Any]:
 
 
 def _empty(type_: Type, outputs: list[nd.NDArray]) -> Any:
-    """A value of a type, whose tensors are to be filled; they go to ``outputs``."""
+    """Return a value of a type with new tensors, which are appended to ``outputs``."""
     if isinstance(type_, TupleType):
         return tuple_value(*(_empty(field, outputs) for field in type_.fields))
     assert isinstance(type_, TensorType)
@@ -311,10 +313,10 @@ def _flat(value: Any) -> Iterator[nd.NDArray]:
 
 
 def _plain(value: Any) -> Any:
-    """``ADT``s as tuples of Python."""
+    """Return ``ADT``s as tuples of Python."""
     return tuple(map(_plain, value)) if isinstance(value, (ADT, tuple)) else value
 
 
 def _as_values(value: Any) -> Any:
-    """Tuples of Python as ``ADT``s."""
+    """Return tuples of Python as ``ADT``s."""
     return tuple_value(*map(_as_values, value)) if isinstance(value, (tuple, list)) else value

@@ -50,7 +50,7 @@ def get_net(
     num_layers: int = 11,
     batch_norm: bool = False,
 ) -> Function:
-    """The network of 11, 13, 16 or 19 layers.
+    """Return the network of 11, 13, 16 or 19 layers.
 
     Args:
         batch_size: images at once.
@@ -58,7 +58,7 @@ def get_net(
         num_classes: outputs.
         dtype: element type.
         num_layers: 11, 13, 16 or 19.
-        batch_norm: whether to normalise after each convolution.
+        batch_norm: whether to normalize after each convolution.
     """
     if num_layers not in _LAYERS:
         raise ValueError(f"no VGG has {num_layers} layers; there are {', '.join(map(str, _LAYERS))}")

@@ -1,5 +1,6 @@
 """The text form of Relay, TVM 0.8's ``#[version = "0.0.5"]``.
 
 printer.py      expressions and modules to text         types.py      types, attribute values and literals to text
-syntax.py       the grammar; lexer.py gives it tokens   parser.py     text to modules; builder.py makes the nodes
+lexer.py        text to tokens                          syntax.py     the grammar: tokens to a tree
+parser.py       text to modules                         builder.py    the tree to nodes
 """

@@ -1,4 +1,4 @@
-"""Reading attributes: values of the text checked against the fields that an attributes class declares."""
+"""Attributes of the text: values checked against the fields that an attributes class declares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ir.prim_expr import IntImm, PrimExpr
 
 
 class AttributeProblem(NamedTuple):
-    """A wrong attribute: its name, or "" when it is about all of them, and what is wrong."""
+    """A wrong attribute: its name, or "" when it concerns all of them, and the problem."""
 
     name: str
     message: str
@@ -21,7 +21,7 @@ class AttributeProblem(NamedTuple):
 
 @cache
 def _alternatives(annotation: str) -> tuple[str, ...]:
-    """``int | tuple[int | None, ...]`` to its members: a split at the bars outside brackets."""
+    """Split ``int | tuple[int | None, ...]`` into its members, at the bars outside of brackets."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(annotation):
         depth += (char == "[") - (char == "]")
@@ -32,7 +32,7 @@ def _alternatives(annotation: str) -> tuple[str, ...]:
 
 
 class Mismatch(Exception):
-    """The value does not fit the declared type."""
+    """Error for a value that does not fit the declared type."""
 
 
 def _convert_tuple(value: Any, inner: str) -> Any:
@@ -87,7 +87,7 @@ def _convert_to(value: Any, declared: str) -> Any:
 
 
 def convert(value: Any, annotation: str) -> Any:
-    """``value`` as the declared type ``annotation``; raises Mismatch when it is of another."""
+    """Convert ``value`` to the declared type ``annotation``; raise Mismatch where it does not fit."""
     alternatives = _alternatives(annotation)
     exact = {bool: "bool", int: "int", float: "float", str: "str"}.get(type(value))
     if exact in alternatives:
@@ -101,13 +101,13 @@ def convert(value: Any, annotation: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``; did you mean x?`` when a known name is close, else nothing."""
+    """Return ``; did you mean x?`` when a known name is close, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def make_attributes(cls: type[Attrs], given: dict[str, Any]) -> tuple[Attrs | None, list[AttributeProblem]]:
-    """An attributes object from the values in the text, or what is wrong with them."""
+    """Return an attributes object for the values in the text, or their problems."""
     problems: list[AttributeProblem] = []
     declared = annotations_of(cls)
     values: dict[str, Any] = {}

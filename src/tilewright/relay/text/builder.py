@@ -1,6 +1,6 @@
-"""From the parse tree to nodes: resolves names, checks attributes, and records where each node stands.
+"""From the parse tree to nodes: resolves names, checks attributes, and records the span of each node.
 
-Wrong names and attributes are collected; building goes on with a stand-in, so that all are reported at once.
+Wrong names and attributes are collected; building continues with a placeholder, so that all are reported at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _INFIX = (
 
 
 class Builder(TypeBuilder):
-    """Builds one text into ``module``."""
+    """Builder of one text into ``module``."""
 
     def __init__(
         self, source: SourceText, module: IRModule, meta: Mapping[str, Sequence[Any]], diagnostics: DiagnosticContext
@@ -74,7 +74,7 @@ class Builder(TypeBuilder):
         return self.module
 
     def function_definition(self, tree: Node) -> None:
-        """``def @name(...) { ... }``"""
+        """Build ``def @name(...) { ... }``."""
         name = global_name(tree.children[0])
         if name in self.defined:
             self.error(tree.children[0], f"function @{name} is defined twice")
@@ -83,7 +83,7 @@ class Builder(TypeBuilder):
         self.module[self.global_named(name)] = function
 
     def type_definition(self, tree: Node) -> None:
-        """``type Name[A] { Constructor(types), ... }``"""
+        """Build ``type Name[A] { Constructor(types), ... }``."""
         header = self.global_type_var(str(tree.children[0]))
         rest = tree.children[1:]
         with self.type_variables(rest[0] if rest and rest[0].data == "type_params" else None) as variables:
@@ -100,7 +100,7 @@ class Builder(TypeBuilder):
         self.module.add_type(header, adt.TypeData(header, variables, constructors, self.span(tree)))
 
     def global_named(self, name: str) -> GlobalVar:
-        """The one GlobalVar of that name."""
+        """Return the unique GlobalVar of that name."""
         if name not in self.globals:
             self.globals[name] = GlobalVar(name)
         return self.globals[name]
@@ -108,7 +108,7 @@ class Builder(TypeBuilder):
     # Scopes
 
     def declare(self, tree: Node) -> Steps[relay.Var]:
-        """``%x: type``; the type ``_`` says nothing."""
+        """Declare ``%x: type``; the type ``_`` is to be inferred."""
         annotation = (yield self.type(tree.children[1])) if len(tree.children) > 1 else None
         annotation = None if isinstance(annotation, IncompleteType) else annotation
         name = local_name(tree.children[0])
@@ -117,7 +117,7 @@ class Builder(TypeBuilder):
         return var
 
     def lookup(self, token: Token) -> RelayExpr:
-        """The variable in scope; an unknown one is reported once."""
+        """Return the variable in scope; report an unknown one once."""
         name = local_name(token)
         for scope in reversed(self.scopes):
             if name in scope:
@@ -130,19 +130,19 @@ class Builder(TypeBuilder):
     # Expressions: steps for the trampoline
 
     def expression_text(self, tree: Node) -> RelayExpr:
-        """The expression that the whole text is."""
+        """Build the expression that is the whole text."""
         body = next(c for c in tree.children if c.data == "body")
         return trampoline.run(self.body(body))
 
     def block(self, tree: Node) -> Steps[RelayExpr]:
-        """``{ body }``, a scope of its own."""
+        """Build ``{ body }``, which has its own scope."""
         self.scopes.append({})
         result = yield self.body(tree.children[0])
         self.scopes.pop()
         return result
 
     def body(self, tree: Node) -> Steps[RelayExpr]:
-        """Bindings, then a result."""
+        """Build bindings, then a result."""
         lets: list[tuple[relay.Var, RelayExpr, Span]] = []
         *statements, last = tree.children
         for item in statements:
@@ -164,7 +164,7 @@ class Builder(TypeBuilder):
         return result
 
     def expr(self, tree: Node) -> Steps[RelayExpr]:
-        """Any expression."""
+        """Build any expression."""
         child: Any = tree.children[0] if tree.children else None
         match tree.data:
             case "call":
@@ -210,14 +210,14 @@ class Builder(TypeBuilder):
                 return self.meta_expr(tree)
 
     def exprs(self, trees: Sequence[Node]) -> Steps[list[RelayExpr]]:
-        """Several expressions, in order."""
+        """Build several expressions, in order."""
         result = []
         for tree in trees:
             result.append((yield self.expr(tree)))
         return result
 
     def infix(self, operands: list[RelayExpr], operators: list[Token], span: Span) -> RelayExpr:
-        """``a + b * c < d``: operators of one level from left to right."""
+        """Build ``a + b * c < d``: operators of one level from left to right."""
         for level in _INFIX:
             folded, left = operands[:1], []
             for operator, operand in zip(operators, operands[1:], strict=True):
@@ -231,7 +231,7 @@ class Builder(TypeBuilder):
         return operands[0]
 
     def graph_value(self, token: Token) -> RelayExpr:
-        """``%12``: what was bound to the number."""
+        """Return the expression bound to ``%12``."""
         found = self.numbered.get(str(token))
         if found is None:
             self.error(token, f"{token} is used before it is defined")
@@ -239,14 +239,14 @@ class Builder(TypeBuilder):
         return found
 
     def named(self, tree: Node) -> RelayExpr:
-        """An operator or constructor standing alone; a constructor without arguments is the value itself."""
+        """Build an operator or constructor standing alone; a constructor without arguments is the value itself."""
         found = self.operator_or_constructor(tree.children[0])
         if isinstance(found, adt.Constructor) and not found.inputs:
             return relay.Call(found, (), span=self.span(tree))
         return found
 
     def operator_or_constructor(self, token: Token) -> RelayExpr:
-        """What a bare name stands for."""
+        """Return the operator or constructor of a bare name."""
         name = str(token)
         if name in self.constructors:
             return self.constructors[name]
@@ -259,7 +259,7 @@ class Builder(TypeBuilder):
         return stand_in
 
     def number(self, tree: Node) -> RelayExpr:
-        """A scalar constant."""
+        """Build a scalar constant."""
         value, dtype = literal_number(tree.children[0])
         if dtype.startswith("int"):
             bits = int(dtype[3:])
@@ -270,7 +270,9 @@ class Builder(TypeBuilder):
         return relay.Constant(nd.array(array), self.span(tree))
 
     def make_function(self, tree: Node, parts: Sequence[Node]) -> Steps[relay.Function]:
-        """Type parameters?, parameters and attributes?, result type?, block."""
+        """Build a function from optional type parameters, parameters and attributes, optional result type, and
+        block.
+        """
         by_kind = {part.data: part for part in parts}
         self.scopes.append({})
         with self.type_variables(by_kind.get("type_params")) as variables:
@@ -287,7 +289,7 @@ class Builder(TypeBuilder):
         return relay.Function(params, body, returned, variables, attrs, self.span(tree))
 
     def match(self, tree: Node) -> Steps[RelayExpr]:
-        """``match (data) { pattern => value, ... }``"""
+        """Build ``match (data) { pattern => value, ... }``."""
         data = yield self.expr(tree.children[0])
         clauses = []
         for item in tree.children[1:]:
@@ -300,7 +302,7 @@ class Builder(TypeBuilder):
         return adt.Match(data, clauses, tree.data == "match", self.span(tree))
 
     def pattern(self, tree: Node) -> Steps[adt.Pattern]:
-        """A pattern of a clause."""
+        """Build a pattern of a clause."""
         span = self.span(tree)
         if tree.data == "declared":
             return adt.PatternVar((yield self.declare(tree)), span)
@@ -320,7 +322,7 @@ class Builder(TypeBuilder):
         return adt.PatternConstructor(constructor, inner, span)
 
     def patterns(self, trees: Sequence[Node]) -> Steps[list[adt.Pattern]]:
-        """Several patterns, in order."""
+        """Build several patterns, in order."""
         result = []
         for tree in trees:
             result.append((yield self.pattern(tree)))
@@ -329,7 +331,7 @@ class Builder(TypeBuilder):
     # Calls and attributes
 
     def call(self, tree: Node) -> Steps[RelayExpr]:
-        """``callee(arguments, attribute=value)``"""
+        """Build ``callee(arguments, attribute=value)``."""
         callee_tree, arguments = tree.children
         if callee_tree.data == "name":
             callee = self.operator_or_constructor(callee_tree.children[0])
@@ -353,7 +355,7 @@ class Builder(TypeBuilder):
         return relay.Call(callee, args, attrs, span=self.span(tree))
 
     def attribute(self, tree: Node, given: dict[str, Any]) -> None:
-        """``name=value`` into ``given``."""
+        """Read ``name=value`` into ``given``."""
         name_token = tree.children[0]
         name = unquote(name_token) if name_token.type == "STRING" else str(name_token)
         if name in given:
@@ -362,7 +364,7 @@ class Builder(TypeBuilder):
         self.attribute_places[name] = tree
 
     def call_attributes(self, tree: Node, callee: RelayExpr, given: dict[str, Any]) -> Attrs | None:
-        """The attributes object of a call, checked against what the operator declares."""
+        """Return the attributes object of a call, checked against the operator's declaration."""
         if isinstance(callee, Op):
             definition = callee.get_attr("OpDef")
             cls = definition.attrs_type if definition is not None else None
@@ -385,7 +387,7 @@ class Builder(TypeBuilder):
         return attrs
 
     def value(self, tree: Node) -> Steps[Any]:
-        """Value of an attribute."""
+        """Build the value of an attribute."""
         child: Any = tree.children[0] if tree.children else None
         match tree.data:
             case "int_value" | "float_value":
@@ -415,7 +417,7 @@ class Builder(TypeBuilder):
                 return self.meta_node(tree)
 
     def meta_expr(self, tree: Node) -> RelayExpr:
-        """``meta[relay.Constant][0]`` where an expression is wanted."""
+        """Return ``meta[relay.Constant][0]`` in the place of an expression."""
         found = self.meta_node(tree)
         if isinstance(found, RelayExpr):
             return found

@@ -1,4 +1,4 @@
-"""Text to tokens. Keywords are names here: what they mean depends on where they stand, which ``syntax.py`` knows."""
+"""Text to tokens. Keywords are names here: their meaning depends on the context, which ``syntax.py`` knows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ END = "END"
 
 
 class Token(str):
-    """A piece of the text: what kind it is, and where it begins and stops."""
+    """A piece of the text: its kind, its beginning and its end."""
 
     __slots__ = ("start", "stop", "type")
     type: str
@@ -42,14 +42,14 @@ class Token(str):
 
 
 def token(text: str, kind: str, start: int) -> Token:
-    """The token ``text`` that begins at ``start``."""
+    """Return the token ``text`` that begins at ``start``."""
     made = Token(text)
     made.type, made.start, made.stop = kind, start, start + len(text)
     return made
 
 
 class Tokens(NamedTuple):
-    """Kinds, texts and where they begin, one entry a token; the last one is the end of the text.
+    """Kinds, texts and beginnings of all tokens; the last one is the end of the text.
 
     The kind of a mark, such as ``(`` or ``->``, is its text.
     """
@@ -60,7 +60,7 @@ class Tokens(NamedTuple):
 
 
 def _end_of_comment(text: str, match: re.Match[str]) -> int:
-    """Where a comment with comments in it ends: after as many ends as beginnings, or else its first end."""
+    """Return the end of a nested comment: after as many ends as beginnings, or else its first end."""
     depth = 0
     for mark in re.finditer(r"/\*|\*/", text[match.start() :]):
         depth += 1 if mark.group() == "/*" else -1
@@ -70,7 +70,7 @@ def _end_of_comment(text: str, match: re.Match[str]) -> int:
 
 
 def tokenize(text: str) -> Tokens:
-    """All tokens of ``text``; a character that begins none is of kind ``BAD``."""
+    """Return all tokens of ``text``; a character that begins none is of kind ``BAD``."""
     kinds: list[str] = []
     texts: list[str] = []
     starts: list[int] = []

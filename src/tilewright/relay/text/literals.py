@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"(-?(?:inf|nan|[\d.]+(?:[eE][+-]?\d+)?))([if]\d*)?\Z")
 
 
 def literal_number(text: str) -> tuple[Any, str]:
-    """Value and dtype of a number: ``1`` is int32 (int64 when it needs to be), ``1i64``, ``0.5f``, ``2f16``."""
+    """Return value and dtype of a number: ``1`` is int32 (int64 when it needs to be), ``1i64``, ``0.5f``, ``2f16``."""
     match = _NUMBER.match(text)
     assert match is not None, text
     digits, suffix = match.groups()
@@ -25,7 +25,9 @@ def literal_number(text: str) -> tuple[Any, str]:
 
 
 def attribute_number(text: str) -> Any:
-    """Value of a number of an attribute: a Python int or float; with an integer suffix, a literal of that dtype."""
+    """Return the value of an attribute's number: a Python int or float; with an integer suffix, a literal of that
+    dtype.
+    """
     value, dtype = literal_number(text)
     if dtype.startswith("int") and "i" in text:
         return IntImm(dtype, value)
@@ -33,17 +35,17 @@ def attribute_number(text: str) -> Any:
 
 
 def unquote(text: str) -> str:
-    """The string that a literal in double quotes stands for."""
+    """Return the string of a literal in double quotes."""
     inner = re.sub(r"\\x([0-9a-fA-F]{2})", r"\\u00\1", text.replace("\\'", "'"))
     value: str = json.loads(inner, strict=False)
     return value
 
 
 def local_name(token: str) -> str:
-    """``%x`` or ``%"x.1"`` to the name."""
+    """Return the name in ``%x`` or ``%"x.1"``."""
     return unquote(token[1:]) if token.startswith('%"') else token[1:]
 
 
 def global_name(token: str) -> str:
-    """``@f`` or ``@"f.1"`` to the name."""
+    """Return the name in ``@f`` or ``@"f.1"``."""
     return unquote(token[1:]) if token.startswith('@"') else token[1:]

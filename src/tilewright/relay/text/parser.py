@@ -85,11 +85,11 @@ def parse(
     init_module: IRModule | None = None,
     init_meta_table: MetaTable | None = None,
 ) -> IRModule:
-    """Read a module; as ``tvm.parser.parse``.
+    """Parse a module; as ``tvm.parser.parse``.
 
     Args:
         source: definitions of functions and types, with or without version line and metadata section.
-        source_name: what error messages call the text.
+        source_name: the text's name in error messages.
         init_module: functions and types to start from; they stay in the result.
         init_meta_table: nodes for ``meta[...]`` references, by type key.
 
@@ -104,7 +104,7 @@ def parse(
 
 
 def parse_expr(source: str) -> RelayExpr:
-    """Read an expression, or a function written ``fn (...) { ... }``; as ``tvm.parser.parse_expr``."""
+    """Parse an expression, or a function written ``fn (...) { ... }``; as ``tvm.parser.parse_expr``."""
     builder, tree = _run(source, "from_string", "expression", IRModule(), None)
     result = builder.expression_text(tree)
     builder.diagnostics.render()
@@ -112,5 +112,5 @@ def parse_expr(source: str) -> RelayExpr:
 
 
 def fromtext(source: str, source_name: str = "from_string") -> IRModule:
-    """Read a module; TVM's second name of ``parse``."""
+    """Parse a module; TVM's second name of ``parse``."""
     return parse(source, source_name)

@@ -1,21 +1,20 @@
 """Relay to text, byte for byte as TVM 0.8 prints it.
 
-A dataflow graph is printed in the order of evaluation; what cannot stand inside another expression gets a
-number::
+A dataflow graph is printed in the order of evaluation; an expression that cannot be nested in another gets a number::
 
     def @main(%x: Tensor[(1, 4), float32]) -> Tensor[(1, 4), float32] {
       %0 = add(%x, 1f /* ty=float32 */) /* ty=Tensor[(1, 4), float32] */;
       multiply(%0, %0) /* ty=Tensor[(1, 4), float32] */
     }
 
-Before a call stand first the arguments of all its arguments, then its arguments, each in order. Variables,
-operators, constructors, global names and constants stand in place; so do the result of a body and the value of a
-let when nothing else uses them. Everything else becomes ``%n = ...;`` in the innermost scope that is open when it
-is first needed. Scopes are function bodies, branches, clauses, and what follows a let. Numbers and variable names
-run through the whole text, so ``%x`` in a second function is ``%x1``.
+Before a call are first the arguments of all its arguments, then its arguments, each in order. Variables,
+operators, constructors, global names and constants are printed in place; so are the result of a body and the value of a
+let with no other uses. Everything else becomes ``%n = ...;`` in the innermost scope that is open when it
+is first needed. Scopes are function bodies, branches, clauses, and the rest after a let. Numbers and variable names
+are unique in the whole text, so ``%x`` in a second function is ``%x1``.
 
-Where TVM's text would not read back it differs: floats keep all their digits, and a name that is no identifier
-is quoted (``%"input.1"``).
+The text differs from TVM's only where that could not be parsed again: floats keep all their digits, and a name that is
+no identifier is quoted (``%"input.1"``).
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def _lay_out(text: str) -> str:
 
 
 def _count_uses(root: RelayExpr) -> dict[RelayExpr, int]:
-    """How many times each expression below ``root`` stands as a part of another."""
+    """Return how many times each expression below ``root`` is a part of another."""
     uses: dict[RelayExpr, int] = {root: 0}
     stack = [root]
     while stack:
@@ -120,7 +119,7 @@ def _count_uses(root: RelayExpr) -> dict[RelayExpr, int]:
 
 
 class RelayPrinter:
-    """Prints one text: a module, or an expression. ``annotate`` replaces the ``/* ty=... */`` comments."""
+    """Printer of one text: a module, or an expression. ``annotate`` replaces the ``/* ty=... */`` comments."""
 
     def __init__(self, show_meta_data: bool = False, annotate: Annotate | None = None) -> None:
         self.show_meta_data = show_meta_data
@@ -135,7 +134,7 @@ class RelayPrinter:
         self.type_texts: dict[int, str] = {}
 
     def module(self, mod: IRModule) -> str:
-        """Type definitions, then functions."""
+        """Print type definitions, then functions."""
         parts = []
         for data in mod.type_definitions.values():
             parts.append(self.type(data) + "\n")
@@ -148,12 +147,12 @@ class RelayPrinter:
         return "\n".join(parts)
 
     def expr(self, expr: RelayExpr) -> str:
-        """An expression standing alone."""
+        """Print an expression standing alone."""
         self.uses = _count_uses(expr)
         return _lay_out(trampoline.run(self._scope(expr)))
 
     def type(self, value: Type) -> str:
-        """A type."""
+        """Print a type."""
         text = self.type_texts.get(id(value))
         if text is None:
             text = trampoline.run(type_steps(value, self.meta, self.show_meta_data))
@@ -161,7 +160,7 @@ class RelayPrinter:
         return text
 
     def metadata(self, note_omission: bool) -> str:
-        """The metadata section, a note in its place, or nothing."""
+        """Return the metadata section, a note in its place, or nothing."""
         if not self.meta:
             return ""
         if self.show_meta_data:
@@ -181,7 +180,7 @@ class RelayPrinter:
         return isinstance(expr, _IN_PLACE) or (allowed and self.uses[expr] < 2)
 
     def _prepare(self, expr: RelayExpr, heads_scope: bool = False) -> Steps[None]:
-        """Print what ``expr`` needs before it, and work out its own text; a let in mid-scope has parentheses."""
+        """Print what ``expr`` needs before it, and form its own text; a let in mid-scope has parentheses."""
         if expr in self.memo or expr in self.prepared:
             return
         if isinstance(expr, Let) and not heads_scope:
@@ -194,7 +193,7 @@ class RelayPrinter:
             self.prepared[expr] = (text + self._comment(expr), self.scopes[-1])
 
     def _place(self, expr: RelayExpr, allow_in_place: bool = False) -> str:
-        """The text that stands for a prepared expression: its own, or a number that is bound to it here."""
+        """Return the text of a prepared expression: its own, or a number that is bound to it here."""
         if expr not in self.memo:
             text, scope = self.prepared.pop(expr)
             if not self._in_place(expr, allow_in_place):
@@ -263,7 +262,7 @@ class RelayPrinter:
                 return f"{type(expr).__name__}({', '.join(fields)})"
 
     def _list(self, exprs: Sequence[RelayExpr]) -> Steps[list[str]]:
-        """Arguments: first what each of them needs, then the arguments themselves get their numbers."""
+        """Print arguments: first what each of them needs, then the arguments themselves get their numbers."""
         for expr in exprs:
             if expr not in self.memo:
                 yield self._prepare(expr)
@@ -305,7 +304,7 @@ class RelayPrinter:
         return f"{prefix}{variables}({', '.join(params)}) {returned}{(yield self._body(func.body))}"
 
     def _let(self, let: Let) -> Steps[str]:
-        """A chain of lets: what follows each is a scope of its own, laid out one below the other."""
+        """Print a chain of lets: the rest after each is its own scope, laid out one below the other."""
         done: list[str] = []
         opened = 0
         while True:
@@ -386,10 +385,10 @@ def _attribute_name(name: str) -> str:
 
 
 def to_text(value: Any, version: bool = True, show_meta_data: bool = True, annotate: Annotate | None = None) -> str:
-    """Text of a module, expression, function or type.
+    """Return the text of a module, expression, function or type.
 
     ``version`` puts the version line first and, when the metadata is left out, a note in its place, as
-    ``astext`` does; ``str`` gives neither.
+    ``astext`` does; ``str`` has neither.
     """
     printer = RelayPrinter(show_meta_data, annotate)
     if isinstance(value, IRModule):
@@ -404,7 +403,7 @@ def to_text(value: Any, version: bool = True, show_meta_data: bool = True, annot
 
 
 def pattern_text(value: Pattern | Clause) -> str:
-    """Text of a pattern, or of a clause of a match."""
+    """Return the text of a pattern, or of a clause of a match."""
     printer = RelayPrinter()
     if isinstance(value, Pattern):
         return trampoline.run(printer._pattern(value))

@@ -45,7 +45,9 @@ _AN_EXPRESSION, _A_TYPE, _A_VALUE = "an expression", "a type", "a value"
 
 
 class Tree:
-    """A rule of the grammar: its name, its parts (trees and tokens), and where it begins and stops (-1: nowhere)."""
+    """A rule of the grammar: its name, its parts (trees and tokens), its beginning and end in the text (-1:
+    nowhere).
+    """
 
     __slots__ = ("children", "data", "start", "stop")
 
@@ -54,7 +56,7 @@ class Tree:
 
 
 class SyntaxProblem(Exception):
-    """What was found where, and what may stand there."""
+    """What was found, where, and what was expected."""
 
     def __init__(self, found: Token, expected: str) -> None:
         self.found, self.expected = found, expected
@@ -62,7 +64,7 @@ class SyntaxProblem(Exception):
 
 
 class Syntax:
-    """Reads one text."""
+    """Parser of one text."""
 
     def __init__(self, text: str) -> None:
         self.kinds, self.texts, self.starts = tokenize(text)
@@ -77,7 +79,7 @@ class Syntax:
         return token(self.texts[self.at], self.kinds[self.at], self.starts[self.at])
 
     def _take(self, kind: str, expected: str = "") -> Token:
-        """The token here, which is of ``kind``."""
+        """Return the next token, which must be of ``kind``."""
         if self.kinds[self.at] != kind:
             self._fail(expected or f"`{kind}`")
         found = self._token()
@@ -85,7 +87,7 @@ class Syntax:
         return found
 
     def _skip(self, mark: str) -> bool:
-        """Whether ``mark`` stands here; it is passed."""
+        """Skip ``mark`` if it is next; return whether it was."""
         if self.kinds[self.at] != mark:
             return False
         self.at += 1
@@ -102,14 +104,14 @@ class Syntax:
         self.at += 1
 
     def _tree(self, data: str, children: list[Any], first: int) -> Tree:
-        """What stands from token ``first`` to here."""
+        """Return the tree of the tokens from ``first`` to here."""
         last = self.at - 1
         if last < first:
             return Tree(data, children, -1, -1)
         return Tree(data, children, self.starts[first], self.starts[last] + len(self.texts[last]))
 
     def _list(self, item: Callable[[], Any], close: str) -> list[Any]:
-        """``item, item, ...`` up to the mark ``close``, which is passed."""
+        """Parse ``item, item, ...`` up to the mark ``close``, which is skipped."""
         found: list[Any] = []
         while not self._skip(close):
             found.append(item())
@@ -119,7 +121,7 @@ class Syntax:
         return found
 
     def _number(self) -> Token | None:
-        """A number with its sign or signs, if one is here."""
+        """Parse a number with its sign or signs, if one is here."""
         at, kinds, first = self.at, self.kinds, self.starts[self.at]
         while self.texts[at] == "-" and self.starts[at + 1] == self.starts[at] + 1:
             at += 1
@@ -136,7 +138,7 @@ class Syntax:
 
     # ---- definitions ----
     def module(self) -> Tree:
-        """The whole text as a module."""
+        """Parse the whole text as a module."""
         items = self._version()
         while self.kinds[self.at] != END:
             word, first = self.texts[self.at], self.at
@@ -157,7 +159,7 @@ class Syntax:
         return self._tree("module", items, 0)
 
     def expression(self) -> Tree:
-        """The whole text as an expression."""
+        """Parse the whole text as an expression."""
         tree = self._tree("expression", [*self._version(), self._body()], 0)
         self._mark(END, "the end of the text")
         return tree
@@ -187,7 +189,7 @@ class Syntax:
         return [self._tree("type_params", self._list(lambda: self._take("NAME", "a name"), "]"), first)]
 
     def _rest(self) -> list[Any]:
-        """Of a function: type parameters, parameters, result and block."""
+        """Parse type parameters, parameters, result and block of a function."""
         parts = self._type_params()
         self._mark("(")
         first = self.at

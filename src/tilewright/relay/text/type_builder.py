@@ -1,4 +1,4 @@
-"""From the parse tree to types, and what both builders share: places, errors, the metadata table."""
+"""From the parse tree to types, and the base of both builders: spans, errors, the metadata table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Node = Any  # a Tree of the parser; its children are trees or tokens as the gram
 
 
 class TypeBuilder:
-    """Builds types; resolves type variables, names of data types, and symbolic dimensions."""
+    """Builder of types; resolves type variables, names of data types, and symbolic dimensions."""
 
     def __init__(
         self, source: SourceText, module: IRModule, meta: Mapping[str, Sequence[Any]], diagnostics: DiagnosticContext
@@ -51,7 +51,7 @@ class TypeBuilder:
         self.attribute_places: dict[str, Node] = {}
 
     def span(self, place: Node | Token) -> Span:
-        """Where a part of the tree stands."""
+        """Return the span of a part of the tree."""
         return self.source.span(place.start, place.stop) if place.start >= 0 else Span(self.source)
 
     def error(self, place: Node | Token, message: str) -> None:
@@ -59,7 +59,7 @@ class TypeBuilder:
         self.diagnostics.error(self.span(place), message)
 
     def meta_node(self, tree: Node) -> Any:
-        """``meta[key][index]``, or None after reporting that the section has no such entry."""
+        """Return ``meta[key][index]``, or None after reporting that the section has no such entry."""
         key, index = str(tree.children[0]), int(literal_number(tree.children[1])[0])
         entries = self.meta.get(key, ())
         if not 0 <= index < len(entries):
@@ -69,7 +69,7 @@ class TypeBuilder:
         return entries[index]
 
     def attributes_class(self, tree: Node, key: str) -> type[Attrs] | None:
-        """The attributes class called ``key``."""
+        """Return the attributes class called ``key``."""
         try:
             return attribute_class(key)
         except ValueError as error:
@@ -78,7 +78,7 @@ class TypeBuilder:
 
     @contextmanager
     def type_variables(self, tree: Node | None) -> Iterator[list[TypeVar]]:
-        """The variables ``[A, B]``, in scope while the context lasts."""
+        """Declare the variables ``[A, B]``, in scope while the context lasts."""
         variables = [] if tree is None else [TypeVar(str(name)) for name in tree.children]
         self.type_scopes.append({v.name_hint: v for v in variables})
         try:
@@ -87,17 +87,17 @@ class TypeBuilder:
             self.type_scopes.pop()
 
     def global_type_var(self, name: str) -> GlobalTypeVar:
-        """The one GlobalTypeVar of that name."""
+        """Return the unique GlobalTypeVar of that name."""
         if name not in self.type_names:
             self.type_names[name] = GlobalTypeVar(name)
         return self.type_names[name]
 
     def any_dimension(self) -> PrimExpr:
-        """``?``"""
+        """Build ``?``."""
         return AnyDim()
 
     def type(self, tree: Node) -> Steps[Type]:
-        """Any type, as steps for the trampoline."""
+        """Build any type, as steps for the trampoline."""
         span = self.span(tree)
         match tree.data:
             case "tensor_type":
@@ -120,14 +120,14 @@ class TypeBuilder:
                 return RefType((yield self.type(tree.children[0])), span)
 
     def types(self, trees: Sequence[Node]) -> Steps[list[Type]]:
-        """Several types, in order."""
+        """Build several types, in order."""
         result = []
         for tree in trees:
             result.append((yield self.type(tree)))
         return result
 
     def named_type(self, token: Token, span: Span) -> Type:
-        """A type variable in scope, a scalar data type, ``_``, or an algebraic data type."""
+        """Build a type variable in scope, a scalar data type, ``_``, or an algebraic data type."""
         name = str(token)
         for scope in reversed(self.type_scopes):
             if name in scope:
@@ -139,14 +139,14 @@ class TypeBuilder:
         return self.global_type_var(name)
 
     def dtype(self, token: Token) -> str:
-        """An element type."""
+        """Return an element type."""
         if not _is_dtype(str(token)):
             self.error(token, f"{token} is no data type; expected for example float32, int8 or bool")
             return "float32"
         return str(token)
 
     def dimension(self, item: Node | Token) -> PrimExpr:
-        """``3``, ``?``, a symbolic size by name, or an expression of the metadata."""
+        """Build ``3``, ``?``, a symbolic size by name, or an expression of the metadata."""
         if isinstance(item, Tree):
             found = self.meta_node(item)
             if isinstance(found, PrimExpr):

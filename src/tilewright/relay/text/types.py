@@ -47,7 +47,7 @@ class MetaTable:
         return bool(self.nodes)
 
     def reference(self, node: Any) -> str:
-        """The text that stands for ``node``; the same for the same object."""
+        """Return the reference to ``node``; the same for the same object."""
         found = self._references.get(id(node))
         if found is None:
             key = type_key_of(node)
@@ -58,7 +58,7 @@ class MetaTable:
 
 
 def quote(text: str) -> str:
-    """``text`` as a string literal."""
+    """Return ``text`` as a string literal."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -66,9 +66,9 @@ _FLOAT_TYPES: dict[str, Any] = {"float16": np.float16, "float32": np.float32}
 
 
 def float_text(value: float, dtype: str = "float64") -> str:
-    """The shortest text of at least 6 digits, TVM's precision, that reads back as the same ``dtype`` value.
+    """Return the shortest text of at least 6 digits, TVM's precision, that reads back as the same ``dtype`` value.
 
-    TVM always writes 6 digits and so loses the rest; here text is exact.
+    TVM always writes 6 digits and loses the others.
     """
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
@@ -83,7 +83,7 @@ def float_text(value: float, dtype: str = "float64") -> str:
 
 
 def scalar_literal(value: Any, dtype: str) -> str:
-    """A scalar constant: ``1``, ``1i64``, ``0.5f``, ``True``."""
+    """Return the text of a scalar constant: ``1``, ``1i64``, ``0.5f``, ``True``."""
     if dtype == "bool":
         return "True" if value else "False"
     text = float_text(float(value), dtype) if dtype.startswith("float") else str(int(value))
@@ -91,7 +91,7 @@ def scalar_literal(value: Any, dtype: str) -> str:
 
 
 def attribute_value(value: Any, meta: MetaTable, exact: bool) -> str:
-    """Text of an attribute's value; nodes without a text of their own go to the metadata section."""
+    """Return the text of an attribute's value; nodes without a text of their own go to the metadata section."""
     return trampoline.run(_attribute_value(value, meta, exact))
 
 
@@ -122,7 +122,7 @@ def _attribute_value(value: Any, meta: MetaTable, exact: bool) -> Steps[str]:
 
 
 def dimension(value: PrimExpr, meta: MetaTable, exact: bool) -> str:
-    """A dimension of a shape: a number, ``?``, or a symbolic expression, exact only through metadata."""
+    """Return the text of a dimension: a number, ``?``, or a symbolic expression, exact only through metadata."""
     if isinstance(value, IntImm) and value.dtype in ("int32", "int64"):
         return f"{value.value}{LITERAL_SUFFIX[value.dtype]}"
     if isinstance(value, AnyDim):
@@ -133,12 +133,12 @@ def dimension(value: PrimExpr, meta: MetaTable, exact: bool) -> str:
 
 
 def comma_separated(parts: Iterable[str], count: int = 0) -> str:
-    """``a, b, c``; a single item of a tuple (``count`` 1) keeps a comma."""
+    """Return ``a, b, c``; a single item of a tuple (``count`` 1) keeps a comma."""
     return ", ".join(parts) + ("," if count == 1 else "")
 
 
 def type_steps(value: Type, meta: MetaTable, exact: bool) -> Steps[str]:
-    """Text of a type, as steps for ``trampoline.run``."""
+    """Return the text of a type, as steps for ``trampoline.run``."""
     match value:
         case TensorType():
             if not value.shape:
@@ -191,5 +191,5 @@ def _type_data(data: TypeData, meta: MetaTable, exact: bool) -> Steps[str]:
 
 
 def type_text(value: Type) -> str:
-    """Text of a type standing alone."""
+    """Return the text of a type standing alone."""
     return trampoline.run(type_steps(value, MetaTable(), exact=False))

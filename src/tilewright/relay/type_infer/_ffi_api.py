@@ -1,4 +1,4 @@
-"""``tvm.relay.analysis._ffi_api``: what programs reach there by TVM's names."""
+"""``tvm.relay.analysis._ffi_api``: functions by TVM's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Functions:
 
 
 def _test_type_solver() -> _Functions:
-    """A ``TypeSolver``, whose functions are asked for by TVM's names."""
+    """Return a ``TypeSolver`` whose functions have TVM's names."""
     solver = TypeSolver()
     return _Functions(
         {

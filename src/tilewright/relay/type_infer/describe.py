@@ -17,21 +17,21 @@ from tilewright.ir.type import (
 
 
 def describe_dim(dim: PrimExpr) -> str:
-    """A dimension: its number, ``?`` when it is not known, else the expression."""
+    """Return the text of a dimension: its number, ``?`` when it is unknown, else the expression."""
     if isinstance(dim, IntImm):
         return str(dim.value)
     return "?" if isinstance(dim, Any) else repr(dim)
 
 
 def describe_shape(shape: tuple[PrimExpr, ...]) -> str:
-    """A shape as ``(1, 3, ?)``."""
+    """Return a shape as ``(1, 3, ?)``."""
     return f"({', '.join(describe_dim(d) for d in shape)})"
 
 
 def describe(type_: Type | None, depth: int = 12) -> str:
-    """A type as ``Tensor[(1, 3), float32]``, ``fn (int32) -> bool``, ``List[int32]``; a hole is ``?``.
+    """Return a type as ``Tensor[(1, 3), float32]``, ``fn (int32) -> bool``, ``List[int32]``; a hole is ``?``.
 
-    What is nested deeper than ``depth`` is left out: a message is to be read.
+    Types nested deeper than ``depth`` are left out, so that messages stay short.
     """
     if depth == 0 and isinstance(type_, (TupleType, FuncType, RefType, TypeCall)):
         return "..."

@@ -1,7 +1,7 @@
-"""What type inference takes for granted of dimensions that are variables.
+"""Assumptions of type inference about dimensions that are variables.
 
-A relation that meets a variable where it wants a number cannot decide. ``noted`` collects what would have to hold;
-shape functions check it when the program runs.
+A relation that meets a variable where it needs a number cannot decide. ``noted`` collects the conditions; shape
+functions check them at run time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.ir.prim_expr import Any, DimVar, IntImm, PrimExpr
 
 @dataclass(frozen=True)
 class Equal:
-    """Two dimensions are one; or, with ``or_one``, one of them is 1."""
+    """Condition that two dimensions are equal; or, with ``or_one``, that one of them is 1."""
 
     a: PrimExpr
     b: PrimExpr
@@ -26,7 +26,7 @@ class Equal:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """A dimension is no less than a number, or another dimension."""
+    """Condition that a dimension is no less than a number, or another dimension."""
 
     dim: PrimExpr
     least: PrimExpr | int
@@ -39,7 +39,7 @@ _noted: ContextVar[list[Condition] | None] = ContextVar("noted dimensions", defa
 
 @contextmanager
 def noted() -> Iterator[list[Condition]]:
-    """What is taken for granted inside of the block."""
+    """Collect the assumptions made in the block."""
     found: list[Condition] = []
     token = _noted.set(found)
     try:
@@ -49,10 +49,10 @@ def noted() -> Iterator[list[Condition]]:
 
 
 def note_equal(a: AnyType, b: AnyType, or_one: bool = False) -> bool:
-    """Note that two dimensions must be equal, where one is a variable; whether one may rely on that.
+    """Note that two dimensions must be equal, where one is a variable; return whether one may rely on that.
 
-    Outside of a ``noted`` block equality is taken for granted too, and found again for each kernel, which checks it; a
-    dimension that may be 1 instead is not known then.
+    Outside of a ``noted`` block equality is assumed too, and found again for each kernel, which checks it; a
+    dimension that may be 1 instead is then unknown.
     """
     found = _noted.get()
     if isinstance(a, Any) or isinstance(b, Any) or a is b:

@@ -59,7 +59,8 @@ _SCALAR_BOOL = TensorType((), "bool")
 
 
 def infer_expr(expr: RelayExpr, mod: IRModule | None = None) -> RelayExpr:
-    """``expr`` with checked types; free variables need an annotation. Global functions are looked up in ``mod``.
+    """Return ``expr`` with checked types; free variables need an annotation. Global functions are looked up in
+    ``mod``.
 
     Raises:
         TypeInferenceError: the expression does not type-check; the message lists every problem.
@@ -74,7 +75,7 @@ def infer_expr(expr: RelayExpr, mod: IRModule | None = None) -> RelayExpr:
 
 
 def infer_module(mod: IRModule) -> IRModule:
-    """``mod`` with the types of all its Relay functions checked and filled in.
+    """Return ``mod`` with the types of all its Relay functions checked and filled in.
 
     Raises:
         TypeInferenceError: some function does not type-check; the message lists every problem.
@@ -94,7 +95,8 @@ def infer_module(mod: IRModule) -> IRModule:
 
 
 def type_problems(mod: IRModule) -> list[str]:
-    """Where the types that a module's functions have are not what inference gives, or are there before their parts'.
+    """Return where the recorded types of a module differ from inferred ones, or are recorded before those of their
+    parts.
 
     Raises:
         TypeInferenceError: some function does not type-check.
@@ -133,7 +135,7 @@ def _infer_functions(mod: IRModule, functions: dict[GlobalVar, Function], trust:
 
 
 def _collected(mod: IRModule, functions: dict[GlobalVar, Function], trust: bool) -> _Checker:
-    """A checker that knows the type of every expression of the functions."""
+    """Return a checker that knows the type of every expression of the functions."""
     checker = _Checker(mod, trust, check_scopes=True)
     for var in functions:
         checker.collect(var)
@@ -144,7 +146,7 @@ def _collected(mod: IRModule, functions: dict[GlobalVar, Function], trust: bool)
 
 
 def _check_form(call: Call, op: Op) -> None:
-    """Raise TypeInferenceError unless the call has as many arguments as the operator takes, and its attributes."""
+    """Raise TypeInferenceError unless the call has the operator's number of arguments and class of attributes."""
     declared = op.get_attr("OpDef")
     names = getattr(declared, "inputs", None)
     if names is not None and len(call.args) != len(names):
@@ -160,7 +162,7 @@ def _check_form(call: Call, op: Op) -> None:
 
 
 class _Checker:
-    """State of one run: types by expression, bindings of holes, relations that wait, problems found."""
+    """State of one run: types by expression, bindings of holes, waiting relations, problems."""
 
     def __init__(self, mod: IRModule, trust: bool, check_scopes: bool) -> None:
         self.mod = mod
@@ -196,11 +198,11 @@ class _Checker:
     # The interface that type relations use (``relay.op.definition.TypeSolver``).
 
     def assign(self, unknown: Type, known: Type) -> None:
-        """State that ``unknown`` is ``known``."""
+        """Set ``unknown`` to ``known``."""
         self.unifier.unify(unknown, known)
 
     def assert_equal(self, a: Any, b: Any, what: str) -> bool:
-        """State that two dimensions are equal; False while that is not decided."""
+        """Require two dimensions to be equal; return False while that is undecided."""
         return assert_equal_dims(a, b, what)
 
     # Collect
@@ -298,7 +300,7 @@ class _Checker:
         return IncompleteType()
 
     def _relate(self, call: Call) -> Type | None:
-        """Result type of an operator call by its type relation, None while it needs to know more."""
+        """Return the result type of an operator call by its type relation, None while too little is known."""
         op = call.op
         assert isinstance(op, Op)
         resolve, types = self.unifier.resolve, self.types
@@ -432,7 +434,7 @@ class _Checker:
                 work.extend(self._bind_pattern(match, *work.pop()))
 
     def _bind_pattern(self, match: Match, pattern: Pattern, type_: Type) -> list[tuple[Pattern, Type]]:
-        """Type the pattern itself; gives its sub-patterns with their types."""
+        """Type the pattern itself; return its sub-patterns with their types."""
         match pattern:
             case PatternVar():
                 self._declare(pattern.var)
@@ -546,5 +548,5 @@ class _Checker:
     # Record
 
     def record(self, expr: RelayExpr) -> RelayExpr:
-        """``expr`` rebuilt with checked types; what was typed before is kept."""
+        """Return ``expr`` rebuilt with checked types; expressions that were typed before are kept."""
         return Recorder(self.types, self.unifier, self._kept).visit(expr)

@@ -13,7 +13,7 @@ from tilewright.relay.type_infer.describe import describe
 
 
 def callee_name(op: RelayExpr) -> str:
-    """What is called, in words."""
+    """Return the callee in words."""
     match op:
         case GlobalVar():
             return f"@{op.name_hint}"
@@ -25,7 +25,7 @@ def callee_name(op: RelayExpr) -> str:
 
 
 def describe_call(call: Call, arg_types: Sequence[Type]) -> str:
-    """An operator call with its arguments by name and type."""
+    """Describe an operator call with its arguments by name and type."""
     op = call.op
     assert isinstance(op, Op)
     names = op.argument_names
@@ -36,7 +36,7 @@ def describe_call(call: Call, arg_types: Sequence[Type]) -> str:
 
 
 def describe_pattern(pattern: Pattern) -> str:
-    """A pattern as text, for messages."""
+    """Return a pattern as text, for messages."""
     match pattern:
         case PatternVar():
             return f"%{pattern.var.name_hint}"

@@ -20,7 +20,7 @@ from tilewright.relay.visitor import ExprMutator
 
 
 class Recorder(ExprMutator):
-    """Rebuilds expressions with their resolved types."""
+    """Mutator that gives expressions their resolved types."""
 
     def __init__(self, types: dict[RelayExpr, Type], unifier: Unifier, kept: dict[RelayExpr, RelayExpr]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Recorder(ExprMutator):
         return result.with_checked_type(type_)
 
     def visit_var(self, expr: Var) -> RelayExpr:
-        """A variable keeps its identity unless its annotation has to be filled in."""
+        """Keep a variable's identity unless its annotation has to be filled in."""
         if expr.type_annotation is not None and is_complete(expr.type_annotation):
             return expr
         return Var(expr.name_hint, self.unifier.resolve(self.types[expr]), expr.span)

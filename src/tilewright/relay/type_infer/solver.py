@@ -1,4 +1,4 @@
-"""TypeSolver: types with holes, made to agree, and relations between them, without a program around.
+"""TypeSolver: unification of types with holes, and relations between them, outside of a program.
 
 solver = TypeSolver()
 hole = relay.IncompleteType()
@@ -18,14 +18,14 @@ from tilewright.relay.type_infer.unify import Unifier, assert_equal_dims
 
 
 class TypeSolver:
-    """What type inference asks of types, for types alone."""
+    """Solver of type relations, for types alone."""
 
     def __init__(self) -> None:
         self._unifier = Unifier()
         self._waiting: list[TypeRelation] = []
 
     def unify(self, a: Type, b: Type) -> Type:
-        """The type that both are, with what is known so far.
+        """Unify two types and return the result, with what is known so far.
 
         Raises:
             TypeInferenceError: they cannot be the same.
@@ -33,11 +33,11 @@ class TypeSolver:
         return self.resolve(self._unifier.unify(a, b))
 
     def resolve(self, type_: Type) -> Type:
-        """``type_`` with the holes filled that are known."""
+        """Return ``type_`` with the known holes filled."""
         return self._unifier.resolve(type_)
 
     def add_constraint(self, relation: TypeRelation) -> None:
-        """State that a relation holds; its one result is its last argument.
+        """Add a relation; its one result is its last argument.
 
         Raises:
             ValueError: the relation has another number of results, or its function is no ``EnvFunc``.
@@ -51,7 +51,7 @@ class TypeSolver:
         self._waiting.append(relation)
 
     def solve(self) -> bool:
-        """Work out what the relations say; whether all of them could be, since enough was known.
+        """Solve the relations; return whether enough was known for all of them.
 
         Raises:
             TypeInferenceError: a relation cannot hold.
@@ -64,7 +64,7 @@ class TypeSolver:
         return True
 
     def _holds(self, relation: TypeRelation) -> bool:
-        """Whether enough is known for a relation, which then holds."""
+        """Solve a relation; return whether enough is known for it."""
         *inputs, output = relation.args
         found: Type | None = relation.func.func([self.resolve(t) for t in inputs], relation.attrs, self)
         if found is None:
@@ -75,9 +75,9 @@ class TypeSolver:
     # ---- what relations ask ----
 
     def assign(self, unknown: Type, known: Type) -> None:
-        """State that an input is ``known``."""
+        """Set an input to ``known``."""
         self._unifier.unify(unknown, known)
 
     def assert_equal(self, a: Any, b: Any, what: str) -> bool:
-        """State that two dimensions are equal; False while that is undecided."""
+        """Require two dimensions to be equal; return False while that is undecided."""
         return assert_equal_dims(a, b, what)

@@ -26,7 +26,7 @@ from tilewright.relay.type_infer.dimensions import note_equal
 
 
 def type_parts(type_: Type) -> tuple[Type, ...]:
-    """The types that ``type_`` is directly made of."""
+    """Return the types that ``type_`` directly consists of."""
     match type_:
         case TupleType():
             return type_.fields
@@ -40,7 +40,7 @@ def type_parts(type_: Type) -> tuple[Type, ...]:
 
 
 def with_parts(type_: Type, parts: Sequence[Type]) -> Type:
-    """``type_`` made of other parts; itself when they are the same."""
+    """Return ``type_`` with other parts; itself when they are the same."""
     if all(a is b for a, b in zip(type_parts(type_), parts, strict=True)):
         return type_
     match type_:
@@ -56,7 +56,7 @@ def with_parts(type_: Type, parts: Sequence[Type]) -> Type:
 
 
 def walk_type(type_: Type) -> Iterator[Type]:
-    """``type_`` and all types in it, each object once."""
+    """Yield ``type_`` and all types in it, each object once."""
     stack, seen = [type_], {id(type_)}
     while stack:
         item = stack.pop()
@@ -75,13 +75,13 @@ class Unifier:
         self._complete: dict[int, Type] = {}  # types without holes, by identity: they need no second look
 
     def find(self, type_: Type) -> Type:
-        """``type_`` itself, or what the hole that it is stands for so far."""
+        """Return ``type_`` itself, or the binding of the hole that it is."""
         while isinstance(type_, IncompleteType) and type_ in self.bindings:
             type_ = self.bindings[type_]
         return type_
 
     def resolve(self, type_: Type) -> Type:
-        """``type_`` with every bound hole replaced; the same object when there is none in it."""
+        """Return ``type_`` with every bound hole replaced; the same object when there is none in it."""
         return type_ if self._is_resolved(type_) else run(self._resolve(type_))
 
     def _is_resolved(self, type_: Type) -> bool:
@@ -100,7 +100,7 @@ class Unifier:
         return result
 
     def unify(self, a: Type, b: Type) -> Type:
-        """The type that both are; binds holes. A dimension that one side does not know stays unknown.
+        """Return the type that both are, binding holes. A dimension that is unknown on one side stays unknown.
 
         Raises:
             TypeInferenceError: the types cannot be the same.
@@ -153,7 +153,7 @@ class Unifier:
 
 
 def _with_params(type_: FuncType, count: int) -> FuncType:
-    """``type_`` at holes for all but its first ``count`` type parameters: it serves as a less polymorphic function."""
+    """Return ``type_`` with holes for all but its first ``count`` type parameters, as a less polymorphic function."""
     extra = type_.type_params[count:]
     result = substitute_type_vars(type_, {v: IncompleteType(v.kind) for v in extra}) if extra else type_
     assert isinstance(result, FuncType)
@@ -161,7 +161,7 @@ def _with_params(type_: FuncType, count: int) -> FuncType:
 
 
 def _renamed(b: FuncType, a: FuncType) -> FuncType:
-    """``b`` with the type parameters of ``a``."""
+    """Return ``b`` with the type parameters of ``a``."""
     if not a.type_params:
         return b
     result = substitute_type_vars(b, dict(zip(b.type_params, a.type_params, strict=True)))
@@ -170,7 +170,7 @@ def _renamed(b: FuncType, a: FuncType) -> FuncType:
 
 
 def unify_dims(a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    """The dimension that both are, ``Any`` when one is unknown, None when they differ."""
+    """Return the dimension that both are, ``Any`` when one is unknown, None when they differ."""
     if a is b:
         return a
     if isinstance(a, Any):
@@ -185,7 +185,7 @@ def unify_dims(a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
 
 
 def assert_equal_dims(a: object, b: object, what: str) -> bool:
-    """State that two dimensions are equal; False while that is not decided.
+    """Require two dimensions to be equal; return False while that is undecided.
 
     Raises:
         TypeInferenceError: they differ.
@@ -210,17 +210,17 @@ def _unify_tensors(a: TensorType, b: TensorType) -> TensorType | None:
 
 
 def is_complete(type_: Type) -> bool:
-    """Whether no hole is left in a resolved type."""
+    """Return whether a resolved type has no holes."""
     return isinstance(type_, TensorType) or not any(isinstance(t, IncompleteType) for t in walk_type(type_))
 
 
 def _bare(type_: Type | None) -> Type | None:
-    """A data type without parameters is the same by its name and by its name applied to nothing."""
+    """Return a data type without parameters by its name, which is the same as its name applied to nothing."""
     return type_.func if isinstance(type_, TypeCall) and not type_.args else type_
 
 
 def same_type(a: Type | None, b: Type | None) -> bool:
-    """Whether two types are structurally equal; ``Any`` dimensions equal each other, holes only themselves."""
+    """Return whether two types are structurally equal; ``Any`` dimensions equal each other, holes only themselves."""
     stack: list[tuple[Type | None, Type | None]] = [(a, b)]
     seen: set[tuple[int, int]] = set()
     alive: list[Type] = []  # types made on the way, so that no identity in ``seen`` is reused
@@ -254,7 +254,7 @@ def _same_dim(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def substitute_type_vars(type_: Type, mapping: Mapping[TypeVar, Type]) -> Type:
-    """``type_`` with type variables replaced."""
+    """Return ``type_`` with type variables replaced."""
     done: dict[int, Type] = {}
 
     def substitute(item: Type) -> Steps[Type]:
@@ -276,7 +276,7 @@ def substitute_type_vars(type_: Type, mapping: Mapping[TypeVar, Type]) -> Type:
 
 
 def instantiate(type_: FuncType, type_args: Sequence[Type] = ()) -> FuncType:
-    """A polymorphic function type at ``type_args``, or at fresh holes when none are given."""
+    """Return a polymorphic function type at ``type_args``, or by default at fresh holes."""
     if not type_.type_params:
         return type_
     if type_args and len(type_args) != len(type_.type_params):
