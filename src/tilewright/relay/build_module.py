@@ -34,6 +34,7 @@ from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import INLINE
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
+from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
 from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.transform.common import is_closed
@@ -60,6 +61,7 @@ def optimization_passes() -> list[Any]:
         transform.RemoveUnusedFunctions(),
         transform.FoldEmpty(),
         transform.CheckIndices(),
+        LegalizeQnn(),
         CanonicalizeQnn(),
         transform.ComputeInFloat32(),
         transform.Legalize(),

@@ -33,6 +33,7 @@ from tilewright.relay.function_attributes import (
     SCHEDULE,
 )
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
+from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import Opcode
@@ -49,6 +50,7 @@ def control_passes() -> list[Pass]:
     return [
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
+        LegalizeQnn(),
         CanonicalizeQnn(),
         transform.ComputeInFloat32(),
         transform.Legalize(),

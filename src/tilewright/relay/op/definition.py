@@ -26,6 +26,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     evaluate(attrs, arrays)                                -> [numpy array]
     legalize(attrs, args, types)                           -> Expr | None      types end with the result's
     canonicalize(attrs, args, typed_call)                  -> Expr | None
+    canonicalize_qnn, legalize_qnn                         -> Expr | None      as legalize, of ``relay.qnn``
     simplify_inference(attrs, args, typed_call)            -> Expr | None      (of the first field where the op
                                                                                attribute TSimplifiesFirstField is set)
     alter_op_layout(attrs, args, arg_types, out_type)      -> Expr | None      under the target
@@ -101,6 +102,8 @@ HOOKS: dict[str, str] = {
     "evaluate": "FEvaluate",
     "legalize": "FTVMLegalize",
     "canonicalize": "FTVMCanonicalize",
+    "canonicalize_qnn": "FTVMQnnCanonicalize",
+    "legalize_qnn": "FTVMQnnLegalize",
     "simplify_inference": "FSimplifyInference",
     "alter_op_layout": "FTVMAlterOpLayout",
     "convert_op_layout": "FTVMConvertOpLayout",

@@ -1,8 +1,17 @@
 """Quantized networks: operators that say what integers mean, and the exact arithmetic that they are computed by.
 
-op.py           qnn.quantize, qnn.dequantize
+op.py           what users build programs of
+operators/      each operator: its type, its meaning in numpy, and what it becomes
 groups.py       which operators between the two are computed on the integers, and how: one description for all targets
 transform.py    CanonicalizeOps: the groups, and what is left, in operators that every target has
 """
 
+import importlib
+
 from tilewright.relay.qnn import op as op
+
+
+def __getattr__(name: str) -> object:
+    if name in ("groups", "transform"):  # they load all passes
+        return importlib.import_module(f"tilewright.relay.qnn.{name}")
+    raise AttributeError(f"module 'tilewright.relay.qnn' has no attribute {name!r}")

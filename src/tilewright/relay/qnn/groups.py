@@ -43,11 +43,11 @@ from tilewright.relay.op.tensor.binary import add
 from tilewright.relay.op.tensor.unary import Clip
 from tilewright.relay.op.transform.axes import Transpose
 from tilewright.relay.qnn.op import Dequantize, Quantize
+from tilewright.relay.qnn.operators.binary import few_bits
 from tilewright.relay.transform.common import call_of, op_of, trait_of
 
 Array = np.ndarray[Any, Any]
 
-_SUM_BITS = 15  # of a factor in Sum: with 9 of the difference of two 8-bit integers, 24
 _LARGEST_BIAS = 2**30
 
 
@@ -73,10 +73,6 @@ class Output:
     zero: int
     low: int
     high: int
-
-    def flipped(self) -> Output:
-        """The same of int8 as uint8: 128 more of everything."""
-        return Output("uint8", self.zero + 128, self.low + 128, self.high + 128)
 
 
 @dataclass(frozen=True)
@@ -264,14 +260,8 @@ def _sum(value: RelayExpr, scale: float, output: Output) -> Sum | None:
     left, right = (dequantized(a) for a in value.args)
     if left is None or right is None or left.tensor.checked_type.shape != right.tensor.checked_type.shape:  # type: ignore
         return None
-    factors = tuple(_few_bits(side.scale / scale) for side in (left, right))
+    factors = tuple(few_bits(side.scale / scale) for side in (left, right))
     return Sum(value, (left, right), (factors[0], factors[1]), output)
-
-
-def _few_bits(number: float) -> np.float32:
-    """The nearest number with 15 significant bits."""
-    fraction, exponent = np.frexp(number)
-    return np.float32(np.ldexp(np.rint(np.ldexp(fraction, _SUM_BITS)), int(exponent) - _SUM_BITS))
 
 
 def _mean(value: RelayExpr, scale: float, output: Output) -> Mean | None:

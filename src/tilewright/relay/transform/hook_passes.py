@@ -44,7 +44,7 @@ class HookRewriter(ExprMutator):
         return result
 
 
-class _LegalizeRewriter(HookRewriter):
+class LegalizeRewriter(HookRewriter):
     """Rewriter by TVM's legalize hooks, which take (attrs, args, types); the last type is the result's."""
 
     def apply(self, hook: Callable[..., Any], expr: Call, args: list[RelayExpr]) -> RelayExpr | None:
@@ -89,7 +89,7 @@ def _function_pass(name: str, opt_level: int, make: Callable[[], ExprMutator]) -
 
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
     """Replace operators that are slow on the target by operators that are not."""
-    return _function_pass("Legalize", 1, lambda: _LegalizeRewriter(legalize_map_attr_name))
+    return _function_pass("Legalize", 1, lambda: LegalizeRewriter(legalize_map_attr_name))
 
 
 def SimplifyInference(accept: Callable[[Call], bool] = lambda call: True) -> Pass:

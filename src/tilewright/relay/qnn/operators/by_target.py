@@ -1,0 +1,35 @@
+"""What targets make of quantized operators; the pass ``relay.qnn.transform.Legalize`` asks under the target.
+
+A target plugs in by registering for its key::
+
+    @qnn_conv2d_legalize.register("my_key")
+    def qnn_conv2d_legalize_my_key(attrs, inputs, types):
+        return relay.qnn.op.conv2d(...)
+
+The functions take attributes, arguments, and the arguments' types with the result's as the last. They return an
+expression of the same value, or None to leave the operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.target.generic_func import generic_func
+
+
+@generic_func
+def qnn_conv2d_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Return Legalize's replacement of ``qnn.conv2d``."""
+    return None
+
+
+@generic_func
+def qnn_conv2d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Return Legalize's replacement of ``qnn.conv2d_transpose``."""
+    return None
+
+
+@generic_func
+def qnn_dense_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Return Legalize's replacement of ``qnn.dense``."""
+    return None
