@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -180,6 +182,21 @@ def test_a_relay_module_is_compiled(executor: str) -> None:
     np.testing.assert_allclose(model(X)[0], X @ WEIGHT, rtol=1e-5)
     with pytest.raises(TypeError, match="states its shapes"):
         tw.compile(tw.IRModule.from_expr(func), dims={"n": 2})
+
+
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+@pytest.mark.parametrize("make", [nd.array, torch.from_numpy, np.array], ids=["NDArray", "torch", "numpy"])
+def test_results_share_memory_with_no_input_and_no_other_result(executor: str, make: Callable[..., Any]) -> None:
+    x = relay.var("x", shape=(2, 4))
+    flat = relay.reshape(x, (8,))
+    func = relay.Function([x], relay.Tuple([x, flat, relay.reshape(flat, (4, 2)), x, relay.exp(x)]))
+    model = tw.compile(tw.IRModule.from_expr(func), executor=executor)
+    given = make(X)
+    results = model(given)
+    for i, result in enumerate(results):
+        result[...] = i
+    assert [result.reshape(-1)[0] for result in results] == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(given.numpy() if hasattr(given, "numpy") else given, X)
 
 
 def test_a_file_that_is_no_library_is_one_clear_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,7 +92,7 @@ class Model:
             kwargs: further inputs by name.
 
         Returns:
-            numpy arrays; torch tensors where an input is one.
+            numpy arrays; torch tensors where an input is one. They share memory with no input and no other result.
 
         Raises:
             TVMError: an input has no value or two, does not exist, or a shape or data type differs.
@@ -297,7 +297,7 @@ class _Program(_Library):
     def executor(self) -> _Run:
         """Return a machine; all share the program and its constants."""
         machine = self._limited(VirtualMachine(self._executable, self._device))
-        return lambda values: [_owned(result) for result in tensors_in(machine.run(*values.values()))]
+        return lambda values: _owned(tensors_in(machine.run(*values.values())), values.values())
 
     def profile(self, values: Mapping[str, Any]) -> Report:
         """Run with times."""
@@ -321,9 +321,21 @@ def tensors_in(value: Any) -> list[NDArray]:
     return [value]
 
 
-def _owned(result: NDArray) -> Array:
-    """Return a result as a numpy array: without a copy if the host can access its memory."""
-    return numpy_view(result, writable=True) if result.device.is_host and result.writeable else result.numpy()
+def _owned(results: Sequence[NDArray], inputs: Iterable[Any]) -> list[Array]:
+    """Return a machine's results as numpy arrays: without a copy if the host can access the memory of a result.
+
+    A program may give an input, or one result twice. Such a result is copied: whoever gets it may write to it.
+    """
+    taken: list[Array] = [numpy_view(x) for x in inputs if isinstance(x, NDArray) and x.device.is_host]
+    made = []
+    for result in results:
+        shared = result.device.is_host and result.writeable
+        array = numpy_view(result, writable=True) if shared else result.numpy()
+        if shared and any(np.may_share_memory(array, other) for other in taken):
+            array = array.copy()
+        taken.append(array)
+        made.append(array)
+    return made
 
 
 def _is_torch(value: Any) -> bool:
