@@ -150,3 +150,23 @@ def test_setting_a_parameter_on_another_machine_changes_that_executor_alone(tmp_
     executor.set_input(_weight_name(library), _X)
     np.testing.assert_array_equal(_outputs(executor)[0].numpy(), _X + _X)
     np.testing.assert_array_equal(_outputs(other)[0].numpy(), _X + _WEIGHT)
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["here", "served"])
+def test_weights_on_another_machine_are_read_only(served: bool, tmp_path: Any, request: pytest.FixtureRequest) -> None:
+    session = rpc.LocalSession()
+    if served:
+        server = rpc.Server(silent=True)
+        request.addfinalizer(server.terminate)
+        session = rpc.connect("127.0.0.1", server.port)
+    library = _library()
+    library.export_library(str(tmp_path / "model.so"))
+    session.upload(str(tmp_path / "model.so"))
+    executor = GraphModule(session.load_module("model.so")["default"](session.cpu()))
+    weight, free = executor.get_input(_weight_name(library)), tvm.nd.array(_X, session.cpu())
+    for write in (lambda: weight.copyfrom(_X), lambda: free.copyto(weight)):
+        with pytest.raises(tvm.TVMError, match=r"read-only.*set_input"):
+            write()
+    np.testing.assert_array_equal(weight.numpy(), _WEIGHT)
+    weight.copyto(free)
+    np.testing.assert_array_equal(free.numpy(), _WEIGHT)

@@ -113,6 +113,14 @@ int rpc_handle_span(Local* s, const DLTensor* t, uint64_t size, Handle* out) {
   return 0;
 }
 
+int rpc_handle_check_writable(Local* s, const DLTensor* t) {
+  Handle h;
+  if (rpc_handle_find(s, (uintptr_t)t->data, DATA, &h) != 0) return -1;
+  if (h.kind != ARRAY || !tw_array_is_read_only(h.object)) return 0;
+  return tw_fail("ValueError: the array is read-only: a view of weights that other executors read too; write to a copy, or give "
+                 "an executor weights of its own with set_input");
+}
+
 int rpc_handle_resolve_tensor(Local* s, DLTensor* t) {
   Handle h;
   size_t size;

@@ -37,6 +37,8 @@ int rpc_handle_find(Local* s, uint64_t number, HandleKind kind, Handle* out);
 int rpc_handle_free(Local* s, uint64_t number, HandleKind kind);
 /* The memory that `size` bytes from the tensor's offset on are in. */
 int rpc_handle_span(Local* s, const DLTensor* t, uint64_t size, Handle* out);
+/* Fails if a tensor that has a handle is of memory that others read too. */
+int rpc_handle_check_writable(Local* s, const DLTensor* t);
 /* Puts the address of its memory into a tensor that has a handle. */
 int rpc_handle_resolve_tensor(Local* s, DLTensor* t);
 

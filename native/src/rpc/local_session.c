@@ -3,9 +3,9 @@
  * The session that works on this process. */
 #include "handles.h"
 
-static int local_memory(RpcSession* base, const DLTensor* t, uint64_t size, char** out) {
+static int local_memory(RpcSession* base, const DLTensor* t, uint64_t size, bool write, char** out) {
   Handle h;
-  if (rpc_handle_span((Local*)base, t, size, &h) != 0) return -1;
+  if (rpc_handle_span((Local*)base, t, size, &h) != 0 || (write && rpc_handle_check_writable((Local*)base, t) != 0)) return -1;
   *out = tw_is_host(h.device) ? h.data + t->byte_offset : NULL;
   return 0;
 }
@@ -16,7 +16,7 @@ static DLTensor as_bytes(void* data, uint64_t offset, int64_t* size, DLDevice de
 
 static int copy_bytes(Local* s, const DLTensor* t, void* host, uint64_t size, bool to_device) {
   Handle h;
-  if (rpc_handle_span(s, t, size, &h) != 0) return -1;
+  if (rpc_handle_span(s, t, size, &h) != 0 || (to_device && rpc_handle_check_writable(s, t) != 0)) return -1;
   int64_t count = (int64_t)size;
   DLTensor here = as_bytes(host, 0, &count, (DLDevice){kDLCPU, 0});
   DLTensor there = as_bytes(h.data, t->byte_offset, &count, h.device);
@@ -226,7 +226,7 @@ static int allocate_tensor(Local* s, const DLTensor* t, const TVMValue* scope, i
 
 static int copy_among(Local* s, const RpcSequence* a) {
   RpcSequence here;
-  if (resolve(s, a, &here) != 0) return -1;
+  if (rpc_handle_check_writable(s, a->values[1].v_handle) != 0 || resolve(s, a, &here) != 0) return -1;
   int rc = TVMDeviceCopyDataFromTo(here.values[0].v_handle, here.values[1].v_handle, here.values[2].v_handle);
   drop_resolved(a, &here);
   return rc;

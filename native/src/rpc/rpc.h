@@ -166,7 +166,7 @@ typedef struct {
   int (*copy_from)(RpcSession* session, const DLTensor* from, void* to, uint64_t size);
   /* Checks the bytes and tells where they lie if this process can reach them, so that no copy is needed; else NULL. May be
    * NULL itself. */
-  int (*host_memory)(RpcSession* session, const DLTensor* tensor, uint64_t size, char** out);
+  int (*host_memory)(RpcSession* session, const DLTensor* tensor, uint64_t size, bool write, char** out);
   /* The function of this process behind a handle, borrowed, or NULL; NULL itself where all functions are on a far side. */
   TwFunc* (*find_func)(RpcSession* session, uint64_t function);
   /* A handle for a function of this process, which is argument `index` of a call. */

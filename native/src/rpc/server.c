@@ -169,9 +169,9 @@ static int request(Server* s, RpcCode code) {
   return answer(s, rc, &result);
 }
 
-static int host_memory(Server* s, const DLTensor* tensor, uint64_t size, char** out) {
+static int host_memory(Server* s, const DLTensor* tensor, uint64_t size, bool write, char** out) {
   *out = NULL;
-  return s->session->cls->host_memory == NULL ? 0 : s->session->cls->host_memory(s->session, tensor, size, out);
+  return s->session->cls->host_memory == NULL ? 0 : s->session->cls->host_memory(s->session, tensor, size, write, out);
 }
 
 static int copy_to(Server* s, RpcSequence* memory) {
@@ -179,7 +179,7 @@ static int copy_to(Server* s, RpcSequence* memory) {
   uint64_t size;
   char* to;
   if (rpc_get_tensor(s->channel, memory, &tensor) != 0 || rpc_get(s->channel, &size, sizeof size) != 0 ||
-      host_memory(s, tensor, size, &to) != 0) {
+      host_memory(s, tensor, size, true, &to) != 0) {
     return -1;
   }
   if (to != NULL) return rpc_get(s->channel, to, (size_t)size) != 0 ? -1 : return_nothing(s);
@@ -193,7 +193,7 @@ static int copy_from(Server* s, RpcSequence* memory) {
   uint64_t size;
   char* from;
   if (rpc_get_tensor(s->channel, memory, &tensor) != 0 || rpc_get(s->channel, &size, sizeof size) != 0 ||
-      host_memory(s, tensor, size, &from) != 0) {
+      host_memory(s, tensor, size, false, &from) != 0) {
     return -1;
   }
   if (from == NULL) {
