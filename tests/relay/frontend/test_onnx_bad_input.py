@@ -185,6 +185,22 @@ def test_input_without_any_shape_asks_for_one() -> None:
     assert "--input-shape x:" in import_message(model)
 
 
+def test_all_inputs_without_a_shape_are_named_at_once() -> None:
+    model = make_model([helper.make_node("Add", ["a", "b"], ["y"])], {"a": (1,), "b": (1,)}, ["y"])
+    for value in model.graph.input:
+        value.type.tensor_type.ClearField("shape")
+    assert "inputs 'a', 'b' have no shape" in import_message(model)
+    assert "input 'b' has no shape" in import_message(model, shape={"a": (3,)})
+    relay.frontend.from_onnx(model, {"a": ("n", 3), "b": (3,)})
+
+
+def test_an_operator_that_is_written_out_is_named_where_a_part_of_it_is_refused() -> None:
+    node = helper.make_node("CenterCropPad", ["x", "size"], ["y"], name="crop", axes=[1])
+    model = make_model([node], {"x": (4, 3), "size": (1,)}, ["y"])
+    model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    assert "ONNX node 'crop' (Pad)" in import_message(model)
+
+
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -370,6 +370,17 @@ def describe(node: onnx.NodeProto) -> str:
         return f"ONNX node {node.name!r} ({node.op_type})"
     output = next((o for o in node.output if o), "")
     return f"ONNX node giving {output!r} ({node.op_type})"
+
+
+def without_shapes(inputs: Iterable[onnx.ValueInfoProto], known: Collection[str]) -> OnnxImportError:
+    """What to say of the tensors that have no shape in the model and are not ``known``."""
+    tensors = [v for v in inputs if v.type.HasField("tensor_type") and v.name not in known]
+    names = [v.name for v in tensors if not v.type.tensor_type.HasField("shape")]
+    some = f"inputs {', '.join(map(repr, names))} have" if len(names) > 1 else f"input {names[0]!r} has"
+    return OnnxImportError(
+        f"{some} no shape, not even a number of dimensions; give each a shape of numbers, and of names for what is "
+        f"known when the model runs: --input-shape {names[0]}:batch,128 (in Python {{{names[0]!r}: ('batch', 128)}})"
+    )
 
 
 def budget_error_in(node: onnx.NodeProto, error: BudgetError) -> BudgetError:

@@ -35,6 +35,7 @@ from tilewright.relay.frontend.onnx.context import (
     describe,
     typed,
     warn_of_training,
+    without_shapes,
 )
 from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
 from tilewright.relay.frontend.onnx.early import NUMPY_BROADCASTING, aligned
@@ -407,7 +408,7 @@ class GraphImporter:
         given = self.shapes.get(value.name)
         if given is None:
             if not declared.HasField("shape"):
-                raise OnnxImportError(f"input {value.name!r} has no shape; give one: --input-shape {value.name}:...")
+                raise without_shapes(self.graph.input, {*self.params, *self.shapes})
             return [self._dim(d) for d in dims]
         if declared.HasField("shape") and len(given) != len(dims):
             raise OnnxImportError(

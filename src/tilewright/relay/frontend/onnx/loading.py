@@ -19,7 +19,7 @@ import onnx.shape_inference
 from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.attributes import has_plain_elements
 from tilewright.relay.frontend.onnx.context import OnnxImportError
-from tilewright.relay.frontend.onnx.functions import check_functions
+from tilewright.relay.frontend.onnx.functions import check_functions, with_subgraphs
 from tilewright.relay.frontend.onnx.inline_weights import read_light_model
 from tilewright.relay.frontend.onnx.microsoft_quantized import split_dynamic_products
 from tilewright.relay.frontend.onnx.plain import parts_of
@@ -257,6 +257,18 @@ def _expanded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     return expander.expand(model, frozenset(kept))
 
 
+def _name_written_out(model: onnx.ModelProto, written: onnx.ModelProto) -> None:
+    """Name the nodes that an operator of ``model`` was written out as after it: users know no other name."""
+    givers = {output: node for node in model.graph.node for output in node.output if output}
+    giver = None
+    for node in reversed(written.graph.node):  # a definition ends with what gives its results
+        giver = next((givers[output] for output in node.output if output in givers), giver)
+        if giver is None or node.op_type == giver.op_type:
+            continue
+        for part in with_subgraphs([node]):
+            part.name = part.name or giver.name or giver.output[0]
+
+
 class _Expander:
     """Writes out the operators of a model that have no converter and that ONNX defines by others."""
 
@@ -287,13 +299,15 @@ class _Expander:
                 break
             model = self._with_default_attributes(model, wanted)
             try:
-                model = onnx.inliner.inline_selected_functions(model, sorted(wanted), False, True)
+                written = onnx.inliner.inline_selected_functions(model, sorted(wanted), False, True)
             except Exception:
                 try:
-                    model = onnx.inliner.inline_local_functions(self._with_own_functions(model, wanted))
+                    written = onnx.inliner.inline_local_functions(self._with_own_functions(model, wanted))
                 except Exception:
                     # What cannot be written out is reported as unsupported.
                     break
+            _name_written_out(model, written)
+            model = written
         return model
 
     def _with_own_functions(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
