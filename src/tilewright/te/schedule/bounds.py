@@ -225,10 +225,11 @@ def _consumed_bound(stage: Stage, readers: dict[Tensor, list[Stage]], bounds: Bo
 def _compute_whole_blocks(stage: Stage, bounds: Bounds) -> None:
     """Widen what is computed of axes that a tensorized loop was split from, where a part of a block is read."""
     attrs = stage.iter_var_attrs
-    start = next((a for a, attr in attrs.items() if attr.iter_type is IterVarType.Tensorized), None)
+    leaves = list(stage.leaf_iter_vars)
+    # a tensorized loop that is no leaf any more, as in schedules for tensor cores, begins no block
+    start = next((a for a in leaves if a in attrs and attrs[a].iter_type is IterVarType.Tensorized), None)
     if start is None:
         return
-    leaves = list(stage.leaf_iter_vars)
     block = set(leaves[leaves.index(start) :])
     for relation in stage.relations:
         if not isinstance(relation, Split) or relation.inner not in block or not isinstance(relation.factor, IntImm):
