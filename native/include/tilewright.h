@@ -1,12 +1,13 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * What this runtime adds to TVM's C API: the graph executor as plain C functions, modules with callbacks, and the
- * stream through which modules are saved and loaded. A whole program is in docs/runtime.md, "In C". Functions that return
+ * What this runtime adds to TVM's C API: models (tilewright_model.h), the graph executor as plain C functions, modules with
+ * callbacks, and the stream through which modules are saved and loaded. Functions that return
  * an int give 0, or -1 with a message in TVMGetLastError, unless they say otherwise. */
 #ifndef TILEWRIGHT_H_
 #define TILEWRIGHT_H_
 
 #include <tilewright_device.h>
+#include <tilewright_model.h>
 #include <tvm/runtime/c_backend_api.h>
 
 #ifdef __cplusplus
