@@ -61,11 +61,21 @@ if TYPE_CHECKING:
 sys.meta_path.insert(0, SameModule(MOVED))
 
 
+def _import(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        message = f"{module} is not here: tilewright-runtime runs models; to compile, install tilewright in its place"
+        raise ModuleNotFoundError(message, name=module) from None
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        return importlib.import_module(f"tilewright.{name}")
+        return _import(f"tilewright.{name}")
     if name in _ATTRIBUTES:
-        value = getattr(importlib.import_module(_ATTRIBUTES[name]), name)
+        value = getattr(_import(_ATTRIBUTES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
