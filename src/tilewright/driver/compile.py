@@ -24,7 +24,6 @@ from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.relay import build_module
 from tilewright.relay.backend.executor_choice import AUTO
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
-from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
@@ -130,7 +129,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
                 dump.write("import", str(mod))
             for compiler in options.partition:
                 mod, params = partition_for(compiler, mod, params), {}
-            factory = build_module.build(mod, target=target, params=params, executor=_executor(options, target))
+            factory = build_module.build(mod, target=target, params=params, executor=options.executor)
         if dump:
             _dump_code(dump, factory)
         with report.stage("export"):
@@ -139,15 +138,6 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     return Compiled(options, target, built, dequantized, time.perf_counter() - start)
-
-
-def _executor(options: CompileOptions, target: Target) -> str | None:
-    """The executor that was asked for, by its option or the target's (None); versions are the virtual machine's."""
-    if options.executor != AUTO:
-        return options.executor
-    if options.specialize:
-        return VM
-    return None if "executor" in target.attrs else AUTO
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:
