@@ -402,6 +402,47 @@ def cache(
 
 
 @app.command()
+def quantize(
+    model: Model,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Option(metavar="FILE|FOLDER", help="Samples: .npz, .npy, or a folder of such and of pictures."),
+    ],
+    method: Annotated[
+        str, typer.Option(help="How ranges of activations are chosen: minmax, entropy, percentile or mse.")
+    ] = "minmax",
+    percentile: Annotated[
+        float, typer.Option(min=50, max=100, help="With --method percentile: per cent of the numbers in the range.")
+    ] = 99.99,
+    per_channel: Annotated[
+        bool, typer.Option("--per-channel/--per-tensor", help="A scale for each output channel of weights, or one.")
+    ] = True,
+    activations: Annotated[str, typer.Option(help="uint8, with zero points, or int8, symmetric.")] = "uint8",
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="A node that stays in float; repeat for several.")
+    ] = None,
+    image: Image = None,
+    target: Annotated[str, typer.Option(help="Where the float model runs to be calibrated.")] = "llvm",
+    table_seconds: Annotated[
+        float, typer.Option(min=0, help="How long single layers are measured for the table; 0: no table.")
+    ] = 60.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Make an int8 ONNX model of a float one, calibrated on samples; print what each layer costs and gains."""
+    _check_verbosity(quiet, False, as_json)
+    from tilewright.driver.images import parse_image_options
+    from tilewright.driver.quantize import QuantizeOptions, quantize_model
+
+    options = QuantizeOptions(
+        model, output, data, method, percentile, per_channel, activations, tuple(exclude or ()),
+        parse_image_options(image), target, table_seconds,
+    )  # fmt: skip
+    quantize_model(options, quiet, as_json)
+
+
+@app.command()
 def tune(
     model: Model,
     output: Annotated[

@@ -74,6 +74,10 @@ class Output:
     low: int
     high: int
 
+    def flipped(self) -> Output:
+        """The same of int8 as uint8: 128 more of everything."""
+        return Output("uint8", self.zero + 128, self.low + 128, self.high + 128)
+
 
 @dataclass(frozen=True)
 class Product:

@@ -122,6 +122,12 @@ def conv2d_rows_to_merge(
 
 
 @generic_func
+def conv2d_takes_bytes(in_channels: int, out_channels: int, groups: int) -> bool:
+    """Return whether the target sums products of bytes in a convolution faster than those of floats."""
+    return False
+
+
+@generic_func
 def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
     """Return shapes and layouts of a convolution's data and result under a configuration of its task.
 

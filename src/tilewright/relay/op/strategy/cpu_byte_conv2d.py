@@ -1,0 +1,39 @@
+"""How AlterOpLayout packs convolutions of bytes (uint8 data, int8 weights, int32 sums) for CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.expr import Call
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.relations import known
+from tilewright.topi.cpu.conv2d_int8 import conv2d_byte_layouts, conv2d_byte_product
+
+
+def of_bytes(tensors: Sequence[Any]) -> bool:
+    """Return whether these are data and weights of a convolution of bytes."""
+    return (tensors[0].dtype, tensors[1].dtype) == ("uint8", "int8")
+
+
+def pack_conv2d_of_bytes(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any]) -> Call | None:
+    """The packed form of an NCHW convolution of bytes; None where there is none."""
+    data, weight = (t.shape for t in tinfos[:2])
+    plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_dtype) == ("NCHW", "OIHW", "int32")
+    form = conv2d_byte_product()
+    if not plain or form is None or any(known(d) is None for d in (data[1], *weight)):
+        return None
+    channels_in, channels_out, *size = (int(known(d) or 0) for d in (data[1], weight[0], *weight[2:]))
+    chosen = conv2d_byte_layouts(channels_in, channels_out, int(attrs.groups), form)
+    if chosen is None:
+        return None
+    packed = attrs.replace(
+        channels=channels_out,
+        kernel_size=tuple(size),
+        data_layout=chosen.data_layout,
+        kernel_layout=chosen.kernel_layout,
+        out_layout=chosen.out_layout,
+    )
+    return call("nn.contrib_conv2d_NCHWc", inputs, packed)
