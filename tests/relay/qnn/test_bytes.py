@@ -86,6 +86,35 @@ def test_a_convolution_has_the_bits_of_floats(case: str, dtype: str, zero: int) 
     network.check(network.whole(relay.nn.relu(network.conv(network.x, 32, 32, **attrs))))
 
 
+@pytest.mark.parametrize(("channels", "out"), [(3, 16), (1, 1), (17, 5), (20, 24), (13, 40)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_channels_that_fill_no_vectors(dtype: str, channels: int, out: int) -> None:
+    network = Network(dtype, channels, 6)
+    first = network.whole(network.conv(network.x, channels, out, 3, padding=(1, 1)))
+    second = network.whole(network.conv(first, out, out, 3, padding=(1, 1)))
+    network.check(network.whole(relay.add(network.numbers(first), network.numbers(second))))
+
+
+@pytest.mark.parametrize("channels", [24, 7, 64])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_depthwise_convolution_reads_bytes(dtype: str, channels: int) -> None:
+    network = Network(dtype, 16, 7)
+    wide = network.whole(network.conv(network.x, 16, channels, 1))
+    attrs = {"groups": channels, "padding": (1, 1), "strides": (2, 2)}
+    spread = network.whole(network.conv(wide, channels, channels, 3, **attrs), 0.01)
+    body = network.whole(network.conv(spread, channels, 16, 1))
+    network.check(body)
+    assert network.canonical(body).count("cast(") == 5  # two of each convolution of bytes, one of floats
+
+
+def test_an_empty_batch() -> None:
+    network = Network("uint8", 16, 5)
+    network.x = relay.var("x", shape=(0, 16, 5, 5), dtype="uint8")
+    network.data = network.data[:0]
+    body = network.whole(network.conv(network.x, 16, 17, 3, padding=(1, 1)))
+    assert network.run(body, "llvm").shape == (0, 17, 5, 5)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_a_block_with_a_residual_pool_and_mean(dtype: str) -> None:
     network = Network(dtype, 16, 9)

@@ -109,10 +109,17 @@ def test_only_processors_with_products_of_bytes_take_them() -> None:
     takes = {}
     for cpu in ("cascadelake", "alderlake", "skylake-avx512", "haswell", "x86-64"):
         with Target(f"llvm -mcpu={cpu}"):
-            takes[cpu] = nn.conv2d_takes_bytes(64, 64, 1)
+            takes[cpu] = nn.conv2d_byte_channels(64, 64, 1)
     assert [cpu for cpu, fast in takes.items() if fast] == ["cascadelake", "alderlake"]
     with Target("c"):
-        assert not nn.conv2d_takes_bytes(64, 64, 1)
+        assert nn.conv2d_byte_channels(64, 64, 1) is None
+
+
+def test_channels_fill_words_and_vectors() -> None:
+    with Target(TARGETS[0]):
+        assert nn.conv2d_byte_channels(3, 17, 1) == (4, 32)
+        assert nn.conv2d_byte_channels(64, 64, 2) == (64, 64)
+        assert nn.conv2d_byte_channels(12, 12, 2) is None
 
 
 def test_layouts_are_whole_vectors() -> None:
@@ -120,11 +127,11 @@ def test_layouts_are_whole_vectors() -> None:
     assert form is not None
     found = conv2d_byte_layouts(128, 96, 1, form)
     assert found is not None
-    assert (found.data_layout, found.kernel_layout, found.out_layout) == ("NCHW64c", "OIHW16i32o4i", "NCHW32c")
+    assert (found.data_layout, found.kernel_layout, found.out_layout) == ("NCHW64c", "OIHW16i48o4i", "NCHW48c")
     assert conv2d_byte_layouts(128, 17, 1, form) is None
     assert conv2d_byte_layouts(128, 64, 3, form) is None
     narrow = conv2d_byte_layouts(24, 24, 1, replace(form, lanes=8))
-    assert narrow is not None and narrow.in_block == 8
+    assert narrow is not None and narrow.in_block == 24
 
 
 def test_other_targets_say_what_to_use() -> None:

@@ -20,7 +20,7 @@ after::
 whatever the order; a layer whose weights could exceed that is computed in int32. (Convolutions of whole numbers are
 left to such kernels that sum products: ``relay.expr.is_whole``.)
 
-Where the target multiplies bytes fast (``topi.nn.conv2d_takes_bytes``), a convolution stays one of integers. Its zero
+Where the target multiplies bytes fast (``byte_products``), a convolution stays one of integers. Its zero
 points and bias are a number for each channel, and int8 is uint8 with 128 more of everything, from layer to layer::
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], out_dtype="int32");   // uint8 by int8
@@ -33,9 +33,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from tilewright import topi
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -43,10 +40,10 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const, is_whole
-from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.reduce.reduce import Mean as MeanOp
+from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
 from tilewright.relay.qnn.groups import (
     Group,
     Mean,
@@ -61,11 +58,21 @@ from tilewright.relay.qnn.op import Dequantize, Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
 from tilewright.relay.transform.common import Recognizer, op_of, open_children, typed_function_pass
 from tilewright.relay.transform.hook_passes import LegalizeRewriter
-from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
 from tilewright.relay.visitor import post_order
 
 _FLIP = 128  # from int8 to uint8
-_EXACT = 2**24  # float32 has every integer up to this
+
+
+def _less(tensor: RelayExpr, zero: int, dtype: str) -> RelayExpr:
+    """The integers less their zero point, as ``dtype``."""
+    wide = relay_op.cast(tensor, dtype)
+    return relay_op.subtract(wide, const(zero, dtype)) if zero else wide
+
+
+def _channels(tensor: RelayExpr) -> int:
+    """Channels of typed NCHW data; 0 of less than two dimensions."""
+    shape = tensor.checked_type.concrete_shape  # type: ignore[attr-defined]
+    return int(shape[1]) if len(shape) > 1 else 0
 
 
 def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
@@ -74,33 +81,18 @@ def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
     return relay_op.cast(relay_op.clip(shifted, float(output.low), float(output.high)), output.dtype)
 
 
-def _packs() -> bool:
-    """Return whether convolutions get the layouts that products of bytes need."""
-    ctx = PassContext.current()
-    auto_scheduled = bool(ctx.option("relay.backend.use_auto_scheduler"))
-    return bool(ctx.option("relay.qnn.bytes")) and ctx.pass_enabled(AlterOpLayout().info) and not auto_scheduled
-
-
-def takes_bytes(group: Product) -> bool:
-    """Return whether the target sums a group's products of bytes faster than those of floats, without overflow."""
-    attrs: Any = group.operator.attrs
-    sums = 255 * np.abs(group.weight.astype(np.int64)).reshape(len(group.weight), -1).sum(axis=1)
-    if group.operator.op is not Conv2D.op or max(sums.max(initial=0) * 2, group.largest_sum) >= 2**31:
-        return False
-    groups, (out, each) = int(attrs.groups), group.weight.shape[:2]
-    return bool(topi.nn.conv2d_takes_bytes(each * groups, out, groups))
-
-
 class _Canonicalizer(Recognizer):
     """Replaces groups whose inner values are used nowhere else, and other operators by what they declare.
 
-    ``unsigned`` has for expressions of int8 the same as uint8, with 128 added.
+    ``unsigned`` has for expressions of int8 the same as uint8, with 128 added; ``wide`` for some of uint8 one with more
+    channels, and their number.
     """
 
     def __init__(self, func: Function) -> None:
         super().__init__(func)
         self.unsigned: dict[RelayExpr, RelayExpr] = {}
-        self.flips = _packs() and bool(topi.nn.conv2d_takes_bytes(64, 64, 1))
+        self.wide: dict[RelayExpr, tuple[RelayExpr, int]] = {}
+        self.flips = multiplies_bytes()
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if pre.op is Quantize.op:
@@ -130,11 +122,7 @@ class _Canonicalizer(Recognizer):
             case Product():
                 return self._product(group)
             case Sum():
-                products = (
-                    relay_op.multiply(self._whole(side), const(factor))
-                    for side, factor in zip(group.data, group.multipliers, strict=True)
-                )
-                return self._requantized(relay_op.add(*products), group.output)
+                return self._sum(group)
             case Mean():
                 attrs: Any = group.operator.attrs
                 keeps = group.operator.op is not MeanOp.op or bool(attrs.keepdims)
@@ -142,6 +130,20 @@ class _Canonicalizer(Recognizer):
                 return self._requantized(relay_op.multiply(total, const(group.multiplier)), group.output)
             case Move():
                 return self._moved(group)
+
+    def _sum(self, group: Sum) -> RelayExpr:
+        """Of channels that were computed for both tensors."""
+        sides = [self._integers(side) for side in group.data]
+        wide = [self.wide.get(tensor) for tensor, _ in sides]
+        channels = computed = 0
+        if wide[0] is not None and wide[1] is not None and wide[0][1] == wide[1][1]:
+            channels, computed = _channels(group.data[0].tensor), wide[0][1]
+            sides = [(found[0], zero) for found, (_, zero) in zip(wide, sides, strict=True) if found is not None]
+        products = (
+            relay_op.multiply(_less(tensor, zero, "float32"), const(factor))
+            for (tensor, zero), factor in zip(sides, group.multipliers, strict=True)
+        )
+        return self._requantized(relay_op.add(*products), group.output, computed, channels)
 
     def _integers(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` and its zero point; int8 as uint8 where it was computed so."""
@@ -151,15 +153,25 @@ class _Canonicalizer(Recognizer):
 
     def _whole(self, data: Quantized, dtype: str = "float32") -> RelayExpr:
         """The integers less their zero point."""
-        tensor, zero = self._integers(data)
-        wide = relay_op.cast(tensor, dtype)
-        return relay_op.subtract(wide, const(zero, dtype)) if zero else wide
+        return _less(*self._integers(data), dtype)
 
-    def _requantized(self, value: RelayExpr, output: Output) -> RelayExpr:
-        """``_rounded``; int8 as the uint8 that products of bytes take, and as int8 where something else reads it."""
-        if output.dtype == "uint8" or not self.flips:
-            return _rounded(value, output)
-        return self._signed(_rounded(value, output.flipped()))
+    def _requantized(self, value: RelayExpr, output: Output, computed: int = 0, channels: int = 0) -> RelayExpr:
+        """``_rounded``; int8 as the uint8 that products of bytes take, and as int8 where something else reads it.
+
+        Of ``computed`` channels, where they are more than ``channels``, others than products of bytes get these.
+        """
+        flips = self.flips and output.dtype == "int8"
+        result = _rounded(value, output.flipped() if flips else output)
+        result = self._narrowed(result, computed, channels)
+        return self._signed(result) if flips else result
+
+    def _narrowed(self, wide: RelayExpr, computed: int, channels: int) -> RelayExpr:
+        """The first ``channels`` of ``computed`` ones."""
+        if computed == channels:
+            return wide
+        narrow = relay_op.strided_slice(wide, begin=[0], end=[channels], axes=[1])
+        self.wide[narrow] = wide, computed
+        return narrow
 
     def _signed(self, unsigned: RelayExpr) -> RelayExpr:
         """The int8 of what was computed as uint8."""
@@ -168,12 +180,17 @@ class _Canonicalizer(Recognizer):
         return signed
 
     def _product(self, group: Product) -> RelayExpr:
-        if self.flips and takes_bytes(group):
-            return self._product_of_bytes(group)
+        if self.flips and group.operator.op is Conv2D.op:
+            data, zero = self._unsigned(group.data)
+            data, channels = self._widest(data, _channels(group.data.tensor))
+            layer = ByteLayer.of(group, channels)
+            if layer is not None:
+                value = layer.value(data, channels, zero)
+                return self._requantized(value, group.output, layer.out_channels, len(group.weight))
         operator = group.operator
         attrs: Any = operator.attrs
         weight = const(group.weight.astype("float32"))
-        dtype = "float32" if group.largest_sum < _EXACT and is_whole(weight) else "int32"
+        dtype = "float32" if group.largest_sum < EXACT and is_whole(weight) else "int32"
         if dtype == "int32":
             attrs, weight = attrs.replace(out_dtype="int32"), const(group.weight.astype(dtype))
         data = self._whole(group.data, dtype)
@@ -183,32 +200,20 @@ class _Canonicalizer(Recognizer):
             total = relay_op.add(total, const(group.bias.astype(dtype).reshape(across)))
         if dtype == "int32":
             total = relay_op.cast(total, "float32")
-        return _rounded(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
-
-    def _product_of_bytes(self, group: Product) -> RelayExpr:
-        """Sums of products of bytes: zero points and bias are one number for each channel."""
-        attrs: Any = group.operator.attrs
-        data, zero = self._unsigned(group.data)
-        if zero and any(padding := padding_of(attrs.padding, 2)):
-            top, left, bottom, right = padding
-            data = relay_op.nn.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)), float(zero))
-            attrs = attrs.replace(padding=(0, 0))
-        total = Call(group.operator.op, [data, const(group.weight)], attrs.replace(out_dtype="int32"))
-        weights = group.weight.reshape(len(group.weight), -1).astype(np.int64).sum(axis=1)
-        offset = (0 if group.bias is None else group.bias) - zero * weights
-        if offset.any():
-            total = relay_op.add(total, const(offset.astype("int32").reshape(-1, 1, 1)))
-        scaled = relay_op.multiply(relay_op.cast(total, "float32"), const(group.multiplier.reshape(-1, 1, 1)))
-        return self._requantized(scaled, group.output)
+        return self._requantized(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
 
     def _unsigned(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` as uint8, and its zero point."""
         tensor, zero = self._integers(data)
-        if data.dtype == "uint8" or tensor in self.unsigned.values():
+        if data.dtype == "uint8" or zero != data.zero:
             return tensor, zero
         flipped = relay_op.bitwise_xor(relay_op.reinterpret(tensor, "uint8"), const(_FLIP, "uint8"))
         self.unsigned[tensor] = flipped
         return flipped, zero + _FLIP
+
+    def _widest(self, tensor: RelayExpr, channels: int) -> tuple[RelayExpr, int]:
+        """``tensor`` with all channels that were computed, and their number."""
+        return self.wide.get(tensor, (tensor, channels))
 
     def _moved(self, group: Move) -> RelayExpr:
         output, (tensor, zero) = group.output, self._integers(group.data)
@@ -216,9 +221,7 @@ class _Canonicalizer(Recognizer):
         if group.operator is not None:
             tensor = Call(group.operator.op, [tensor], group.operator.attrs)
         if group.multiplier != 1 or group.data.zero != output.zero:
-            wide = relay_op.cast(tensor, "float32")
-            whole = relay_op.subtract(wide, const(float(zero))) if zero else wide
-            return self._requantized(relay_op.multiply(whole, const(group.multiplier)), output)
+            return self._requantized(relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier)), output)
         if (output.low, output.high) != dt.int_range(output.dtype):
             limits = output.flipped() if flipped else output
             wide = relay_op.cast(tensor, "float32")

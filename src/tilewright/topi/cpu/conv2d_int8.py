@@ -30,32 +30,43 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, is_streamed
+from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed
 from tilewright.topi.cpu.model.tiling import choose_channel_tile
 from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.utils import get_const_tuple
 
-_MOST_VECTORS = 4  # of a block of channels: a cache line of bytes
+_CACHE_LINE = 64  # bytes
 _FAST = ("avx512vnni", "avxvnni")  # products of 16 bits, which others have, are no faster than fused ones of floats
 
 
 def byte_block(channels: int, lanes: int) -> int:
-    """Return how many channels to pack: of the multiples of ``lanes`` up to a cache line the largest that fits."""
-    blocks = [n * lanes for n in range(_MOST_VECTORS, 0, -1) if n != 3]
+    """Return how many channels to pack: of the multiples of ``lanes`` up to a cache line the largest that fits.
+
+    0: none does.
+    """
+    blocks = [n * lanes for n in range(_CACHE_LINE // lanes, 0, -1)]
     return next((block for block in blocks if channels % block == 0), 0)
 
 
 def conv2d_byte_layouts(in_channels: int, out_channels: int, groups: int, form: ByteProduct) -> Conv2dLayouts | None:
-    """Return the layouts of a convolution of bytes; None where the channels of a group fill no blocks."""
+    """Return the layouts of a convolution of bytes; None where the channels of a group fill no words or vectors."""
     if in_channels % groups or out_channels % groups:
         return None
     each = in_channels // groups
-    in_block = byte_block(each, form.lanes) or (each if groups == 1 and each % form.group == 0 and each < 16 else 0)
+    in_block = byte_block(each, form.lanes) or byte_block(each, form.group)
     out_block = byte_block(out_channels // groups, form.lanes)
     if not in_block or not out_block:
         return None
     kernel = f"OIHW{in_block // form.group}i{out_block}o{form.group}i"
     return Conv2dLayouts(f"NCHW{in_block}c", kernel, f"NCHW{out_block}c", in_block, out_block)
+
+
+def depthwise_byte_layouts(channels: int, form: ByteProduct) -> Conv2dLayouts | None:
+    """Return the layouts of a depthwise convolution that reads bytes and sums floats: blocks as of other ones."""
+    block = byte_block(channels, form.lanes) or channel_block(channels, form.lanes)
+    if block == 1:
+        return None
+    return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
 
 
 def conv2d_byte_product(target: Target | None = None) -> ByteProduct | None:
@@ -64,11 +75,15 @@ def conv2d_byte_product(target: Target | None = None) -> ByteProduct | None:
     return form if form.name in _FAST else None
 
 
-@nn.conv2d_takes_bytes.register("cpu")
-def conv2d_takes_bytes(in_channels: int, out_channels: int, groups: int) -> bool:
-    """Return whether the processor multiplies bytes fast, and the channels fill its vectors."""
+@nn.conv2d_byte_channels.register("cpu")
+def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
+    """Return the channels that fill words of data and vectors of sums; None where bytes are not multiplied fast."""
     form = conv2d_byte_product()
-    return form is not None and conv2d_byte_layouts(in_channels, out_channels, groups, form) is not None
+    if form is None:
+        return None
+    more = -in_channels % form.group, -out_channels % form.lanes
+    channels = (in_channels + more[0], out_channels + more[1]) if groups == 1 else (in_channels, out_channels)
+    return None if conv2d_byte_layouts(*channels, groups, form) is None else channels
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc_int8.x86")

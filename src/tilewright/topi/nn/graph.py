@@ -122,9 +122,12 @@ def conv2d_rows_to_merge(
 
 
 @generic_func
-def conv2d_takes_bytes(in_channels: int, out_channels: int, groups: int) -> bool:
-    """Return whether the target sums products of bytes in a convolution faster than those of floats."""
-    return False
+def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
+    """Return with how many input and output channels, these or more, the target convolves bytes.
+
+    None where it sums products of floats faster than those of bytes.
+    """
+    return None
 
 
 @generic_func
