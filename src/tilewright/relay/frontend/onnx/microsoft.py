@@ -39,7 +39,7 @@ def convert_fused_matmul(ctx: NodeContext) -> RelayExpr:
         if ctx.attr(f"trans{name}", 0) and len(order) > 1:
             order[-2:] = order[:-3:-1]
         sides.append(side if order == sorted(order) else typed(relay_op.transpose(side, order)))
-    product = typed(matmul(ctx, *sides))
+    product = typed(matmul(ctx, sides[0], sides[1]))
     alpha = ctx.attr("alpha", 1.0)
     return product if alpha == 1.0 else relay_op.multiply(product, _scalar(ctx, alpha, product))
 

@@ -8,8 +8,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.linear import matmul
-from tilewright.relay.frontend.onnx.quantization import along, shifted
+from tilewright.relay.frontend.onnx.quantization import along, integer_product
 from tilewright.relay.frontend.onnx.registry import converter
 
 _DOMAIN = "com.microsoft"
@@ -18,8 +17,8 @@ _DOMAIN = "com.microsoft"
 @converter("MatMulIntegerToFloat", domain=_DOMAIN)
 def convert_matmul_integer_to_float(ctx: NodeContext) -> RelayExpr:
     """The product of integers less their zero points, times the scales of both, and a bias: float32."""
-    a, b = shifted(ctx, ctx.input(0), ctx.optional(4), -2), shifted(ctx, ctx.input(1), ctx.optional(5), -1)
-    sums = typed(relay_op.cast(matmul(ctx, a, b), "float32"))
+    product = integer_product(ctx, (ctx.input(0), ctx.optional(4)), (ctx.input(1), ctx.optional(5)))
+    sums = typed(relay_op.cast(product, "float32"))
     rank = ctx.rank(sums)
     scale = relay_op.multiply(along(ctx, ctx.input(2), -2, rank), along(ctx, ctx.input(3), -1, rank))
     out = relay_op.multiply(sums, scale)

@@ -319,7 +319,9 @@ def dense_alter_layout_cpu(
     if is_legal(attrs, data, weight) and isinstance(inputs[1], Constant):
         chosen = _recorded(task) if task is not None else ""
         with choosing_as(chosen):
-            return pack_bytes(attrs, inputs, tinfos, target, has_small_weights(inputs[1]), chosen)
+            packed = pack_bytes(attrs, inputs, tinfos, target, has_small_weights(inputs[1]), chosen)
+        if packed is not None:
+            return packed
     rows, units = typical_extent(data.shape[0]), int(weight.shape[0])
     if data.is_dynamic and not isinstance(inputs[1], Constant):
         return None
