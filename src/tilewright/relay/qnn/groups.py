@@ -151,7 +151,7 @@ def _parameters(expr: RelayExpr, op: Op) -> tuple[RelayExpr, Array, Array] | Non
 
 
 def dequantized(expr: RelayExpr) -> Quantized | None:
-    """What a dequantize of a whole tensor of 8-bit integers gives."""
+    """Return the parts of a dequantize of a whole tensor of 8-bit integers, or None."""
     found = _parameters(expr, Dequantize.op)
     if found is None or found[1].size != 1 or found[2].size != 1 or not found[1][0] > 0:
         return None
@@ -191,7 +191,7 @@ def _bias(expr: RelayExpr, scale: Array) -> Array | None:
 
 
 def _output(call: Call) -> tuple[RelayExpr, float, Output] | None:
-    """What a quantize of a whole tensor to 8 bits is given before its activation, the scale, and the limits."""
+    """Return the input of a quantize of a whole tensor to 8 bits before its activation, the scale, and the limits."""
     found = _parameters(call, Quantize.op)
     dtype = str(getattr(call.attrs, "out_dtype", ""))
     if found is None or found[1].size != 1 or found[2].size != 1 or dtype not in ("int8", "uint8"):

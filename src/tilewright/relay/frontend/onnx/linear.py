@@ -92,7 +92,7 @@ def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr, out_dtype: str = "") ->
 def _matmul_of_any_shape(
     ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[Any], shape_b: Sequence[Any], out_dtype: str
 ) -> RelayExpr:
-    """A product of matrices some of whose dimensions are known when the model runs."""
+    """Return a product of matrices with dimensions that are known at run time only."""
     inner = shape_b[-2] if is_number(shape_b[-2]) else shape_a[-1]
     if len(shape_b) == 2:
         units = shape_b[1] if is_number(shape_b[1]) else None
@@ -129,13 +129,13 @@ def _matmul_of_any_shape(
 
 
 def _leads(own: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether dimensions are known to be those of both when broadcast."""
+    """Return whether dimensions are known to be those of both when broadcast."""
     pairs = zip(own[::-1], other[::-1], strict=False)
     return len(own) >= len(other) and all(same_element(a, b) or same_element(b, 1) for a, b in pairs)
 
 
 def _batch_of(x: RelayExpr) -> RelayExpr:
-    """The dimensions in front of the last two."""
+    """Return the dimensions before the last two."""
     return relay_op.strided_slice(runtime_shape(x), [0], [-2])
 
 
@@ -173,7 +173,7 @@ def convert_einsum(ctx: NodeContext) -> RelayExpr:
 
 
 def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
-    """Letters of each operand and of the result, with capitals for the axes of an ellipsis."""
+    """Return the letters of each operand and of the result, with capitals for the axes of an ellipsis."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != ctx.num_inputs or len(terms) > 2:
@@ -205,7 +205,7 @@ def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
 
 
 def _diagonal(ctx: NodeContext, data: RelayExpr, term: str) -> tuple[RelayExpr, str]:
-    """Axes of one index joined to their diagonal: every (n + 1)-th entry of the two, flattened."""
+    """Return the diagonal of axes with one index: every (n + 1)-th entry of the two, flattened."""
     while len(set(term)) != len(term):
         letter = next(c for c in term if term.count(c) > 1)
         first, second = term.index(letter), term.index(letter, term.index(letter) + 1)
@@ -234,7 +234,7 @@ def _einsum_one(data: RelayExpr, term: str, out: str) -> RelayExpr:
 def _without_ones(
     ctx: NodeContext, data: RelayExpr, term: str, other: RelayExpr, other_term: str
 ) -> tuple[RelayExpr, str]:
-    """``data`` without the axes that are broadcast to those of ``other``: of one element, where ``other`` has more."""
+    """Return ``data`` without axes of one element that broadcast to larger ones of ``other``."""
     extents = dict(zip(other_term, ctx.dims(typed(other)), strict=True))
     ones = []
     for i, (letter, extent) in enumerate(zip(term, ctx.dims(typed(data)), strict=True)):
@@ -250,7 +250,7 @@ def _without_ones(
 
 
 def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_term: str, out: str) -> RelayExpr:
-    """As a batched matrix product: batch, free on the left, free on the right, summed."""
+    """Return the result of two operands as a batched matrix product: batch, free left, free right, and summed axes."""
     (a, a_term), (b, b_term) = _without_ones(ctx, a, a_term, b, b_term), _without_ones(ctx, b, b_term, a, a_term)
     for index, (term, other) in enumerate(((a_term, b_term), (b_term, a_term))):
         alone = [i for i, c in enumerate(term) if c not in other and c not in out]
@@ -289,7 +289,7 @@ _MAX_ELIMINATED = 64
 
 
 def _square(ctx: NodeContext, what: str) -> tuple[list[int], int]:
-    """The extents before the last two, which are equal and few."""
+    """Return the extents before the last two, which are equal and few."""
     *batch, rows, columns = ctx.shape(ctx.input(0))
     if rows != columns:
         ctx.fail(f"a matrix of {rows} rows and {columns} columns; {what} are of square ones")
@@ -337,7 +337,7 @@ def convert_det(ctx: NodeContext) -> RelayExpr:
 
 @converter("Inverse", domain="com.microsoft", in_float32=True)
 def convert_inverse(ctx: NodeContext) -> RelayExpr:
-    """Inverses of square matrices, by elimination with the largest pivots beside the matrix of ones."""
+    """Inverses of square matrices, by elimination with the largest pivots beside the identity matrix."""
     data, dtype = ctx.input(0), ctx.dtype(ctx.input(0))
     batch, rows = _square(ctx, "inverses")
     count = int(np.prod(batch, dtype=np.int64))

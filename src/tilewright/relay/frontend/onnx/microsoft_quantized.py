@@ -26,7 +26,7 @@ def convert_matmul_integer_to_float(ctx: NodeContext) -> RelayExpr:
 
 
 def split_dynamic_products(model: onnx.ModelProto) -> None:
-    """Write ``DynamicQuantizeMatMul`` as the two operators that it stands for."""
+    """Replace ``DynamicQuantizeMatMul`` by the two operators that define it."""
     if all(node.op_type != "DynamicQuantizeMatMul" for node in model.graph.node):
         return
     nodes: list[onnx.NodeProto] = []
@@ -69,7 +69,7 @@ def convert_gather_block_quantized(ctx: NodeContext) -> RelayExpr:
         return _nibbles(found, ctx.rank(found)) if bits == 4 and ctx.dtype(parameter) == "uint8" else found
 
     def spread(parameter: RelayExpr) -> RelayExpr:
-        """What a block has, for each of its columns."""
+        """Repeat the values of a block for each of its columns."""
         wide = typed(relay_op.repeat(relay_op.cast(rows(parameter), ctx.dtype(scales)), block, axis=-1))
         return relay_op.strided_slice(wide, [0], [columns], axes=[ctx.rank(wide) - 1])
 
@@ -79,7 +79,7 @@ def convert_gather_block_quantized(ctx: NodeContext) -> RelayExpr:
 
 
 def _nibbles(data: RelayExpr, rank: int) -> RelayExpr:
-    """Two numbers of 4 bits for each byte along the last axis."""
+    """Split each byte along the last axis into two numbers of 4 bits."""
     low = relay_op.bitwise_and(data, const(15, "uint8"))
     high = relay_op.right_shift(data, const(4, "uint8"))
     return relay_op.reshape(relay_op.stack([low, high], axis=rank), (*([0] * (rank - 1)), -1))

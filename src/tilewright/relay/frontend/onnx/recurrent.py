@@ -1,4 +1,6 @@
-"""Recurrent networks: LSTM, GRU, RNN, unrolled over time, or a loop where it is known at run time how many steps."""
+"""Recurrent networks: LSTM, GRU, RNN, unrolled over time, or as a loop where the number of steps is known at run
+time.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def _check(ctx: NodeContext) -> None:
 
 
 def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayExpr]:
-    """The outputs as attribute ``layout`` asks for: batch first where it is 1."""
+    """Transpose the outputs where attribute ``layout`` asks for batch first."""
     if not ctx.attr("layout", 0):
         return list(outputs)
     sequence, *states = outputs
@@ -51,7 +53,7 @@ def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayEx
 
 
 def _ends(ctx: NodeContext, steps: Any) -> RelayExpr | None:
-    """The lengths of the sequences as a column; None where all are as long as the data."""
+    """Return the lengths of the sequences as a column; None where all are as long as the data."""
     if not ctx.has_input(4):
         return None
     lengths = checked_lengths(ctx, 4, ctx.input(0), 1 if ctx.attr("layout", 0) else 0, "length")
@@ -64,7 +66,7 @@ def _ends(ctx: NodeContext, steps: Any) -> RelayExpr | None:
 def _until(
     ends: RelayExpr | None, t: RelayExpr, states: Sequence[RelayExpr], before: Sequence[RelayExpr], dtype: str
 ) -> tuple[RelayExpr, list[RelayExpr]]:
-    """The output of step ``t`` and the states after it: beyond a sequence's end 0, and the states before it."""
+    """Return the output of step ``t`` and the states after it: beyond a sequence's end 0, and the previous states."""
     if ends is None:
         return states[0], list(states)
     lives = relay_op.less(t, ends)
@@ -73,12 +75,12 @@ def _until(
 
 
 def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
-    """Entry ``direction`` of the leading axis."""
+    """Return entry ``direction`` of the leading axis."""
     return typed(relay_op.squeeze(relay_op.strided_slice(expr, [direction], [direction + 1], axes=[0]), axis=[0]))
 
 
 def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list[RelayExpr]:
-    """Biases of the input and of the recurrence; zeros when there are none."""
+    """Return biases of the input and of the recurrence; zeros when there are none."""
     if not ctx.has_input(3):
         zero = relay_op.zeros((size,), dtype)
         return [zero, zero]
@@ -88,7 +90,7 @@ def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list
 
 
 def _initial(ctx: NodeContext, index: int, direction: int, data: RelayExpr, hidden: int) -> RelayExpr:
-    """The first states (batch, hidden) of a direction: zeros when none are given."""
+    """Return the initial states (batch, hidden) of a direction, by default zeros."""
     if not ctx.has_input(index):
         batch, dtype = ctx.dims(data)[1], ctx.dtype(data)
         if is_number(batch):
@@ -107,9 +109,9 @@ MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr | None, int], Step]
 def _unroll(
     ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep, add_biases: bool = True
 ) -> list[RelayExpr]:
-    """All directions over all steps: outputs (Y, Y_h[, Y_c]).
+    """Return the outputs (Y, Y_h[, Y_c]) of all directions over all steps.
 
-    Where the cell only adds both biases (``add_biases``), their sum joins the input of all steps at once.
+    Where the cell only adds both biases (``add_biases``), their sum is added to the input of all steps at once.
     """
     data = ctx.input(0)
     if ctx.attr("layout", 0):
@@ -144,7 +146,7 @@ def _unroll(
 
 @dataclass(frozen=True)
 class _Direction:
-    """A direction of a network: its step, what the input adds to the gates in all steps, and the sequences' ends."""
+    """A direction of a network: its step, the input's part of the gates in all steps, and the sequences' ends."""
 
     ctx: NodeContext
     step: Step
@@ -153,7 +155,7 @@ class _Direction:
     backwards: bool
 
     def unrolled(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
-        """All steps one after another: the outputs (steps, batch, hidden), and the last states."""
+        """Unroll all steps: return the outputs (steps, batch, hidden), and the last states."""
         steps, dtype = self.ctx.extent(self.projected, 0), self.ctx.dtype(self.projected)
         self.ctx.write_out(_NODES_OF_A_STEP * steps, f"its {steps} steps, written out")
         sequence = relay_op.split(self.projected, steps, axis=0) if steps > 1 else [self.projected]
@@ -164,7 +166,7 @@ class _Direction:
         return relay_op.stack(collected, axis=0), states
 
     def loop(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
-        """As ``unrolled``, of as many steps as the data have when the model runs."""
+        """As ``unrolled``, with as many steps as the data has at run time."""
         ctx, projected = self.ctx, self.projected
         dtype, length = ctx.dtype(projected), runtime_extent(projected, 0)
 
@@ -217,7 +219,7 @@ def convert_gru(ctx: NodeContext) -> Any:
 
 
 def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr | None, hidden: int) -> Step:
-    """The reset gate is applied before the recurrent product, or, where the bias is given, to product and bias."""
+    """Apply the reset gate before the recurrent product, or, where there is a bias, to product and bias."""
     f, g = _activations(ctx, ("Sigmoid", "Tanh"), direction)
     one = const(1.0, ctx.dtype(ctx.input(0)))
     gate_rows, hidden_rows = relay_op.split(recurrence, (2 * hidden,), axis=0)

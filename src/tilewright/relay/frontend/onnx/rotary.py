@@ -1,4 +1,4 @@
-"""Pairs of features turned by the angles of their places (Su et al., 2021)."""
+"""Rotary position embedding: pairs of features rotated by angles of their positions (Su et al., 2021)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tilewright.relay.frontend.onnx.registry import converter
 def rotated(
     ctx: NodeContext, data: RelayExpr, caches: tuple[RelayExpr, RelayExpr], places: RelayExpr, heads: int, pairs: bool
 ) -> RelayExpr:
-    """Turn the first features of ``data``, of rank 4 with the heads in axis ``heads``.
+    """Rotate the first features of ``data``, of rank 4 with the heads in axis ``heads``.
 
-    ``caches`` hold cosines and sines, (places, half as many as are turned); ``places`` is (batch, length), or
-    (1, length). ``pairs``: neighbours are turned, else a feature with that of the other half.
+    ``caches`` hold cosines and sines, (positions, half the number of rotated features); ``places`` is (batch, length),
+    or (1, length). ``pairs``: adjacent features form pairs, else a feature and that of the other half.
     """
     half, size = ctx.extent(caches[0], 1), ctx.extent(data, 3)
     cos, sin = (
@@ -47,9 +47,9 @@ def rotated(
 
 @converter("RotaryEmbedding", domain="com.microsoft", in_float32=True)
 def convert_rotary_embedding(ctx: NodeContext) -> RelayExpr:
-    """Turn (batch, length, features) or (batch, heads, length, size).
+    """Rotate (batch, length, features) or (batch, heads, length, size).
 
-    Input 1 has the place of each row, (batch, length), or that of the first one.
+    Input 1 has the position of each row, (batch, length), or that of the first one.
     """
     if ctx.attr("is_packed_batching", 0) or ctx.attr("scale", 1.0) != 1.0:
         ctx.unsupported("attributes is_packed_batching and scale")
