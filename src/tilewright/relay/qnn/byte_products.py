@@ -53,7 +53,7 @@ class ByteLayer:
             layer = ByteLayer(_with_channels(group, each, channels), True)
             return layer if layer._largest() < EXACT else None
         found = topi.nn.conv2d_byte_channels(channels, out, groups)
-        if found is None or (groups > 1 and found != (each * groups, out)):
+        if found is None or group.weight.dtype != np.int8 or (groups > 1 and found != (each * groups, out)):
             return None
         layer = ByteLayer(_with_channels(group, found[0] // groups, found[1]), False)
         return layer if layer._largest() < 2**31 else None

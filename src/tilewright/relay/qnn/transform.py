@@ -31,32 +31,27 @@ points and bias are a number for each channel, and int8 is uint8 with 128 more o
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.ir import dtype as dt
+import numpy as np
+
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const, is_whole
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
-from tilewright.relay.op.reduce.reduce import Mean as MeanOp
 from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
-from tilewright.relay.qnn.groups import (
-    Group,
-    Mean,
-    Move,
-    Output,
-    Product,
-    Quantized,
-    Sum,
-    describe,
-)
-from tilewright.relay.qnn.op import Dequantize, Quantize
+from tilewright.relay.qnn.exact import exact, limited
+from tilewright.relay.qnn.groups import Array, Group, Move, Output, Product, Quantized, Sum, describe, inner_nodes
+from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
-from tilewright.relay.transform.common import Recognizer, op_of, open_children, typed_function_pass
+from tilewright.relay.transform.common import Recognizer, open_children, typed_function_pass
 from tilewright.relay.transform.hook_passes import LegalizeRewriter
 from tilewright.relay.visitor import post_order
 
@@ -70,9 +65,9 @@ def _less(tensor: RelayExpr, zero: int, dtype: str) -> RelayExpr:
 
 
 def _channels(tensor: RelayExpr) -> int:
-    """Channels of typed NCHW data; 0 of less than two dimensions."""
-    shape = tensor.checked_type.concrete_shape  # type: ignore[attr-defined]
-    return int(shape[1]) if len(shape) > 1 else 0
+    """Channels of typed NCHW data; 0 of less than two dimensions, and where the number is not known."""
+    shape = tensor.checked_type.shape  # type: ignore[attr-defined]
+    return int(shape[1]) if len(shape) > 1 and isinstance(shape[1], IntImm) else 0
 
 
 def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
@@ -97,7 +92,7 @@ class _Canonicalizer(Recognizer):
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if pre.op is Quantize.op:
             group = describe(pre)
-            if group is not None and self._is_private(pre, group):
+            if group is not None and self._is_private(pre):
                 return self._exact(group)
         hook = pre.op.get_attr("FTVMQnnCanonicalize") if isinstance(pre.op, Op) else None
         if hook is None:
@@ -107,15 +102,13 @@ class _Canonicalizer(Recognizer):
         replacement: RelayExpr | None = hook(pre.attrs, list(post.args), types)
         return post if replacement is None else replacement
 
-    def _is_private(self, quantize: Call, group: Group) -> bool:
-        """Whether nothing between the group's operator and its end is used outside."""
-        value = quantize.args[0]
-        while value is not group.operator and op_of(value) is not Dequantize.op:
-            if self.uses[value] > 1:
-                return False
-            assert isinstance(value, Call)
-            value = value.args[0]
-        return group.operator is None or self.uses[value] == 1
+    def _is_private(self, quantize: Call) -> bool:
+        """Whether nothing between the group's start and its end is used outside."""
+        inner = inner_nodes(quantize.args[0])
+        if inner is None:
+            return False
+        inside = Counter(child for node in (quantize, *inner) for child in open_children(node))
+        return all(self.uses[node] == inside[node] for node in inner)
 
     def _exact(self, group: Group) -> RelayExpr:
         match group:
@@ -123,17 +116,13 @@ class _Canonicalizer(Recognizer):
                 return self._product(group)
             case Sum():
                 return self._sum(group)
-            case Mean():
-                attrs: Any = group.operator.attrs
-                keeps = group.operator.op is not MeanOp.op or bool(attrs.keepdims)
-                total = relay_op.sum(self._whole(group.data), axis=[2, 3], keepdims=keeps)
-                return self._requantized(relay_op.multiply(total, const(group.multiplier)), group.output)
             case Move():
                 return self._moved(group)
+        return exact(group, self)
 
     def _sum(self, group: Sum) -> RelayExpr:
         """Of channels that were computed for both tensors."""
-        sides = [self._integers(side) for side in group.data]
+        sides = [self.integers(side) for side in group.data]
         wide = [self.wide.get(tensor) for tensor, _ in sides]
         channels = computed = 0
         if wide[0] is not None and wide[1] is not None and wide[0][1] == wide[1][1]:
@@ -143,19 +132,19 @@ class _Canonicalizer(Recognizer):
             relay_op.multiply(_less(tensor, zero, "float32"), const(factor))
             for (tensor, zero), factor in zip(sides, group.multipliers, strict=True)
         )
-        return self._requantized(relay_op.add(*products), group.output, computed, channels)
+        return self.requantized(relay_op.add(*products), group.output, computed, channels)
 
-    def _integers(self, data: Quantized) -> tuple[RelayExpr, int]:
+    def integers(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` and its zero point; int8 as uint8 where it was computed so."""
         tensor = self.visit(data.tensor)
         unsigned = self.unsigned.get(tensor)
         return (tensor, data.zero) if unsigned is None else (unsigned, data.zero + _FLIP)
 
-    def _whole(self, data: Quantized, dtype: str = "float32") -> RelayExpr:
+    def whole(self, data: Quantized, dtype: str = "float32") -> RelayExpr:
         """The integers less their zero point."""
-        return _less(*self._integers(data), dtype)
+        return _less(*self.integers(data), dtype)
 
-    def _requantized(self, value: RelayExpr, output: Output, computed: int = 0, channels: int = 0) -> RelayExpr:
+    def requantized(self, value: RelayExpr, output: Output, computed: int = 0, channels: int = 0) -> RelayExpr:
         """``_rounded``; int8 as the uint8 that products of bytes take, and as int8 where something else reads it.
 
         Of ``computed`` channels, where they are more than ``channels``, others than products of bytes get these.
@@ -163,7 +152,7 @@ class _Canonicalizer(Recognizer):
         flips = self.flips and output.dtype == "int8"
         result = _rounded(value, output.flipped() if flips else output)
         result = self._narrowed(result, computed, channels)
-        return self._signed(result) if flips else result
+        return self.signed(result) if flips else result
 
     def _narrowed(self, wide: RelayExpr, computed: int, channels: int) -> RelayExpr:
         """The first ``channels`` of ``computed`` ones."""
@@ -173,11 +162,23 @@ class _Canonicalizer(Recognizer):
         self.wide[narrow] = wide, computed
         return narrow
 
-    def _signed(self, unsigned: RelayExpr) -> RelayExpr:
+    def signed(self, unsigned: RelayExpr) -> RelayExpr:
         """The int8 of what was computed as uint8."""
         signed = relay_op.reinterpret(relay_op.bitwise_xor(unsigned, const(_FLIP, "uint8")), "int8")
         self.unsigned[signed] = unsigned
         return signed
+
+    def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
+        """What a table has for the integers, the least first."""
+        tensor, _ = self.integers(data)
+        if output.dtype == "uint8" or not self.flips:
+            return relay_op.lookup(tensor, const(values))
+        return self.signed(relay_op.lookup(tensor, const((values.astype(np.int16) + _FLIP).astype(np.uint8))))
+
+    def together(self, parts: Sequence[RelayExpr], build: Callable[[Sequence[RelayExpr]], RelayExpr]) -> RelayExpr:
+        """What an operator that moves elements makes of tensors of one type."""
+        unsigned = [self.unsigned[part] for part in parts if part in self.unsigned]
+        return self.signed(build(unsigned)) if len(unsigned) == len(parts) else build(parts)
 
     def _product(self, group: Product) -> RelayExpr:
         if self.flips and group.operator.op is Conv2D.op:
@@ -186,25 +187,25 @@ class _Canonicalizer(Recognizer):
             layer = ByteLayer.of(group, channels)
             if layer is not None:
                 value = layer.value(data, channels, zero)
-                return self._requantized(value, group.output, layer.out_channels, len(group.weight))
+                return self.requantized(value, group.output, layer.out_channels, len(group.weight))
         operator = group.operator
         attrs: Any = operator.attrs
         weight = const(group.weight.astype("float32"))
         dtype = "float32" if group.largest_sum < EXACT and is_whole(weight) else "int32"
         if dtype == "int32":
             attrs, weight = attrs.replace(out_dtype="int32"), const(group.weight.astype(dtype))
-        data = self._whole(group.data, dtype)
+        data = self.whole(group.data, dtype)
         total = Call(operator.op, [data, weight], attrs)
         across = (-1,) if operator.op is Dense.op else (-1, 1, 1)
         if group.bias is not None:
             total = relay_op.add(total, const(group.bias.astype(dtype).reshape(across)))
         if dtype == "int32":
             total = relay_op.cast(total, "float32")
-        return self._requantized(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
+        return self.requantized(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
 
     def _unsigned(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` as uint8, and its zero point."""
-        tensor, zero = self._integers(data)
+        tensor, zero = self.integers(data)
         if data.dtype == "uint8" or zero != data.zero:
             return tensor, zero
         flipped = relay_op.bitwise_xor(relay_op.reinterpret(tensor, "uint8"), const(_FLIP, "uint8"))
@@ -216,17 +217,13 @@ class _Canonicalizer(Recognizer):
         return self.wide.get(tensor, (tensor, channels))
 
     def _moved(self, group: Move) -> RelayExpr:
-        output, (tensor, zero) = group.output, self._integers(group.data)
+        output, (tensor, zero) = group.output, self.integers(group.data)
         flipped = zero != group.data.zero
         if group.operator is not None:
             tensor = Call(group.operator.op, [tensor], group.operator.attrs)
         if group.multiplier != 1 or group.data.zero != output.zero:
-            return self._requantized(relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier)), output)
-        if (output.low, output.high) != dt.int_range(output.dtype):
-            limits = output.flipped() if flipped else output
-            wide = relay_op.cast(tensor, "float32")
-            tensor = relay_op.cast(relay_op.clip(wide, float(limits.low), float(limits.high)), limits.dtype)
-        return self._signed(tensor) if flipped else tensor
+            return self.requantized(relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier)), output)
+        return self.signed(limited(tensor, output.flipped())) if flipped else limited(tensor, output)
 
 
 def CanonicalizeOps() -> Pass:
