@@ -77,3 +77,22 @@ def test_an_error_is_one_message_and_leaves_no_file(
     result = tilewright("quantize", DIGITS, "-o", output, *(o.format(empty=empty, data=data) for o in options))
     assert result.returncode == 1 and message in " ".join(result.stderr.split()), result.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["empty"]
+
+
+def test_dynamic_needs_no_samples_and_static_says_that_it_does(tmp_path: Path) -> None:
+    output, page = tmp_path / "int8.onnx", tmp_path / "page.html"
+    result = tilewright("quantize", DIGITS, "-o", output, "--dynamic", "--report", page)
+    assert result.returncode == 0, result.stderr
+    assert "quantized\t2 layers" in result.stdout and result.stdout.count("in float: ") == 3
+    assert "/network/features/features.0/Conv" in page.read_text()
+    result = tilewright("quantize", DIGITS, "-o", output)
+    assert result.returncode == 1 and "--data is missing" in result.stderr
+
+
+def test_the_page_has_the_layers(data: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = tilewright("quantize", DIGITS, "-o", tmp_path / "int8.onnx", "--data", data, "--report", page, "-q")
+    assert result.returncode == 0 and not result.stdout, result.stderr
+    text = page.read_text()
+    assert text.count("<i style=") == 5 and "accuracy: " in text and "signal/noise" in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["int8.onnx", "page.html"]

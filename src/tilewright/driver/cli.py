@@ -406,9 +406,9 @@ def quantize(
     model: Model,
     output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.", show_default=False)],
     data: Annotated[
-        Path,
+        Path | None,
         typer.Option(metavar="FILE|FOLDER", help="Samples: .npz, .npy, or a folder of such and of pictures."),
-    ],
+    ] = None,
     method: Annotated[
         str, typer.Option(help="How ranges of activations are chosen: minmax, entropy, percentile or mse.")
     ] = "minmax",
@@ -422,11 +422,16 @@ def quantize(
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="NODE", help="A node that stays in float; repeat for several.")
     ] = None,
+    dynamic: Annotated[
+        bool,
+        typer.Option("--dynamic", help="Find ranges while the model runs: matrix products only; needs no samples."),
+    ] = False,
     image: Image = None,
     target: Annotated[str, typer.Option(help="Where the float model runs to be calibrated.")] = "llvm",
     table_seconds: Annotated[
         float, typer.Option(min=0, help="How long single layers are measured for the table; 0: no table.")
     ] = 60.0,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page about it, HTML.")] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -437,7 +442,7 @@ def quantize(
 
     options = QuantizeOptions(
         model, output, data, method, percentile, per_channel, activations, tuple(exclude or ()),
-        parse_image_options(image), target, table_seconds,
+        parse_image_options(image), target, table_seconds, dynamic, report,
     )  # fmt: skip
     quantize_model(options, quiet, as_json)
 

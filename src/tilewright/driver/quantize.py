@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,10 @@ from rich.status import Status
 
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
 from tilewright.driver.options import check_is_file, check_writable, format_bytes
+from tilewright.driver.quantize_page import HEADINGS, cells, write_page
 from tilewright.driver.report import print_json, print_rows, print_table, print_text
 from tilewright.quantization.graph import Graph
-from tilewright.quantization.measure import Costs, LayerCost, float_reasons, measure
+from tilewright.quantization.measure import Costs, float_reasons, measure
 from tilewright.quantization.static import Quantized, quantize
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.interface import TensorInfo
@@ -31,7 +31,7 @@ class QuantizeOptions:
 
     model: Path
     output: Path
-    data: Path
+    data: Path | None
     method: str
     percentile: float
     per_channel: bool
@@ -40,12 +40,17 @@ class QuantizeOptions:
     image: ImageOptions
     target: str
     table: float
+    dynamic: bool = False
+    report: Path | None = None
 
 
 def quantize_model(options: QuantizeOptions, quiet: bool, as_json: bool) -> None:
     """Quantize a model, write it, and print what each layer costs and gains."""
     check_is_file(options.model)
-    check_writable(options.output)
+    for path in filter(None, (options.output, options.report)):
+        check_writable(path)
+    if options.data is None and not options.dynamic:
+        raise TVMError("--data is missing: samples of the inputs to calibrate with (or --dynamic, which needs none)")
     with _Progress(quiet or as_json) as progress:
         quantized = quantize(
             options.model,
@@ -55,12 +60,16 @@ def quantize_model(options: QuantizeOptions, quiet: bool, as_json: bool) -> None
             per_channel=options.per_channel,
             activations=options.activations,
             exclude=options.exclude,
+            dynamic=options.dynamic,
             target=options.target,
             progress=progress.show,
             read_other=lambda file, inputs: _picture(file, inputs, options.image),
         )
         quantized.save(options.output)
-        costs = measure(quantized, progress.show, options.table) if options.table else None
+        costs = measure(quantized, progress.show, options.table) if options.table and options.data else None
+    if options.report is not None:
+        summary = [f"{name}: {text}" for name, text in _summary(options, quantized, costs)]
+        write_page(options.report, f"{options.model.name} in 8 bits", quantized, costs, summary)
     if as_json:
         print_json(_json(options, quantized, costs))
     elif not quiet:
@@ -123,9 +132,13 @@ def _size(path: Path) -> int:
 
 def _print(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> None:
     if costs is not None:
-        print_table(_HEADINGS, [_row(cost) for cost in costs.layers])
+        print_table(HEADINGS, [cells(cost) for cost in costs.layers])
     for name, kind, why in float_reasons(quantized.plan, Graph(quantized.float_model)):
-        print_text(f"in float: {name} ({kind}): {why}", file=sys.stdout)
+        print_text(f"in float: {name} ({kind}): {why}")
+    print_rows(_summary(options, quantized, costs))
+
+
+def _summary(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> list[tuple[str, str]]:
     before, after = _sizes(options)
     plan = quantized.plan
     rows = [
@@ -137,26 +150,7 @@ def _print(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) 
         if costs.accuracy is not None:
             rows.append(("accuracy", f"{costs.accuracy[1]:.2%}, {costs.accuracy[0]:.2%} in float"))
         rows.append(("kernels", f"{costs.times[1] / 1e3:.3f} ms, {costs.times[0] / 1e3:.3f} ms in float"))
-    print_rows(rows)
-
-
-_HEADINGS = [
-    "layer",
-    "operator",
-    "signal/noise (dB)",
-    "output error",
-    "accuracy lost",
-    "float (us)",
-    "int8 (us)",
-    "saved (us)",
-]
-
-
-def _row(cost: LayerCost) -> list[str]:
-    loss = "" if cost.accuracy_loss is None else f"{cost.accuracy_loss:.2%}"
-    times = (cost.float_us, cost.int8_us, cost.saved_us)
-    shown = ["" if t is None else f"{t:.1f}" for t in times]
-    return [cost.node, cost.operator, f"{cost.decibels:.1f}", f"{cost.error:.3%}", loss, *shown]
+    return rows
 
 
 def _json(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> dict[str, Any]:

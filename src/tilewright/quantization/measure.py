@@ -158,9 +158,9 @@ def _each_layer(quantized: Quantized, progress: Progress, seconds: float) -> tup
 def _cost(
     layer: Layer, result: _Tally, outputs: _Tally, exact: _Tally, times: Sequence[Mapping[str, float]], q: Quantized
 ) -> LayerCost:
-    end = f"{layer.end}_QuantizeLinear" if layer.end in q.plan.integer_ends else layer.node.name
     loss = exact.accuracy - outputs.accuracy if exact.counted else None
-    own = times[0].get(layer.node.name), times[1].get(end, times[1].get(layer.node.name))
+    kernels = [times[1][name] for name in dict.fromkeys(q.kernels[layer.node.name]) if name in times[1]]
+    own = times[0].get(layer.node.name), sum(kernels) if kernels else None
     return LayerCost(layer.node.name, layer.node.op_type, result.decibels, outputs.error, loss, *own)
 
 

@@ -93,12 +93,13 @@ def check_excluded(graph: Graph, exclude: Collection[str]) -> None:
             )
 
 
-def make_plan(graph: Graph, exclude: Collection[str] = ()) -> Plan:
+def make_plan(graph: Graph, exclude: Collection[str] = (), dynamic: bool = False) -> Plan:
     """Decide what is quantized.
 
     Args:
         graph: a prepared model's (``prepare.prepared``).
         exclude: names of nodes that stay in float.
+        dynamic: whether ranges are found while the model runs: matrix products alone are quantized then.
 
     Raises:
         UnsupportedError: a name of ``exclude`` is no node's.
@@ -113,7 +114,13 @@ def make_plan(graph: Graph, exclude: Collection[str] = ()) -> Plan:
             plan.float_nodes[node.name] = "excluded"
         if any(True for _ in subgraphs(node)):
             plan.float_nodes[node.name] = f"the graphs inside of a {node.op_type} stay in float"
-    _choose_tensors(graph, plan, exclude)
+    if dynamic:
+        for layer in plan.layers:
+            if layer.node.op_type == "Conv":
+                plan.float_nodes[layer.node.name] = "ranges that are found while it runs are for matrix products"
+        plan.layers = [layer for layer in plan.layers if layer.node.op_type != "Conv"]
+    else:
+        _choose_tensors(graph, plan, exclude)
     return plan
 
 

@@ -18,7 +18,7 @@ from tilewright.quantization.graph import Array, Graph, Names, replace_initializ
 from tilewright.quantization.plan import Layer
 from tilewright.quantization.samples import Sample
 from tilewright.quantization.static import Quantized
-from tilewright.quantization.write import Scale, quantized_weight, weight_scales
+from tilewright.quantization.write import quantized_weight, weight_scales
 
 
 class Probe:
@@ -48,7 +48,8 @@ class Probe:
 def _rounded_weight(graph: Graph, layer: Layer, quantized: Quantized) -> Array:
     weight = graph.constant(layer.weight)
     bias = graph.array(layer.bias) if layer.bias else None
-    scales = weight_scales(weight, layer.axis, quantized.options.per_channel, bias, quantized.scales[layer.data])
+    data = quantized.scales.get(layer.data)
+    scales = weight_scales(weight, layer.axis, quantized.options.per_channel, bias, data)
     whole = quantized_weight(weight, layer.axis, scales)
     return whole * scales.reshape([-1 if i == layer.axis else 1 for i in range(weight.ndim)])
 
@@ -88,20 +89,29 @@ class _Builder:
 
     def _faked(self, source: str, tensor: str, switch: str) -> tuple[str, list[onnx.NodeProto]]:
         """Return the nodes that choose between ``source`` and its quantized form, and what they give."""
-        scale: Scale = self._scales[tensor]
-        least, most = (0, 255) if scale.dtype == "uint8" else (-128, 127)
-        step, zero, low, high = (
-            self._constant(np.array(value, "float32")) for value in (scale.scale, scale.zero, least, most)
-        )
         nodes: list[onnx.NodeProto] = []
 
-        def then(kind: str, *inputs: str) -> str:
+        def then(kind: str, *inputs: str, **attrs: int) -> str:
             name = self._names.new(f"{tensor} {kind}")
-            nodes.append(onnx.helper.make_node(kind, inputs, [name], self._names.new(f"{tensor} by {kind}")))
+            nodes.append(onnx.helper.make_node(kind, inputs, [name], self._names.new(f"{tensor} by {kind}"), **attrs))
             return name
 
+        scale = self._scales.get(tensor)
+        signed = scale is not None and scale.dtype == "int8"
+        low, high = self._number(-128.0 if signed else 0.0), self._number(127.0 if signed else 255.0)
+        if scale is not None:
+            step, zero = self._number(scale.scale), self._number(scale.zero)
+        else:  # found while it runs, as DynamicQuantizeLinear does
+            none = self._number(0.0)
+            least = then("Min", then("ReduceMin", source, keepdims=0), none)
+            most = then("Max", then("ReduceMax", source, keepdims=0), none)
+            step = then("Max", then("Div", then("Sub", most, least), high), self._number(np.finfo("float32").tiny))
+            zero = then("Clip", then("Round", then("Div", then("Sub", none, least), step)), low, high)
         whole = then("Clip", then("Add", then("Round", then("Div", source, step)), zero), low, high)
         return then("Where", switch, then("Mul", then("Sub", whole, zero), step), source), nodes
+
+    def _number(self, value: float | np.float32) -> str:
+        return self._constant(np.array(value, "float32"))
 
     def _constant(self, array: Array) -> str:
         name = self._names.new("constant of a probe")

@@ -11,6 +11,7 @@ import onnx
 
 from tilewright.ir.errors import TilewrightError, UnsupportedError, did_you_mean
 from tilewright.quantization.calibrate import Activations, Progress, Range, find_ranges
+from tilewright.quantization.dynamic import DynamicWriter
 from tilewright.quantization.graph import Graph
 from tilewright.quantization.plan import Plan, make_plan
 from tilewright.quantization.prepare import prepared
@@ -34,6 +35,7 @@ class Options:
     activations: str = "uint8"
     exclude: tuple[str, ...] = ()
     target: Any = "llvm"
+    dynamic: bool = False
 
     def check(self) -> None:
         """Raise a TilewrightError for a choice that there is not."""
@@ -60,6 +62,7 @@ class Quantized:
         scales: its integers.
         samples: what it was calibrated with.
         options: the choices.
+        kernels: of each layer's node, the nodes of the quantized model by which its kernels are known.
     """
 
     model: onnx.ModelProto
@@ -69,6 +72,7 @@ class Quantized:
     scales: dict[str, Scale]
     samples: Samples
     options: Options = field(default_factory=Options)
+    kernels: dict[str, list[str]] = field(default_factory=dict)
 
     def save(self, path: str | Path) -> None:
         """Write the quantized model to an ONNX file; weights of over 1 GiB to a file beside it, ``path.data``."""
@@ -81,13 +85,14 @@ def _silent(stage: str, done: int, total: int) -> None:
 
 def quantize(
     model: Any,
-    data: Any,
+    data: Any = None,
     *,
     method: str = "minmax",
     percentile: float = 99.99,
     per_channel: bool = True,
     activations: str = "uint8",
     exclude: Collection[str] = (),
+    dynamic: bool = False,
     labels: Any = None,
     target: Any = "llvm",
     progress: Progress = _silent,
@@ -106,6 +111,8 @@ def quantize(
         per_channel: whether weights have a scale for each output channel, instead of one.
         activations: "uint8", with zero points, or "int8", symmetric.
         exclude: names of nodes that stay in float.
+        dynamic: find the ranges of activations while the model runs, for matrix products only; needs no samples, and
+            writes DynamicQuantizeLinear and MatMulInteger.
         labels: the right class of each sample, to tell accuracies by.
         target: where the float model runs to be calibrated.
         progress: is told how far it is.
@@ -114,19 +121,22 @@ def quantize(
     Raises:
         TilewrightError: the model is quantized already, samples do not fit it, or an option is not valid.
     """
-    options = Options(method, percentile, per_channel, activations, tuple(exclude), target)
+    options = Options(method, percentile, per_channel, activations, tuple(exclude), target, dynamic)
     options.check()
     proto = prepared(model if isinstance(model, onnx.ModelProto) else load_model(model))
-    samples = make_samples(data, inputs_of(proto), labels, read_other)
-    plan = make_plan(Graph(proto), options.exclude)
+    inputs = inputs_of(proto)
+    samples = Samples([], inputs) if dynamic and data is None else make_samples(data, inputs, labels, read_other)
+    plan = make_plan(Graph(proto), options.exclude, dynamic)
     if not plan.layers:
         raise UnsupportedError(_nothing(plan))
-    running = Activations(proto, plan.tensors, target, progress)
-    ranges = shared_ranges(plan, find_ranges(running, plan.tensors, samples, method, percentile))
+    ranges: dict[str, Range] = {}
+    if not dynamic:
+        running = Activations(proto, plan.tensors, target, progress)
+        ranges = shared_ranges(plan, find_ranges(running, plan.tensors, samples, method, percentile))
     scales = {name: Scale.of(*limits, activations) for name, limits in ranges.items()}
     progress("write", 0, 1)
-    written = QdqWriter(proto, plan, scales, per_channel).write()
-    return Quantized(written, proto, plan, ranges, scales, samples, options)
+    writer = DynamicWriter(proto, plan, per_channel) if dynamic else QdqWriter(proto, plan, scales, per_channel)
+    return Quantized(writer.write(), proto, plan, ranges, scales, samples, options, writer.kernels)
 
 
 def _nothing(plan: Plan) -> str:

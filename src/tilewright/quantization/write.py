@@ -47,12 +47,12 @@ def _positive(scale: float) -> np.float32:
     return small if small >= np.finfo(np.float32).tiny else np.float32(1)
 
 
-def weight_scales(weight: Array, axis: int, per_channel: bool, bias: Array | None, data: Scale) -> Array:
+def weight_scales(weight: Array, axis: int, per_channel: bool, bias: Array | None, data: Scale | None) -> Array:
     """Return scales of weights, one or one for each channel, at which the bias fits 32 bits too."""
     across = tuple(i for i in range(weight.ndim) if i != axis)
     largest = np.abs(weight).max(across, initial=0) if per_channel else np.abs(weight).max(initial=0).reshape(1)
     scales = largest.astype("float64") / _LARGEST_WEIGHT
-    if bias is not None:
+    if bias is not None and data is not None:
         least = np.abs(bias.astype("float64")) / (float(data.scale) * _LARGEST_BIAS)
         scales = np.maximum(scales, least if per_channel else least.max(initial=0))
     return np.array([_positive(scale) for scale in scales], "float32")
@@ -65,7 +65,10 @@ def quantized_weight(weight: Array, axis: int, scales: Array) -> Array:
 
 
 class QdqWriter:
-    """Writes a plan with the scale of each tensor into a copy of the prepared model."""
+    """Writes a plan with the scale of each tensor into a copy of the prepared model.
+
+    ``kernels`` maps the name of a layer's node to the names of the nodes by which kernels of the layer are known.
+    """
 
     def __init__(self, model: onnx.ModelProto, plan: Plan, scales: Mapping[str, Scale], per_channel: bool) -> None:
         self.model = onnx.ModelProto()
@@ -75,6 +78,7 @@ class QdqWriter:
         self.names = Names(self.model.graph)
         self.tensors = dict(self.graph.initializers)
         self._nodes = {node.name: node for node in self.graph.nodes}
+        self.kernels: dict[str, list[str]] = {}
         self._dequantized_constants: dict[tuple[str, bytes], str] = {}
 
     def write(self) -> onnx.ModelProto:
@@ -82,6 +86,9 @@ class QdqWriter:
         made = {node.name: list(node.output) for node in self.graph.nodes}
         before = {layer.node.name: self._weights(layer) for layer in self.plan.layers}
         pairs = {name: self._pair(name) for name in self.plan.tensors}
+        for layer in self.plan.layers:
+            end = pairs[layer.end][0].name if layer.end in self.plan.integer_ends else layer.node.name
+            self.kernels[layer.node.name] = [end, layer.node.name]
         nodes = [node for name in self.graph.inputs for node in pairs.get(name, [])]
         for node in self.graph.nodes:
             nodes += [*before.get(node.name, []), node]
