@@ -7,7 +7,7 @@ backend.py     ONNX's backend interface   legacy_opsets.py  operators before ops
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
 microsoft.py fused.py rotary.py; qlinear.py, microsoft_quantized.py, tensors of integers with scales
 ml.py randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
-control.py unpooling.py selection.py sequences.py spectral.py training.py vision.py
+control.py unpooling.py selection.py sequences.py spectral.py losses.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
 """
 
@@ -18,6 +18,7 @@ from tilewright.relay.frontend.onnx import (
     elementwise,
     fused,
     linear,
+    losses,
     microsoft,
     microsoft_quantized,
     ml,
@@ -41,7 +42,7 @@ from tilewright.relay.frontend.onnx import (
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
-    "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "microsoft",
+    "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "losses", "microsoft",
     "microsoft_quantized", "ml", "normalization", "pooling",
     "qlinear", "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences",
     "shape", "spectral", "training", "unpooling", "vision",

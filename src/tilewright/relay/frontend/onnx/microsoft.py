@@ -322,6 +322,8 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     places = typed(relay_op.add(start, const(np.arange(length, dtype="int32"))))
     if ctx.attr("do_rotary", 0):
         caches, pairs = (ctx.input(7), ctx.input(8)), bool(ctx.attr("rotary_interleaved", 0))
+        if length > ctx.shape(caches[0])[0]:
+            ctx.fail(f"{length} places, and angles for {ctx.shape(caches[0])[0]}")
         q, k = (rotated(ctx, x, caches, places, 1, pairs) for x in (q, k))
     present = max(past, total)
     keys, values = (_cached(ctx, new, 3 + i, start, present) for i, new in enumerate((k, v)))

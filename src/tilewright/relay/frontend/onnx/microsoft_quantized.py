@@ -8,6 +8,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.indices import checked_indices
 from tilewright.relay.frontend.onnx.quantization import along, integer_product
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -62,10 +63,11 @@ def convert_gather_block_quantized(ctx: NodeContext) -> RelayExpr:
             "along the last"
         )
     columns = ctx.extent(table, -1) * (8 // bits)
+    places = checked_indices(ctx, 1, table, [0])
 
     def rows(parameter: RelayExpr) -> RelayExpr:
         """The gathered rows of an array, a number for each column."""
-        found = typed(relay_op.take(parameter, ctx.input(1), axis=0))
+        found = typed(relay_op.take(parameter, places, axis=0, mode="fast"))
         return _nibbles(found, ctx.rank(found)) if bits == 4 and ctx.dtype(parameter) == "uint8" else found
 
     def spread(parameter: RelayExpr) -> RelayExpr:
