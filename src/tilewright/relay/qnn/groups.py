@@ -339,7 +339,8 @@ def describe(call: RelayExpr) -> Group | None:
     return None
 
 
-def _product(value: RelayExpr, scale: float, output: Output) -> Product | None:
+def product_of(value: RelayExpr, scale: float, output: Output) -> Product | None:
+    """The product, with its bias, that ``value`` is, in units of ``scale``; None of others."""
     operator, bias_expr = value, None
     if isinstance(value, Call) and value.op in (BiasAdd.op, add.op):
         if value.op is add.op and not _is_row(value):
@@ -515,11 +516,11 @@ def _is_number(expr: RelayExpr) -> bool:
 
 
 _DESCRIBERS: dict[Op | None, Sequence[Callable[[RelayExpr, float, Output], Group | None]]] = {
-    Conv2D.op: (_product,),
-    Dense.op: (_product, _pair),
+    Conv2D.op: (product_of,),
+    Dense.op: (product_of, _pair),
     BatchMatmul.op: (_pair,),
-    BiasAdd.op: (_product,),
-    add.op: (_sum, _product, _table),
+    BiasAdd.op: (product_of,),
+    add.op: (_sum, product_of, _table),
     multiply.op: (_multiplied, _table),
     GlobalAvgPool2D.op: (_mean,),
     MeanOp.op: (_mean,),

@@ -41,14 +41,27 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const, is_whole
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
 from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
 from tilewright.relay.qnn.exact import exact, limited
-from tilewright.relay.qnn.groups import Array, Group, Move, Output, Product, Quantized, Sum, describe, inner_nodes
+from tilewright.relay.qnn.groups import (
+    Array,
+    Group,
+    Move,
+    Output,
+    Product,
+    Quantized,
+    Sum,
+    describe,
+    inner_nodes,
+    product_of,
+)
+from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
 from tilewright.relay.transform.common import Recognizer, open_children, typed_function_pass
@@ -88,12 +101,15 @@ class _Canonicalizer(Recognizer):
         self.unsigned: dict[RelayExpr, RelayExpr] = {}
         self.wide: dict[RelayExpr, tuple[RelayExpr, int]] = {}
         self.flips = multiplies_bytes()
+        self.matrices = multiplies_matrices()
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if pre.op is Quantize.op:
             group = describe(pre)
             if group is not None and self._is_private(pre):
                 return self._exact(group)
+        if pre.op is Dense.op and self.matrices:
+            return self._dequantized_product(pre) or post
         hook = pre.op.get_attr("FTVMQnnCanonicalize") if isinstance(pre.op, Op) else None
         if hook is None:
             return post
@@ -188,6 +204,9 @@ class _Canonicalizer(Recognizer):
             if layer is not None:
                 value = layer.value(data, channels, zero)
                 return self.requantized(value, group.output, layer.out_channels, len(group.weight))
+        if self.matrices and takes_bytes(group):
+            data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
+            return self.requantized(scaled_sums(group, data, zero), group.output)
         operator = group.operator
         attrs: Any = operator.attrs
         weight = const(group.weight.astype("float32"))
@@ -202,6 +221,14 @@ class _Canonicalizer(Recognizer):
         if dtype == "int32":
             total = relay_op.cast(total, "float32")
         return self.requantized(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
+
+    def _dequantized_product(self, dense: Call) -> RelayExpr | None:
+        """A dense layer of quantized data that is not quantized anew: float32; None of other dense layers."""
+        group = product_of(dense, 1.0, Output("int8", 0, -128, 127))
+        if group is None or not takes_bytes(group):
+            return None
+        data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
+        return scaled_sums(group, data, zero)
 
     def _unsigned(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` as uint8, and its zero point."""
@@ -236,7 +263,7 @@ def CanonicalizeOps() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _Canonicalizer(func).visit(func)
 
-    return typed_function_pass(run, "QnnCanonicalizeOps")
+    return Sequential([MoveBytes(), typed_function_pass(run, "QnnCanonicalizeGroups")], name="QnnCanonicalizeOps")
 
 
 def Legalize() -> Pass:

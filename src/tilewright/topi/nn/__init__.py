@@ -78,6 +78,7 @@ from tilewright.topi.nn.graph import (
     conv3d_transpose_legalize,
     dense_alter_layout,
     dense_legalize,
+    dense_takes_bytes,
     depthwise_conv2d_infer_layout,
     matmul_legalize,
 )  # fmt: skip
@@ -158,6 +159,7 @@ __all__ = [
     "dense_alter_layout",
     "dense_legalize",
     "dense_pack",
+    "dense_takes_bytes",
     "depth_to_space",
     "depthwise_conv2d_NCHWc",
     "depthwise_conv2d_backward_input_nhwc",

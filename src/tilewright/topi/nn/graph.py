@@ -131,6 +131,12 @@ def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tu
 
 
 @generic_func
+def dense_takes_bytes() -> bool:
+    """Return whether the target sums products of matrices of bytes faster than those of floats."""
+    return False
+
+
+@generic_func
 def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
     """Return shapes and layouts of a convolution's data and result under a configuration of its task.
 

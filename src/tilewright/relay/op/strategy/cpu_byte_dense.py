@@ -59,6 +59,12 @@ def as_type(data: RelayExpr, dtype: str, wanted: str) -> tuple[RelayExpr, int]:
     return (flipped, more) if wanted == "uint8" else (cast(flipped, "int8"), more)
 
 
+@topi.nn.dense_takes_bytes.register("cpu")
+def dense_takes_bytes_cpu() -> bool:
+    """Return whether the processor has instructions for products of bytes."""
+    return byte_product().is_fast
+
+
 @topi.nn.dense_legalize.register("cpu")
 def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words."""
