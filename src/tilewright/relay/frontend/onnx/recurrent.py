@@ -74,7 +74,7 @@ def _until(
     return relay_op.where(lives, states[0], const(0.0, dtype)), kept
 
 
-def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
+def direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
     """Return entry ``direction`` of the leading axis."""
     return typed(relay_op.squeeze(relay_op.strided_slice(expr, [direction], [direction + 1], axes=[0]), axis=[0]))
 
@@ -84,7 +84,7 @@ def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list
     if not ctx.has_input(3):
         zero = relay_op.zeros((size,), dtype)
         return [zero, zero]
-    bias = _direction_slice(ctx, ctx.input(3), direction)
+    bias = direction_slice(ctx, ctx.input(3), direction)
     parts = relay_op.split(bias, 2, axis=0)
     return [parts[0], parts[1]]
 
@@ -100,14 +100,19 @@ def _initial(ctx: NodeContext, index: int, direction: int, data: RelayExpr, hidd
     states = ctx.input(index)
     if ctx.attr("layout", 0):
         states = relay_op.transpose(states, axes=(1, 0, 2))
-    return _direction_slice(ctx, typed(states), direction)
+    return direction_slice(ctx, typed(states), direction)
 
 
 MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr | None, int], Step]
 
 
-def _unroll(
-    ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep, add_biases: bool = True
+def unroll(
+    ctx: NodeContext,
+    gates: int,
+    num_states: int,
+    make_step: MakeStep,
+    add_biases: bool = True,
+    project: Callable[[NodeContext, int, RelayExpr], RelayExpr] | None = None,
 ) -> list[RelayExpr]:
     """Return the outputs (Y, Y_h[, Y_c]) of all directions over all steps.
 
@@ -127,12 +132,12 @@ def _unroll(
     finals: list[list[RelayExpr]] = []
     rows = typed(relay_op.reshape(data, newshape=(-3, 0)))
     for index, backwards in enumerate(directions):
-        weight = _direction_slice(ctx, ctx.input(1), index)
-        recurrence = _direction_slice(ctx, ctx.input(2), index)
+        recurrence = direction_slice(ctx, ctx.input(2), index)
         bias, bias_recurrence = _split_bias(ctx, index, gates * hidden, dtype)
         if add_biases:
             bias = relay_op.add(bias, bias_recurrence)
-        added = relay_op.nn.bias_add(relay_op.nn.dense(rows, weight, units=gates * hidden), bias)
+        product = (project or _projected)(ctx, index, rows)
+        added = relay_op.nn.bias_add(product, bias)
         projected = typed(ctx.reshaped(added, data, 1, 0, 2))
         states = [_initial(ctx, 5 + s, index, data, hidden) for s in range(num_states)]
         step = make_step(ctx, index, recurrence, None if add_biases else bias_recurrence, hidden)
@@ -142,6 +147,12 @@ def _unroll(
         finals.append(states)
     states = [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]
     return _batch_first(ctx, [relay_op.stack(outputs, axis=1), *states])
+
+
+def _projected(ctx: NodeContext, direction: int, rows: RelayExpr) -> RelayExpr:
+    """The product of a direction's weight with the data of all steps."""
+    weight = direction_slice(ctx, ctx.input(1), direction)
+    return relay_op.nn.dense(rows, weight, units=ctx.shape(weight)[0])
 
 
 @dataclass(frozen=True)
@@ -185,24 +196,34 @@ class _Direction:
 @converter("LSTM", in_float32=True, weights=(1, 2))
 def convert_lstm(ctx: NodeContext) -> Any:
     """Long short-term memory; gates in ONNX's order input, output, forget, cell."""
+    check_lstm(ctx)
+    return unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
+
+
+def check_lstm(ctx: NodeContext) -> None:
+    """Refuse attributes that are not supported."""
     _check(ctx)
     if ctx.attr("input_forget", 0):
         ctx.unsupported("attribute input_forget=1")
-    return _unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
 
 
 def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: RelayExpr | None, hidden: int) -> Step:
+    return lstm_cell(ctx, direction, lambda output: relay_op.nn.dense(output, recurrence, units=4 * hidden))
+
+
+def lstm_cell(ctx: NodeContext, direction: int, recur: Callable[[RelayExpr], RelayExpr]) -> Step:
+    """A step of an LSTM whose recurrent product is ``recur``."""
     f, g, h = _activations(ctx, ("Sigmoid", "Tanh", "Tanh"), direction)
     peepholes = None
     if ctx.has_input(7):
-        peepholes = relay_op.split(_direction_slice(ctx, ctx.input(7), direction), 3, axis=0)
+        peepholes = relay_op.split(direction_slice(ctx, ctx.input(7), direction), 3, axis=0)
 
     def seeing(gate: RelayExpr, which: int, cell: RelayExpr) -> RelayExpr:
         return gate if peepholes is None else relay_op.add(gate, relay_op.multiply(peepholes[which], cell))
 
     def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
         output, cell = states
-        gates = relay_op.add(projected, relay_op.nn.dense(output, recurrence, units=4 * hidden))
+        gates = relay_op.add(projected, recur(output))
         i, o, fg, c = relay_op.split(gates, 4, axis=1)
         kept = relay_op.multiply(f(seeing(fg, 2, cell)), cell)
         cell = relay_op.add(kept, relay_op.multiply(f(seeing(i, 0, cell)), g(c)))
@@ -215,7 +236,7 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: Relay
 def convert_gru(ctx: NodeContext) -> Any:
     """Gated recurrent unit; gates in ONNX's order update, reset, hidden."""
     _check(ctx)
-    return _unroll(ctx, 3, 1, _gru_step, add_biases=not ctx.attr("linear_before_reset", 0))[: ctx.num_outputs]
+    return unroll(ctx, 3, 1, _gru_step, add_biases=not ctx.attr("linear_before_reset", 0))[: ctx.num_outputs]
 
 
 def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr | None, hidden: int) -> Step:
@@ -247,7 +268,7 @@ def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Rel
 def convert_rnn(ctx: NodeContext) -> Any:
     """Elman network."""
     _check(ctx)
-    return _unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
+    return unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
 
 
 def _rnn_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: RelayExpr | None, hidden: int) -> Step:
