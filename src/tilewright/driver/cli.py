@@ -154,6 +154,13 @@ def compile(
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
+    symbol_prefix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of an object file (.o, .a): its symbols begin with NAME_, so that a program links several.",
+        ),
+    ] = None,
     records: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tuning records, of `tilewright tune`, to choose schedules by.")
     ] = None,
@@ -200,6 +207,7 @@ def compile(
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
+            symbol_prefix or "",
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

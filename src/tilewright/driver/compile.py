@@ -29,6 +29,7 @@ from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
 from tilewright.relay.function_attributes import DEQUANTIZED
 from tilewright.relay.transform.partition.partition_for import partition_for
+from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
@@ -89,6 +90,7 @@ class CompileOptions:
     unchecked_indices: bool = False
     partition: tuple[str, ...] = ()
     frontend: str | None = None
+    symbol_prefix: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         config = config | {"relay.unchecked_indices": True}
     check_is_library(options.output)
     check_writable(options.output)
+    if options.symbol_prefix:
+        check_symbol_prefix(options.symbol_prefix, options.output)
     target = Target(options.target)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
     with _progress(Console(quiet=quiet, stderr=True)):
@@ -134,7 +138,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             _dump_code(dump, factory)
         with report.stage("export"):
             linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
-            factory.export_library(str(options.output), **linker)
+            factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     return Compiled(options, target, built, dequantized, time.perf_counter() - start)
