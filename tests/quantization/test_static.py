@@ -156,6 +156,45 @@ def test_a_network_of_matrices_keeps_additions_and_normalization_in_float() -> N
     np.testing.assert_allclose(tilewright.compile(made.model)(**data[0]), expected, rtol=0, atol=1e-5)
 
 
+def test_the_bias_of_a_matrix_product_is_integers_so_that_onnx_runtime_computes_it(tmp_path: Path) -> None:
+    model = network(
+        "f (float[2, 3, 8] x) => (float[2, 3, 8] y) { h = MatMul(x, w) hb = Add(b, h) y = Gelu(hb) }",
+        w=(8, 8), b=(8,),
+    )  # fmt: skip
+    made = tilewright.quantize(model, samples(model))
+    assert initializer(made.model, "b_quantized").dtype == np.int32
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(made.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    assert operators(onnx.load(tmp_path / "optimized.onnx"))["QGemm"] == 1
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_table_of_embeddings_is_bytes(dynamic: bool) -> None:
+    model = network(
+        "f (int64[2, 3] ids) => (float[2, 3, 8] y) { e = Gather(table, ids) y = MatMul(e, w) }",
+        table=(600, 8), w=(8, 8),
+    )  # fmt: skip
+    ids = np.array([[0, 599, 3], [7, 7, 300]])
+    made = tilewright.quantize(model, {"ids": ids}, dynamic=dynamic)
+    onnx.checker.check_model(made.model, full_check=True)
+    assert initializer(made.model, "table_quantized").dtype == np.int8
+    assert not any(t.name == "table" for t in made.model.graph.initializer)
+    found = tilewright.compile(made.model)(ids=ids)
+    np.testing.assert_allclose(found, on_onnxruntime(made.model, {"ids": ids})[0], rtol=0, atol=1e-5)
+    (exact,) = ReferenceEvaluator(model).run(None, {"ids": ids})
+    assert np.abs(found - exact).max() < 0.03 * np.abs(exact).max()
+
+
+def test_a_table_that_something_else_reads_stays_in_float() -> None:
+    model = network(
+        "f (int64[3] ids) => (float[3, 8] e, float[600, 8] y) { e = Gather(table, ids) y = MatMul(table, w) }",
+        table=(600, 8), w=(8, 8),
+    )  # fmt: skip
+    with pytest.raises(TilewrightError, match="nothing to quantize"):
+        tilewright.quantize(model, {"ids": np.array([1, 2, 3])})
+
+
 def test_named_dimensions_stay_open() -> None:
     model = network(
         "f (float[batch, 7] x) => (float[batch, 3] y) { h = MatMul(x, w) r = Relu(h) y = MatMul(r, v) }",

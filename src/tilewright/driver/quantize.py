@@ -141,8 +141,9 @@ def _print(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) 
 def _summary(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> list[tuple[str, str]]:
     before, after = _sizes(options)
     plan = quantized.plan
+    tables = f", {len(plan.tables)} tables of weights" if plan.tables else ""
     rows = [
-        ("quantized", f"{len(plan.layers)} layers and {len(plan.followers)} operators between them"),
+        ("quantized", f"{len(plan.layers)} layers and {len(plan.followers)} operators between them{tables}"),
         ("file", f"{format_bytes(after)}, {after / before:.2f} of {format_bytes(before)}"),
     ]
     if costs is not None:

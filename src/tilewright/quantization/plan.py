@@ -53,13 +53,21 @@ class Layer:
     end: str
     added_bias: onnx.NodeProto | None = None
 
+    @property
+    def added_row(self) -> str | None:
+        """The constant that ``added_bias`` adds."""
+        if self.added_bias is None:
+            return None
+        return next(name for name in self.added_bias.input if name != self.node.output[0])
+
 
 @dataclass
 class Plan:
     """The quantized layers, the quantized followers by the tensor they end in, and the tensors that become integers.
 
-    ``shared`` are pairs of tensors that have one scale, ``concatenations`` the tensors that had better have one, and
-    ``float_nodes`` says why nodes that could be quantized are not.
+    ``tables`` are nodes that take rows of tables of weights, ``shared`` pairs of tensors that have one scale,
+    ``concatenations`` the tensors that had better have one, and ``float_nodes`` says why nodes that could be quantized
+    are not.
     """
 
     layers: list[Layer] = field(default_factory=list)
@@ -68,6 +76,7 @@ class Plan:
     shared: list[tuple[str, str]] = field(default_factory=list)
     concatenations: list[tuple[str, ...]] = field(default_factory=list)
     float_nodes: dict[str, str] = field(default_factory=dict)
+    tables: list[onnx.NodeProto] = field(default_factory=list)
 
     @property
     def integer_ends(self) -> set[str]:
@@ -146,8 +155,8 @@ def _layer(graph: Graph, node: onnx.NodeProto, reasons: dict[str, str]) -> Layer
 def _unsuitable(graph: Graph, node: onnx.NodeProto) -> str:
     """Return why a product is not quantized, or ""."""
     data, weight, *rest = node.input
-    if data in graph.initializers and weight not in graph.initializers:
-        return "its data is constant and its weights are not"
+    if data in graph.initializers:
+        return "its data is constant"
     if weight not in graph.initializers:
         return "both of its operands are computed"
     if not graph.is_float_constant(weight):
@@ -172,7 +181,8 @@ def _fused(graph: Graph, node: onnx.NodeProto) -> Layer:
     bias, end, added = (rest[0] or None) if rest else None, node.output[0], None
     if node.op_type == "MatMul":
         adder = graph.only_consumer(end)
-        row = _row_added(graph, adder, end) if adder is not None else None
+        columns = graph.initializers[weight].dims[1]
+        row = _row_added(graph, adder, end, columns) if adder is not None else None
         if adder is not None and row is not None:
             added, end = adder, adder.output[0]
     transposed = node.op_type == "Gemm" and attributes_of(node).get("transB", 0)
@@ -180,12 +190,13 @@ def _fused(graph: Graph, node: onnx.NodeProto) -> Layer:
     return Layer(node, data, weight, axis, bias, after_activations(graph, end), added)
 
 
-def _row_added(graph: Graph, node: onnx.NodeProto, product: str) -> str | None:
-    """Return the constant vector that an Add adds to a product."""
+def _row_added(graph: Graph, node: onnx.NodeProto, product: str, columns: int) -> str | None:
+    """Return the constant vector that an Add adds to a product, a number for each of its columns."""
     if node.op_type != "Add":
         return None
     other = [name for name in node.input if name != product]
-    is_row = len(other) == 1 and graph.is_float_constant(other[0]) and len(graph.initializers[other[0]].dims) == 1
+    is_row = len(other) == 1 and graph.is_float_constant(other[0])
+    is_row = is_row and list(graph.initializers[other[0]].dims) == [columns]
     return other[0] if is_row else None
 
 

@@ -47,7 +47,8 @@ class Probe:
 
 def _rounded_weight(graph: Graph, layer: Layer, quantized: Quantized) -> Array:
     weight = graph.constant(layer.weight)
-    bias = graph.array(layer.bias) if layer.bias else None
+    row = layer.bias or layer.added_row
+    bias = graph.constant(row) if row else None
     data = quantized.scales.get(layer.data)
     scales = weight_scales(weight, layer.axis, quantized.options.per_channel, bias, data)
     whole = quantized_weight(weight, layer.axis, scales)

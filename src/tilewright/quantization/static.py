@@ -18,6 +18,7 @@ from tilewright.quantization.prepare import prepared
 from tilewright.quantization.ranges import METHODS
 from tilewright.quantization.samples import ReadOther, Samples, inputs_of, make_samples
 from tilewright.quantization.save import save_model
+from tilewright.quantization.tables import find_tables, with_int8_tables
 from tilewright.quantization.write import QdqWriter, Scale
 from tilewright.relay.frontend.onnx.loading import load_model
 
@@ -127,7 +128,8 @@ def quantize(
     inputs = inputs_of(proto)
     samples = Samples([], inputs) if dynamic and data is None else make_samples(data, inputs, labels, read_other)
     plan = make_plan(Graph(proto), options.exclude, dynamic)
-    if not plan.layers:
+    plan.tables = find_tables(Graph(proto), options.exclude)
+    if not plan.layers and not plan.tables:
         raise UnsupportedError(_nothing(plan))
     ranges: dict[str, Range] = {}
     if not dynamic:
@@ -136,7 +138,8 @@ def quantize(
     scales = {name: Scale.of(*limits, activations) for name, limits in ranges.items()}
     progress("write", 0, 1)
     writer = DynamicWriter(proto, plan, per_channel) if dynamic else QdqWriter(proto, plan, scales, per_channel)
-    return Quantized(writer.write(), proto, plan, ranges, scales, samples, options, writer.kernels)
+    made = with_int8_tables(writer.write(), {node.name for node in plan.tables})
+    return Quantized(made, proto, plan, ranges, scales, samples, options, writer.kernels)
 
 
 def _nothing(plan: Plan) -> str:

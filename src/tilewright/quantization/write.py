@@ -133,7 +133,8 @@ class QdqWriter:
         """Let a layer read weights and bias as integers; return the nodes that dequantize them."""
         data = self.scales[layer.data]
         weight = self.graph.constant(layer.weight)
-        bias = self.graph.array(layer.bias) if layer.bias else None
+        row = layer.bias or layer.added_row
+        bias = self.graph.constant(row) if row else None
         scales = weight_scales(weight, layer.axis, self.per_channel, bias, data)
         whole = quantized_weight(weight, layer.axis, scales)
         added: list[onnx.NodeProto] = []
@@ -141,7 +142,12 @@ class QdqWriter:
         if bias is not None:
             unit = (scales.astype("float64") * float(data.scale)).astype("float32")
             in_units = np.rint(bias.astype("float64") / unit).astype("int32")
-            inputs.append(self._dequantized(f"{layer.bias}_quantized", in_units, unit, 0, added))
+            made = self._dequantized(f"{row}_quantized", in_units, unit, 0, added)
+            if layer.added_bias is None:
+                inputs.append(made)
+            else:
+                adder = self._nodes[layer.added_bias.name]
+                adder.input[:] = [made if name == row else name for name in adder.input]
         self._nodes[layer.node.name].input[:] = inputs
         return added
 
