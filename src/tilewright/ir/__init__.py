@@ -5,6 +5,7 @@ memory.py     buffers and loads                            iter_var.py   ranges,
 prim_functor.py  visitors of expressions                   prim_vars.py  their variables, substitution
 intrinsics.py the intrinsics and their effects
 dtype.py      data types as strings                        type.py       types of Relay and TIR
+affine_type.py  what quantized tensors stand for
 expr.py       bases of expressions and functions           attrs.py      operator attributes
 op.py         the operator registry                        module.py     IRModule
 env_func.py   functions by name
@@ -20,9 +21,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = frozenset({"adt", "container", "diagnostics", "instrument", "transform"})
+_MODULES = frozenset({"adt", "affine_type", "container", "diagnostics", "instrument", "transform"})
 _NAMES = {
     "adt": ("Constructor", "TypeData"),
+    "affine_type": ("AffineType", "TensorAffineType", "TupleAffineType"),
     "attrs": ("Attrs", "DictAttrs"),
     "container": ("Array", "Map"),
     "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),

@@ -85,6 +85,9 @@ CLASSES: dict[str, NodeClass] = {
             "PatternTuple": "patterns span",
         },
     ),
+    **_classes(
+        "", "ir.affine_type", {"TensorAffineType": "scale zero_point dtype:str axis:int", "TupleAffineType": "types"}
+    ),
     **_classes("relay.", "ir.type", {"TensorType": "shape dtype:str span", "RefType": "value span"}),
     **_classes(
         "",

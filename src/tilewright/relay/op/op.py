@@ -19,6 +19,8 @@ from tilewright.relay.op.strategy.generic import schedule_injective, schedule_re
 
 _Registered = Callable[[Any], Any] | Any
 
+Op.providers["FTVMFakeQuantizationToInteger"] = "tilewright.relay.qnn.fake_quantization_rules"
+
 
 def get(op_name: str) -> Op:
     """Return the operator ``op_name``; raise TilewrightError where it is not registered."""
@@ -91,8 +93,11 @@ def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> _R
 
 
 def register_fake_quantization_to_integer(op_name: str, func: Any = None, level: int = 10) -> _Registered:
-    """Raises UnsupportedError: there is no pass FakeQuantizationToInteger that would read the rewrite."""
-    raise _without_reader("rewrite of fake quantization", op_name, "pass FakeQuantizationToInteger")
+    """Set what FakeQuantizationToInteger makes of the operator: ``(call, type_map) -> [Expr, AffineType]``.
+
+    ``call`` has integer operands; ``type_map`` gives their affine types, and at ``call`` that of the region's result.
+    """
+    return register_op_attr(op_name, "FTVMFakeQuantizationToInteger", func, level)
 
 
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> _Registered:

@@ -14,3 +14,5 @@ from tilewright.relay.qnn.operators.legalize import register_qnn_legalize as reg
 from tilewright.relay.qnn.operators.product import batch_matmul as batch_matmul
 from tilewright.relay.qnn.operators.product import dense as dense
 from tilewright.relay.qnn.operators.requantize import requantize as requantize
+from tilewright.relay.qnn.operators.simulated import simulated_dequantize as simulated_dequantize
+from tilewright.relay.qnn.operators.simulated import simulated_quantize as simulated_quantize

@@ -90,12 +90,12 @@ from tilewright.relay.transform.simplify.sparse_weights import Conv2dToSparse, D
 from tilewright.relay.transform.simplify.split_args import SplitArgs
 from tilewright.relay.transform.simplify.write_out_dynamic import WriteOutDynamic
 
-_OF_THE_BACK_END = {"LowerTE": "lower_te"}
+_ELSEWHERE = {"FakeQuantizationToInteger": "qnn.fake_quantization", "LowerTE": "backend.lower_te"}
 
 
 def __getattr__(name: str) -> object:
-    if name in _OF_THE_BACK_END:
-        return getattr(importlib.import_module(f"tilewright.relay.backend.{_OF_THE_BACK_END[name]}"), name)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"tilewright.relay.{_ELSEWHERE[name]}"), name)
     raise AttributeError(f"module 'tilewright.relay.transform' has no attribute {name!r}")
 
 

@@ -7,6 +7,7 @@ upsampling.py flatten.py attention.py loss.py pool_grad.py depthwise_conv2d_grad
 correlation.py fifo_buffer.py   images compared, queues
 bitserial.py sparse.py          products of numbers of few bits, and of matrices of mostly 0
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
+qnn.py        quantization that keeps floats
 graph.py      what a target may say about operators of the graph
 """
 
@@ -26,7 +27,6 @@ from tilewright.topi.nn.conv2d import (
     conv2d_hwcn,
     conv2d_nchw,
     conv2d_NCHWc,
-    conv2d_NCHWc_int8,
     conv2d_nhwc,
     group_conv2d_nchw,
     group_conv2d_nhwc,
@@ -67,7 +67,6 @@ from tilewright.topi.nn.graph import (
     batch_matmul_legalize,
     conv1d_transpose_legalize,
     conv2d_alter_layout,
-    conv2d_byte_channels,
     conv2d_channel_lanes,
     conv2d_channel_time,
     conv2d_infer_layout,
@@ -78,7 +77,6 @@ from tilewright.topi.nn.graph import (
     conv3d_transpose_legalize,
     dense_alter_layout,
     dense_legalize,
-    dense_takes_bytes,
     depthwise_conv2d_infer_layout,
     matmul_legalize,
 )  # fmt: skip
@@ -97,6 +95,16 @@ from tilewright.topi.nn.pooling import (
     pool2d,
     pool3d,
 )  # fmt: skip
+from tilewright.topi.nn.qnn import (
+    SQNN_CODE_TO_DTYPE,
+    SQNN_DISABLE,
+    SQNN_DTYPE_TO_CODE,
+    SQNN_INT8,
+    SQNN_INT32,
+    SQNN_UINT8,
+    simulated_dequantize,
+    simulated_quantize,
+)
 from tilewright.topi.nn.softmax import fast_softmax, log_softmax, softmax
 from tilewright.topi.nn.sparse import (
     sparse_add,
@@ -110,6 +118,12 @@ from tilewright.topi.nn.upsampling import upsampling, upsampling3d
 from tilewright.topi.utils import get_pad_tuple
 
 __all__ = [
+    "SQNN_CODE_TO_DTYPE",
+    "SQNN_DISABLE",
+    "SQNN_DTYPE_TO_CODE",
+    "SQNN_INT8",
+    "SQNN_INT32",
+    "SQNN_UINT8",
     "adaptive_pool",
     "adaptive_pool1d",
     "adaptive_pool3d",
@@ -133,9 +147,7 @@ __all__ = [
     "conv1d_transpose_ncw",
     "conv2d",
     "conv2d_NCHWc",
-    "conv2d_NCHWc_int8",
     "conv2d_alter_layout",
-    "conv2d_byte_channels",
     "conv2d_channel_lanes",
     "conv2d_channel_time",
     "conv2d_hwcn",
@@ -159,7 +171,6 @@ __all__ = [
     "dense_alter_layout",
     "dense_legalize",
     "dense_pack",
-    "dense_takes_bytes",
     "depth_to_space",
     "depthwise_conv2d_NCHWc",
     "depthwise_conv2d_backward_input_nhwc",
@@ -203,6 +214,8 @@ __all__ = [
     "scale_shift_nchw",
     "scale_shift_nchwc",
     "scale_shift_nhwc",
+    "simulated_dequantize",
+    "simulated_quantize",
     "softmax",
     "softplus",
     "space_to_batch_nd",

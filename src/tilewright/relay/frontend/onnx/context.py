@@ -1,4 +1,4 @@
-"""The interface of converters to a node: inputs, attributes, shapes, constants."""
+"""What a converter may ask: inputs, attributes, shapes, constants."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MAX_CONSTANT_BYTES = 1 << 33
 
 
 class OnnxImportError(TilewrightError):
-    """A model that cannot be imported; the message names the node and the problem."""
+    """A model that cannot be imported; the message names the node and what is wrong."""
 
 
 class ValueNeededError(OnnxImportError):
-    """The import depends on a value that is known only at run time; ``inputs`` are the inputs it comes from."""
+    """The import depends on a value that is known only when the model runs; ``inputs`` are those it comes from."""
 
     def __init__(self, message: str, inputs: Sequence[str]) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class ValueNeededError(OnnxImportError):
 
 
 class DataNeededError(OnnxImportError):
-    """The shape of a node's result depends on data that are known only at run time; ``output`` is its first."""
+    """The shape of a node's result depends on data that are known only when the model runs; ``output`` is its first."""
 
     def __init__(self, node: onnx.NodeProto) -> None:
         super().__init__(
@@ -58,12 +58,12 @@ class DataNeededError(OnnxImportError):
 
 
 def typed(expr: RelayExpr) -> RelayExpr:
-    """Return ``expr`` with its checked type."""
+    """``expr`` with its checked type."""
     return expr if expr.checked_type_or_none is not None else infer_expr(expr)
 
 
 def warn_of_training(found: Sequence[str]) -> None:
-    """Warn of nodes that behave as in training; ``found`` describes what each does."""
+    """Warn that nodes do what only training wants; ``found`` says of each what it does."""
     if found:
         others = f", and {len(found) - 1} more do what training wants" if len(found) > 1 else ""
         text = f"the model was exported in training mode: {found[0]}{others}; call .eval() before the export"
@@ -77,14 +77,14 @@ class TensorSequence(tuple[RelayExpr, ...]):
 
     @staticmethod
     def nothing() -> TensorSequence:
-        """Return the optional value that is empty."""
+        """The optional value that is empty."""
         made = TensorSequence()
         made.empty_optional = True
         return made
 
     @staticmethod
     def is_nothing(value: object) -> bool:
-        """Return whether ``value`` is an empty optional."""
+        """Whether ``value`` is an empty optional."""
         return isinstance(value, TensorSequence) and value.empty_optional
 
 
@@ -99,51 +99,49 @@ class NodeContext:
         self.opset = importer.opset
         self.attrs = parse_attributes(node)
         self._inputs = list(inputs)
-        self.result_elements: Elements | None = None  # set by a converter that knows those of the first output
+        self.told: Elements | None = None  # what a converter knows of the first output
 
     def in_float32(self, weights: Sequence[int]) -> tuple[NodeContext, str | None]:
-        """Return the node with float16 and bfloat16 inputs widened, except ``weights``, and their type; None if it
-        has none.
-        """
-        narrow = [i for i, e in enumerate(self._inputs) if isinstance(e, RelayExpr) and dt.is_half(self.dtype(e))]
-        if not narrow:
+        """The node with half inputs widened, but for ``weights``, and their type; None where it has none."""
+        halves = [i for i, e in enumerate(self._inputs) if isinstance(e, RelayExpr) and dt.is_half(self.dtype(e))]
+        if not halves:
             return self, None
         inputs = [
-            typed(cast(e, "float32")) if isinstance(e, RelayExpr) and i in narrow and i not in weights else e
+            typed(cast(e, "float32")) if isinstance(e, RelayExpr) and i in halves and i not in weights else e
             for i, e in enumerate(self._inputs)
         ]
-        return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(narrow[0]))
+        return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(halves[0]))
 
     @property
     def num_inputs(self) -> int:
-        """Return the number of inputs, omitted ones included."""
+        """Number of inputs, omitted ones included."""
         return len(self._inputs)
 
     @property
     def num_outputs(self) -> int:
-        """Return the number of outputs that the node names."""
+        """Number of outputs that the node names."""
         return len(self.node.output)
 
     def has_input(self, index: int) -> bool:
-        """Return whether the optional input ``index`` is present."""
+        """Whether the optional input ``index`` is given."""
         return index < len(self._inputs) and self._inputs[index] is not None
 
     def input(self, index: int) -> RelayExpr:
-        """Return the tensor in input ``index``, typed; an omitted one is an error."""
+        """The tensor in input ``index``, typed; an omitted one is an error."""
         value = self.value(index)
         if isinstance(value, TensorSequence):
             self.fail(f"input {index}, {self.node.input[index]!r}, is a sequence; a tensor is expected")
         return value
 
     def sequence(self, index: int) -> TensorSequence:
-        """Return the sequence in input ``index``."""
+        """The sequence in input ``index``."""
         value = self.value(index)
         if not isinstance(value, TensorSequence):
             self.fail(f"input {index}, {self.node.input[index]!r}, is a tensor; a sequence is expected")
         return value
 
     def value(self, index: int) -> RelayExpr | TensorSequence:
-        """Return the tensor or sequence in input ``index``; an omitted one is an error."""
+        """The tensor or sequence in input ``index``; an omitted one is an error."""
         if not self.has_input(index):
             self.fail(f"input {index} is required and missing")
         value = self._inputs[index]
@@ -151,44 +149,44 @@ class NodeContext:
         return value
 
     def optional(self, index: int) -> RelayExpr | None:
-        """Return the input ``index``, or None when it is omitted."""
+        """The input ``index``, or None when it is omitted."""
         return self.input(index) if self.has_input(index) else None
 
     def inputs(self) -> list[RelayExpr]:
-        """Return all inputs; none may be omitted."""
+        """All inputs; none may be omitted."""
         return [self.input(i) for i in range(self.num_inputs)]
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or its default; attributes are float32, and so is a default."""
+        """An attribute, or its default; attributes are float32, and so is a default."""
         found = self.attrs.get(name, default)
         return float(np.float32(found)) if isinstance(found, float) else found
 
     def through_float(self, data: RelayExpr, build: Callable[[RelayExpr], RelayExpr]) -> RelayExpr:
-        """Apply ``build`` to ``data``; integers are computed in floating point, and rounded towards zero."""
+        """``build`` of ``data``; of integers computed in floating point, and rounded towards zero."""
         dtype = self.dtype(data)
         if dt.is_float(dtype):
             return build(data)
         return relay_op.cast(build(relay_op.cast(data, "float32" if dt.bits(dtype) <= 16 else "float64")), dtype)
 
     def required(self, name: str) -> Any:
-        """Return an attribute; a missing one is an error."""
+        """An attribute that must be there."""
         if name not in self.attrs:
             self.fail(f"attribute {name!r} is required and missing")
         return self.attrs[name]
 
     def type_of(self, expr: RelayExpr) -> Type:
-        """Return the inferred type of an expression."""
+        """The inferred type of an expression."""
         return typed(expr).checked_type
 
     def tensor_type(self, expr: RelayExpr) -> TensorType:
-        """Return the inferred tensor type of an expression."""
+        """The inferred tensor type of an expression."""
         found = self.type_of(expr)
         if not isinstance(found, TensorType):
             self.fail(f"expected a tensor, found {found}")
         return found
 
     def shape(self, expr: RelayExpr) -> tuple[int, ...]:
-        """Return the static shape of an expression."""
+        """The static shape of an expression."""
         found = self.tensor_type(expr)
         if found.is_dynamic:
             self.unsupported(
@@ -198,7 +196,7 @@ class NodeContext:
         return found.concrete_shape
 
     def extent(self, expr: RelayExpr, axis: int) -> int:
-        """Return one dimension, which must be known."""
+        """One dimension, which must be known."""
         found = self.tensor_type(expr)
         dim = found.shape[axis]
         if not isinstance(dim, IntImm):
@@ -208,19 +206,19 @@ class NodeContext:
         return int(dim.value)
 
     def dims(self, expr: RelayExpr) -> list[Any]:
-        """Return the dimensions as elements: numbers, expressions over named dimensions, None for unknown ones."""
+        """The dimensions as elements: numbers, expressions over named dimensions, None for those that nothing tells."""
         return [element(d) for d in self.tensor_type(expr).shape]
 
     def is_dynamic(self, expr: RelayExpr) -> bool:
-        """Return whether a dimension is no number."""
+        """Whether a dimension is no number."""
         return self.tensor_type(expr).is_dynamic
 
     def elements(self, expr: RelayExpr) -> Elements | None:
-        """Return what is known of the elements of an integer tensor (``dimensions.py``)."""
+        """What is known of a tensor of whole numbers (``dimensions.py``)."""
         return self.importer.elements(self, expr)
 
     def shape_elements(self, index: int) -> list[Any] | None:
-        """Return the elements of an integer input; None where their number is unknown."""
+        """The elements of an input of whole numbers; None where it is not known how many there are."""
         found = self.elements(self.input(index))
         if self.importer.static:
             return list(self.ints(index, "what decides a shape"))
@@ -231,9 +229,7 @@ class NodeContext:
         return [None] * count if is_number(count) else None
 
     def reshaped(self, data: RelayExpr, like: RelayExpr, replaced: int, first: int, last: int) -> RelayExpr:
-        """Return ``data`` with its first ``replaced`` dimensions replaced by those ``first`` to ``last`` of
-        ``like``.
-        """
+        """``data`` with its first ``replaced`` dimensions replaced by those ``first`` to ``last`` of ``like``."""
         own, other = self.tensor_type(data), self.tensor_type(like)
         if not own.is_dynamic and not other.is_dynamic and 0 not in (*own.concrete_shape, *other.concrete_shape):
             shape = (*other.concrete_shape[first:last], *own.concrete_shape[replaced:])
@@ -241,66 +237,62 @@ class NodeContext:
         return relay_op.reshape_like(data, like, lhs_begin=0, lhs_end=replaced, rhs_begin=first, rhs_end=last)
 
     def rank(self, expr: RelayExpr) -> int:
-        """Return the number of dimensions of an expression."""
+        """Number of dimensions of an expression."""
         return len(self.tensor_type(expr).shape)
 
     def dtype(self, expr: RelayExpr) -> str:
-        """Return the data type of an expression."""
+        """Data type of an expression."""
         return self.tensor_type(expr).dtype
 
     def onnx_dtype(self, onnx_type: int) -> str:
-        """Return the compiler's data type of an ONNX element type."""
+        """The compiler's data type of an ONNX element type."""
         return dtype_of(onnx_type, describe(self.node))
 
     def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
-        """Return the outputs of a graph in this node's attributes for inputs; it also sees the values around the
-        node.
-        """
+        """The outputs of a graph of this node's attributes, given its inputs; it sees what is around the node too."""
         return self.importer.convert_subgraph(graph, inputs)
 
     @property
     def strings(self) -> StringTable:
-        """Return the numbers of strings; without the backend's table there are none."""
+        """The numbers of strings; without the backend's table there are none."""
         if self.importer.strings is None:
             self.unsupported("strings; tilewright.relay.frontend.onnx.backend compiles and runs models that have them")
         return self.importer.strings
 
     def constant(self, index: int, what: str) -> np.ndarray[Any, Any]:
-        """Return the value of input ``index``, which must be known at compile time."""
+        """The value of input ``index``, which must be known at compile time."""
         name = self.node.input[index] if index < len(self.node.input) else ""
         return self.known(
             self.input(index), f"{what} (input {index}, {name!r}) must be a constant for the shape to be known"
         )
 
     def known(self, expr: RelayExpr, message: str) -> np.ndarray[Any, Any]:
-        """Return the value of an expression; raise ValueNeededError with the message where it is unknown."""
+        """The value of an expression; a ``ValueNeededError`` with the message where it is not known."""
         value = self.constant_or_none(expr)
         if value is None:
             raise ValueNeededError(f"{describe(self.node)}: {message}", self.importer.inputs_of(expr))
         return value
 
     def constant_if_known(self, index: int, what: str) -> np.ndarray[Any, Any] | None:
-        """Return the value of input ``index``, None where it is known at run time only; in a static import it must
-        be known.
-        """
+        """The value of input ``index``, None where it is known when the model runs; it must be known where all is."""
         return self.constant(index, what) if self.importer.static else self.constant_or_none(self.input(index))
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Return the integers of a constant input of rank 0 or 1."""
+        """The integers of a constant input of rank 0 or 1."""
         return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
     def ints_or_none(self, index: int, what: str) -> tuple[int, ...] | None:
-        """Return the integers of an optional constant input."""
+        """The integers of an optional constant input."""
         return self.ints(index, what) if self.has_input(index) else None
 
     def scalar(self, index: int, default: float | None = None) -> float:
-        """Return the number in a constant input of one element, or the default when it is omitted."""
+        """The number in a constant input of one element, or the default when it is omitted."""
         if not self.has_input(index) and default is not None:
             return default
         return self.constant(index, "a scalar").reshape(-1)[0].item()
 
     def constant_or_none(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
-        """Return the value of an expression if it is known at compile time."""
+        """The value of an expression if it is known at compile time."""
         known = self.importer.known_elements.get(expr)
         if known is not None and isinstance(expr, Call):
             values = known if dt.is_bool(self.dtype(expr)) and None not in known.reshape(-1) else numbers(known)
@@ -314,7 +306,7 @@ class NodeContext:
         return self.folded(expr)
 
     def folded(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
-        """Return the value of an expression that comes from weights and constants alone."""
+        """The value of an expression that comes from weights and constants alone."""
         found = constant_value(fold_constant(typed(self.importer.with_params(typed(expr)))))
         return found if isinstance(found, np.ndarray) else None
 
@@ -326,17 +318,17 @@ class NodeContext:
         check_budget(lambda: f"{describe(self.node)}: its result of shape {tuple(shape)}", size)
 
     def write_out(self, nodes: int, what: str) -> None:
-        """Count the nodes that the node is about to be expanded to; raise BudgetError where they are too many."""
+        """Count what the node is about to be written out to; BudgetError where that is too much."""
         count_nodes(nodes, lambda: f"{describe(self.node)}: {what}")
 
     def normalize_axis(self, axis: int, rank: int) -> int:
-        """Return ``axis`` counted from the front; out of range is an error."""
+        """``axis`` counted from the front; out of range is an error."""
         if not -rank <= axis < max(rank, 1):
             self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
         return axis % rank if rank else 0
 
     def is_known(self, *inputs: int) -> bool:
-        """Return whether inputs depend on weights and constants alone; omitted ones do."""
+        """Whether inputs depend on weights and constants alone; omitted ones do."""
         return all(not self.has_input(i) or self.importer.is_known(self.value(i)) for i in inputs)
 
     def called(
@@ -346,7 +338,7 @@ class NodeContext:
         attributes: Mapping[str, Any],
         opset: int | None = None,
     ) -> RelayExpr:
-        """Convert ONNX's operator ``op_type`` of the inputs, as a part of this node."""
+        """ONNX's operator ``op_type`` of the inputs, as part of what this node does."""
         opset = opset or self.opset
         convert = find_converter("", op_type, opset)
         if convert is None:
@@ -360,7 +352,7 @@ class NodeContext:
         return typed(made)
 
     def runs_as_in_training(self, doing: str) -> None:
-        """Record for a warning that this node behaves as in training."""
+        """Note for a warning that this node does what only training wants."""
         self.importer.in_training.append(f"{describe(self.node)} {doing}")
 
     def fail(self, message: str) -> NoReturn:
@@ -373,7 +365,7 @@ class NodeContext:
 
 
 def describe(node: onnx.NodeProto) -> str:
-    """Return the name of a node in messages: its operator and its name, or its first output."""
+    """How messages name a node: its operator and its name, or its first output."""
     if node.name:
         return f"ONNX node {node.name!r} ({node.op_type})"
     output = next((o for o in node.output if o), "")
@@ -381,7 +373,7 @@ def describe(node: onnx.NodeProto) -> str:
 
 
 def without_shapes(inputs: Iterable[onnx.ValueInfoProto], known: Collection[str]) -> OnnxImportError:
-    """Return the message for tensors that have no shape in the model and are not ``known``."""
+    """What to say of the tensors that have no shape in the model and are not ``known``."""
     tensors = [v for v in inputs if v.type.HasField("tensor_type") and v.name not in known]
     names = [v.name for v in tensors if not v.type.tensor_type.HasField("shape")]
     some = f"inputs {', '.join(map(repr, names))} have" if len(names) > 1 else f"input {names[0]!r} has"
@@ -392,18 +384,18 @@ def without_shapes(inputs: Iterable[onnx.ValueInfoProto], known: Collection[str]
 
 
 def budget_error_in(node: onnx.NodeProto, error: BudgetError) -> BudgetError:
-    """Return the error with the innermost node in which it arose: the loop that does not end."""
+    """The error, which names the node where it arose in its subgraphs: the loop that goes on and on."""
     inside = any(a.HasField("g") for a in node.attribute) and not str(error).startswith(describe(node))
     return BudgetError(f"{describe(node)}: {error}") if inside else error
 
 
 def is_static(type_: Type) -> bool:
-    """Return whether all dimensions are known."""
+    """Whether all dimensions are known."""
     if isinstance(type_, TupleType):
         return all(is_static(t) for t in type_.fields)
     return isinstance(type_, TensorType) and all(isinstance(d, IntImm) for d in type_.shape)
 
 
 def int_const(values: Sequence[int], dtype: str = "int64") -> Constant:
-    """Return a rank-1 integer constant."""
+    """A rank-1 integer constant."""
     return const(np.array(values, dtype=dtype), dtype)

@@ -1,4 +1,4 @@
-"""The functions of a model, and its size after they are expanded."""
+"""The functions of a model, and how large it becomes when they are written out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Key = tuple[str, str, str]
 
 
 def with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes, and those of the graphs in their attributes."""
+    """The nodes, and those of the graphs in their attributes."""
     pending = list(reversed(list(nodes)))
     while pending:
         node = pending.pop()
@@ -30,9 +30,10 @@ class _Size:
 
 
 def check_functions(model: onnx.ModelProto) -> None:
-    """Raise BudgetError where expanding functions, which may call others, takes too many nodes or bytes.
+    """Raise BudgetError where the functions, which call others, take too many nodes or bytes when written out.
 
-    The size is computed from their calls, before any expansion. A recursive function is an OnnxImportError.
+    That is worked out from their calls: nothing has been written out yet. A function that leads to itself is an
+    OnnxImportError.
     """
     functions = {(f.domain, f.name, f.overload): f for f in model.functions}
     sizes: dict[_Key, _Size] = {}
@@ -57,7 +58,7 @@ def _name(key: _Key) -> str:
 
 
 def _measure(key: _Key, functions: dict[_Key, onnx.FunctionProto], sizes: dict[_Key, _Size]) -> None:
-    """Find the size of a function, after those of its callees."""
+    """Find the size of a function, after those of what it calls."""
     pending, entered = [key], {key}
     while pending:
         last = pending[-1]

@@ -1,4 +1,4 @@
-"""Canonicalization of models: equivalent forms become one form for the importer.
+"""Rewrites forms of a model that mean the same as others, so that the importer meets one form of each.
 
 Sparse tensors become dense ones; ONNX's own operators lose the name "ai.onnx" of their domain.
 """

@@ -36,7 +36,7 @@ class DeviceCopyAttrs(Attrs):
     dst_dev_type: int
 
 
-class _DeviceMark(OpDef):
+class _Placement(OpDef):
     """Base of operators that say where their argument, of any type, lives; to numpy they are the identity."""
 
     inputs = ("data",)
@@ -53,7 +53,7 @@ class _DeviceMark(OpDef):
         return [inputs[0].copy()]
 
 
-class OnDevice(_DeviceMark):
+class OnDevice(_Placement):
     """The argument lives on a device.
 
     Where the result is used may be on another device, and PlanDevices then copies; with ``is_fixed`` it may not.
@@ -64,7 +64,7 @@ class OnDevice(_DeviceMark):
     gradient = staticmethod(same_gradient)
 
 
-class DeviceCopy(_DeviceMark):
+class DeviceCopy(_Placement):
     """The argument, copied from one device to another."""
 
     name = "device_copy"

@@ -89,7 +89,7 @@ class Scatter(OpDef[ScatterAttrs]):
 
     @staticmethod
     def gradient(attrs: ScatterAttrs, orig: Call, grad: RelayExpr) -> Gradients:
-        """Replaced elements have gradient 0; of updates to one place, each counts as the last one."""
+        """What was replaced has none; of updates of one place each is taken for the last."""
         _, indices, updates = orig.args
         kept = scatter(grad, indices, zeros_of(updates, "scatter"), attrs.axis)
         return [kept, None, ops.gather(grad, attrs.axis, indices)]

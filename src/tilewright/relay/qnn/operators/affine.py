@@ -21,6 +21,7 @@ from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.qnn.operators.parameters import RESULT, QnnDef, along, check_types, extent_along, rank_of, spread
+from tilewright.relay.qnn.operators.rounding import float_range, saturate, saturated
 
 
 class QuantizeAttrs(Attrs):
@@ -55,6 +56,7 @@ class Quantize(QnnDef[QuantizeAttrs]):
     name = "qnn.quantize"
     inputs = ("data", "output_scale", "output_zero_point")
     owners = (("output", RESULT),)
+    any_zero = True
     support_level = 11
 
     @staticmethod
@@ -70,22 +72,21 @@ class Quantize(QnnDef[QuantizeAttrs]):
 
     @staticmethod
     def evaluate(attrs: QuantizeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In float32."""
+        """In float32; the zero point is added to more than 16 bits as an integer."""
         data, scale, zero = inputs
-        rank = data.ndim
+        dtype, rank = attrs.out_dtype, data.ndim
         with np.errstate(all="ignore"):
             rounded = np.rint(data / along(scale, rank, attrs.axis))
+            if dt.bits(dtype) > 16:
+                return [saturated(np.clip(rounded, *float_range(dtype)), along(zero, rank, attrs.axis), dtype)]
             shifted = rounded + along(zero, rank, attrs.axis).astype(np.float32)
-        return [np.clip(shifted, *dt.int_range(attrs.out_dtype)).astype(attrs.out_dtype)]
+        return [np.clip(shifted, *dt.int_range(dtype)).astype(dtype)]
 
     @staticmethod
     def canonicalize_qnn(attrs: QuantizeAttrs, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr:
         """In floating point."""
         scale, zero = (spread(args[i], types[i], rank_of(types[0]), attrs.axis) for i in (1, 2))
-        scaled = relay_op.divide(args[0], scale)
-        shifted = relay_op.add(relay_op.nearbyint(scaled), relay_op.cast(zero, "float32"))
-        low, high = dt.int_range(attrs.out_dtype)
-        return relay_op.cast(relay_op.clip(shifted, float(low), float(high)), attrs.out_dtype)
+        return saturate(relay_op.nearbyint(relay_op.divide(args[0], scale)), "float32", zero, attrs.out_dtype)
 
 
 class Dequantize(QnnDef[DequantizeAttrs]):
@@ -94,6 +95,7 @@ class Dequantize(QnnDef[DequantizeAttrs]):
     name = "qnn.dequantize"
     inputs = ("data", "input_scale", "input_zero_point")
     owners = (("input", "data"),)
+    any_zero = True
     support_level = 11
 
     @staticmethod

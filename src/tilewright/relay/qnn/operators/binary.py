@@ -51,7 +51,7 @@ def few_bits(number: float) -> np.float32:
 
 
 class _Binary(QnnDef[RoundingAttrs]):
-    """Base of the three operators: operands, their types, and the type of the result."""
+    """What the three share: operands, their types, and that of the result."""
 
     inputs = _INPUTS
     owners = (("lhs", "lhs"), ("rhs", "rhs"), ("output", RESULT))
@@ -90,7 +90,7 @@ class Add(_Binary):
     def canonicalize_qnn(cls, attrs: RoundingAttrs, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr:
         """As operators on integers, or on whole numbers in float32."""
         join = relay_op.add if cls.sign > 0 else relay_op.subtract
-        dtype, zero = dtype_of(types[0]), None if is_zero(args[7]) else args[7]
+        dtype, zero = dtype_of(types[0]), None if is_zero(args[7]) else number(args[7], "int32")
         sides = [(args[i], args[2 + 2 * i], args[3 + 2 * i]) for i in (0, 1)]
         if not _once(attrs, dtype):
             wide = [_wide(*side, args[6], type_, attrs.rounding) for side, type_ in zip(sides, types[:2], strict=True)]

@@ -1,4 +1,4 @@
-"""Rewrites of quantized operators by targets, for the pass ``relay.qnn.transform.Legalize``.
+"""What targets make of quantized operators; the pass ``relay.qnn.transform.Legalize`` asks under the target.
 
 A target plugs in by registering for its key::
 

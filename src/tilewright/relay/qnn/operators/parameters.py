@@ -42,6 +42,7 @@ class QnnDef(OpDef[A]):
 
     non_computational = True
     owners: ClassVar[tuple[tuple[str, str], ...]] = ()
+    any_zero: ClassVar[bool] = False  # zero points are but added: any int32 does, as in TVM 0.8
 
 
 def check_types(names: Sequence[str], types: Sequence[Type], along: Extents | None = None) -> bool:
@@ -80,9 +81,7 @@ def _check_type(name: str, type_: TensorType, extent: PrimExpr | None) -> None:
 
 
 def extent_along(shape: Sequence[PrimExpr], axis: int, names: Sequence[str]) -> Extents:
-    """Return the argument ``along`` of ``check_types`` for vectors along an axis of a shape; raise where there is
-    no such axis.
-    """
+    """What ``check_types`` takes for vectors along an axis of a shape; raises where there is no such axis."""
     if not shape:
         return {}
     return dict.fromkeys(names, shape[relations.normalize_axis(axis, len(shape))])
@@ -101,7 +100,7 @@ def check_values(call: Call) -> None:
         if name.removesuffix("s").endswith(_SCALE):
             for field in fields:
                 _check_scale(call, name, value_of(field))
-        elif name.removesuffix("s").endswith(_ZERO):
+        elif name.removesuffix("s").endswith(_ZERO) and not declaration.any_zero:
             owner = types[dict(declaration.owners)[name.partition("_")[0]]]
             owners = owner.fields if isinstance(owner, TupleType) else [owner] * len(fields)
             for field, type_ in zip(fields, owners, strict=True):

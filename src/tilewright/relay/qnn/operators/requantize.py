@@ -132,7 +132,7 @@ def requantize_by_operators(
     if not equal:
         values = rescale(values, factor_of(scale, out_scale, rounding), rounding, lambda v: along(v, rank, axis))
         wide = "float32" if rounding == TOEVEN else "int64"
-    return saturate(values, wide, None if is_zero(out_zero) else out_zero, dtype)
+    return saturate(values, wide, None if is_zero(out_zero) else number(out_zero, "int32"), dtype)
 
 
 def _shifted(data: RelayExpr, given: str, zero: RelayExpr, type_: Type, wide: str, rank: int, axis: int) -> RelayExpr:
@@ -151,4 +151,4 @@ def _by_computed_scales(args: Sequence[RelayExpr], types: Sequence[Type], axis: 
     values = _shifted(data, given, zero, types[2], "int64" if given == "int32" else "int32", rank, axis)
     factor: Any = relay_op.divide(spread(scale, types[1], rank, axis), number(out_scale, "float32"))
     whole = relay_op.nearbyint(relay_op.multiply(relay_op.cast(values, "float32"), factor))
-    return saturate(whole, "float32", out_zero, dtype)
+    return saturate(whole, "float32", number(out_zero, "int32"), dtype)

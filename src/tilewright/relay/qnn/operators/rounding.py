@@ -24,14 +24,13 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.op.families import Array
-from tilewright.relay.qnn.operators.parameters import number
+from tilewright.relay.qnn.operators.parameters import value_of
 
 UPWARD, TONEAREST, TOEVEN = "UPWARD", "TONEAREST", "TOEVEN"
 MODES = (UPWARD, TONEAREST, TOEVEN)
 
 _POINT = 31  # bits of m
 _LARGEST_EXPONENT, _LEAST_EXPONENT = 30, -31
-_LARGEST_FLOAT32 = 2**31 - 128  # the largest float32 that is an int32
 
 
 def check_mode(rounding: str) -> None:
@@ -62,13 +61,20 @@ def rescaled(values: Array, factor: Array, rounding: str) -> Array:
     check_mode(rounding)
     if rounding == TOEVEN:
         rounded = np.rint(values.astype(np.float32) * np.asarray(factor, np.float32))
-        return np.clip(rounded, -(2.0**31), _LARGEST_FLOAT32).astype(np.int64)
+        return np.clip(rounded, *float_range("int32")).astype(np.int64)
     m, shift = fixed_point(factor)
     product = values.astype(np.int64) * m
     half = np.int64(1) << (shift - 1)
     if rounding == TONEAREST:
         half = half - (product < 0)
     return np.asarray((product + half) >> shift)
+
+
+def float_range(dtype: str) -> tuple[float, float]:
+    """The least and the greatest float32 that an integer type has."""
+    low, high = dt.int_range(dtype)
+    greatest = np.float32(high)
+    return float(low), float(greatest if int(greatest) <= high else np.nextafter(greatest, np.float32(0)))
 
 
 def saturated(values: Array, zero: Array, dtype: str) -> Array:
@@ -103,13 +109,18 @@ def saturate(values: RelayExpr, given: str, zero: RelayExpr | None, dtype: str) 
     """As ``saturated``, of ``values`` whose type is ``given``: an integer type, or float32 of whole numbers."""
     low, high = dt.int_range(dtype)
     if given == "float32" and dt.bits(dtype) > 16:  # a sum of float32 would round
-        clipped = relay_op.clip(values, -(2.0**31), float(_LARGEST_FLOAT32))
-        values, given = relay_op.cast(clipped, "int64"), "int64"
+        values, given = relay_op.cast(relay_op.clip(values, *float_range(dtype)), "int64"), "int64"
     if zero is not None:
-        values = relay_op.add(values, number(zero, given))
+        values = relay_op.add(values, _in(zero, given))
     if given == dtype == "int32":
         return values
     return relay_op.cast(relay_op.clip(values, float(low), float(high)), dtype)
+
+
+def _in(zero: RelayExpr, dtype: str) -> RelayExpr:
+    """A zero point, shaped to broadcast, in another type."""
+    value = value_of(zero)
+    return relay_op.cast(zero, dtype) if value is None else const(value.astype(dtype))
 
 
 def _numbers(values: Any, dtype: str) -> RelayExpr:
