@@ -16,9 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from .quantized import float32_of
+
 Arrays = Mapping[str, np.ndarray]
 
 TORCH = "torch"
+FLOAT32 = "float32"
 ONEDNN = "dnnl"
 
 
@@ -242,10 +245,22 @@ class OneDnn(Tilewright):
         return super().prepare(model, inputs, own)
 
 
+class Float32(Tilewright):
+    """Tilewright on the float32 file that a quantized one was made of."""
+
+    @classmethod
+    def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
+        """As above, in a folder of its own beside the quantized network's library."""
+        own = folder / FLOAT32
+        own.mkdir(exist_ok=True)
+        return super().prepare(float32_of(model), inputs, own)
+
+
 ENGINES: Mapping[str, type[Engine]] = {
     "tilewright": Tilewright,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
     ONEDNN: OneDnn,
+    FLOAT32: Float32,
     TORCH: TorchCompile,
 }

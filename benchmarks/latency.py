@@ -3,10 +3,11 @@
     python -m benchmarks.latency --models resnet50 bert_base --peers onnxruntime openvino --threads 2
 
 A model is a name of `tilewright.testing.zoo` (exported on first use) or the path of an ONNX file with known
-input shapes. The peer `torch` compiles a network's PyTorch module, which only those of the zoo have. Every engine
-has its own process, which loads the model and then runs a block of inferences on command. Blocks go in turns
-(A B C, A B C, ...), so that slow changes of the machine meet all engines alike, with a pause before each, in which
-the spinning threads of the engine before go to sleep.
+input shapes. With `--int8` the models are quantized (`quantized.NETWORKS`), all engines run the same file, and our
+own float32 form of the network runs beside them. The peer `torch` compiles a network's PyTorch module, which only
+those of the zoo have. Every engine has its own process, which loads the model and then runs a block of inferences on
+command. Blocks go in turns (A B C, A B C, ...), so that slow changes of the machine meet all engines alike, with a
+pause before each, in which the spinning threads of the engine before go to sleep.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from tilewright.testing import zoo
 
 from . import flops, peak
 from .client import Client, EngineError
-from .engines import ENGINES, ONEDNN, TORCH, describe_network
+from .engines import ENGINES, FLOAT32, ONEDNN, TORCH, describe_network
 from .plot import ratios_svg
+from .quantized import NETWORKS, find_quantized
 from .report import OURS, Build, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
 
 
@@ -122,7 +124,7 @@ def measure_model(
             files[TORCH] = folder / "network.json"
             describe_network(files[TORCH], name, options or {})
         builds: dict[str, Build] = {}
-        for ahead in [engine for engine in (OURS, ONEDNN) if engine in files]:
+        for ahead in [engine for engine in (OURS, ONEDNN, FLOAT32) if engine in files]:
             try:
                 files[ahead], builds[ahead] = _compile(partial(connect, ahead))
             except EngineError as error:
@@ -216,8 +218,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     options = argparse.ArgumentParser(
         prog="python -m benchmarks.latency", description="Latency of models on several engines, side by side."
     )
-    options.add_argument("--models", nargs="+", default=list(zoo.names()), help="zoo names or ONNX files")
-    peers = [name for name in ENGINES if name != OURS]
+    options.add_argument("--models", nargs="+", help="zoo names or ONNX files; by default all of the zoo, or of --int8")
+    options.add_argument("--int8", action="store_true", help=f"quantized networks, by default {', '.join(NETWORKS)}")
+    peers = [name for name in ENGINES if name not in (OURS, FLOAT32)]
     usual = [name for name in peers if name not in (TORCH, ONEDNN)]
     options.add_argument("--peers", nargs="*", default=usual, choices=peers, help=f"by default {' and '.join(usual)}")
     options.add_argument("--no-tilewright", action="store_true", help="measure the peers alone")
@@ -233,16 +236,18 @@ def main() -> None:
     """Measure, print the table, write the JSON; exit status 1 where an engine failed."""
     arguments = parse_arguments()
     plan = QUICK if arguments.quick else THOROUGH
-    engines = [*([] if arguments.no_tilewright else [OURS]), *arguments.peers]
+    ours = [OURS, *([FLOAT32] if arguments.int8 else [])]
+    engines = [*([] if arguments.no_tilewright else ours), *arguments.peers]
+    find, models = (find_quantized, NETWORKS) if arguments.int8 else (find_model, zoo.names())
     console = Console()
     if not console.is_terminal:
         console = Console(width=REPORT_COLUMNS)
     results = []
     with console.status("Measuring the machine") as status:
         machine = peak.measure(tuple(sorted({1, *arguments.threads})))
-        for name in arguments.models:
+        for name in arguments.models or models:
             status.update(f"{name}: exporting")
-            path, inputs = find_model(name)
+            path, inputs = find(name)
             for threads in arguments.threads:
                 chosen = engines_for(name, engines)
                 status.update(f"{name}: measuring {', '.join(chosen)} with {threads} thread(s)")
@@ -252,6 +257,9 @@ def main() -> None:
     ratios = [ratio for result in results if (ratio := result.ratio()) is not None]
     if ratios:
         console.print(f"Geometric mean of the ratios: {geometric_mean(ratios):.2f}")
+    gains = [gain for result in results if (gain := result.gain_of_integers()) is not None]
+    if gains:
+        console.print(f"Geometric mean of the ratios of our float32: {geometric_mean(gains):.2f}")
     settings = {"plan": asdict(plan), "engines": engines, "threads": arguments.threads}
     write_json(arguments.json, as_json(results, machine, settings))
     console.print(f"Written: {arguments.json}")

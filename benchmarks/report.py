@@ -18,6 +18,7 @@ from .flops import Work
 from .peak import Machine
 
 OURS = "tilewright"
+OURS_IN_FLOAT32 = "float32"  # the same network before it was quantized, for which nobody is a peer
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ModelResult:
 
     def fastest_peer(self) -> str | None:
         """The engine other than Tilewright with the lowest median."""
-        peers = {name: result.median for name, result in self.engines.items() if name != OURS}
+        peers = {name: result.median for name, result in self.engines.items() if name not in (OURS, OURS_IN_FLOAT32)}
         return min(peers, key=lambda name: peers[name]) if peers else None
 
     def ratio(self) -> float | None:
@@ -95,12 +96,19 @@ class ModelResult:
             return None
         return self.engines[peer].median / self.engines[OURS].median
 
+    def gain_of_integers(self) -> float | None:
+        """Our float32 network's median over that of the quantized one, where both were measured."""
+        if OURS not in self.engines or OURS_IN_FLOAT32 not in self.engines:
+            return None
+        return self.engines[OURS_IN_FLOAT32].median / self.engines[OURS].median
+
     def ratio_in_turns(self) -> float | None:
         """The median over the turns of the then fastest peer's median over ours.
 
         Where the machine gets slower or faster between turns, engines of one turn still met the same machine.
         """
-        peers = [result.block_medians for name, result in self.engines.items() if name != OURS]
+        ours = (OURS, OURS_IN_FLOAT32)
+        peers = [result.block_medians for name, result in self.engines.items() if name not in ours]
         if not peers or OURS not in self.engines:
             return None
         turns = zip(self.engines[OURS].block_medians, *peers, strict=False)
@@ -190,7 +198,7 @@ def as_markdown(headings: Sequence[str], lines: Sequence[tuple[str, ...]], left:
 def table(results: Sequence[ModelResult], machine: Machine) -> Table:
     """A line for each model and engine, for a terminal."""
     groups = [rows(result, machine) for result in results]
-    return as_table("Latency of one run, fp32", HEADINGS, groups, LEFT, "\n".join(LEGEND))
+    return as_table("Latency of one run", HEADINGS, groups, LEFT, "\n".join(LEGEND))
 
 
 def markdown(results: Sequence[ModelResult], machine: Machine) -> str:

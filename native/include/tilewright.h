@@ -118,6 +118,8 @@ TVM_DLL int TilewrightModCreate(const char* type_key, const TilewrightModuleCall
                                 TVMModuleHandle* out);
 /* The model that this runtime was linked with: exported with standalone=True, or linked into the program. */
 TVM_DLL int TilewrightModLoadSelf(TVMModuleHandle* out);
+/* A model exported with a symbol prefix and linked into the program. */
+TVM_DLL int TilewrightModFromSymbols(const TilewrightSymbol* symbols, TVMModuleHandle* out);
 /* Takes one more reference. */
 TVM_DLL int TilewrightModRetain(TVMModuleHandle mod);
 TVM_DLL const char* TilewrightModTypeKey(TVMModuleHandle mod);

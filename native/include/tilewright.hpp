@@ -99,6 +99,12 @@ class Model {
   explicit Model(const std::string& library, DLDevice device = {kDLCPU, 0}) : Model(opened(library.c_str(), device)) {}
   /* The model that is linked into the program. */
   static Model embedded(DLDevice device = {kDLCPU, 0}) { return Model(opened(nullptr, device)); }
+  /* One of the models that are linked into the program: NAME_model of the prefix NAME. */
+  static Model linked(const TilewrightSymbol* symbols, DLDevice device = {kDLCPU, 0}) {
+    TilewrightModel* made = nullptr;
+    detail::check(TilewrightModelOpenLinked(symbols, device, &made));
+    return Model(made);
+  }
   Model clone() const {
     TilewrightModel* made = nullptr;
     detail::check(TilewrightModelClone(model_.get(), &made));

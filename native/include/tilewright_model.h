@@ -39,6 +39,13 @@ typedef struct {
 
 /* Opens an exported library; path is NULL for the model that is linked into the program or exported with standalone=True. */
 TVM_DLL int TilewrightModelOpen(const char* path, DLDevice device, TilewrightModel** out);
+/* Opens a model that was exported as an object file with a symbol prefix and linked into the program, of which there may be
+ * several, static programs included: with the prefix NAME its symbols are `extern const TilewrightSymbol NAME_model[];`. */
+typedef struct {
+  const char* name; /* NULL behind the last */
+  void* address;
+} TilewrightSymbol;
+TVM_DLL int TilewrightModelOpenLinked(const TilewrightSymbol* symbols, DLDevice device, TilewrightModel** out);
 /* Same, from a module that is loaded already; the model keeps a reference of its own. */
 TVM_DLL int TilewrightModelFromModule(TVMModuleHandle lib, DLDevice device, TilewrightModel** out);
 /* A second executor for the same weights: each thread that runs a model has its own. */

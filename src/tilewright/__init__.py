@@ -16,8 +16,8 @@ from tilewright.version import __version__ as __version__
 _SUBMODULES = frozenset(
     {
         "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd",
-        "parser", "relay", "rpc", "runtime", "script", "support", "target", "te", "testing", "tir", "topi", "transform",
-        "tuning",
+        "parser", "quantization", "relay", "rpc", "runtime", "script", "support", "target", "te", "testing", "tir",
+        "topi", "transform", "tuning",
     }
 )  # fmt: skip
 
@@ -39,6 +39,7 @@ _ATTRIBUTES = {
     "lower": "tilewright.te.lower",
     "build": "tilewright.target.build",
     "compile": "tilewright.model",
+    "quantize": "tilewright.quantization",
     "load": "tilewright.runtime.model",
     "Model": "tilewright.runtime.model",
     "register_op_attr": "tilewright.ir.op",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tilewright import arith, ir, nd, relay, runtime, target, te, tir, topi, transform
     from tilewright.ir.module import IRModule
     from tilewright.model import compile
+    from tilewright.quantization import quantize
     from tilewright.runtime.device import Device, cpu, device
     from tilewright.runtime.error import TVMError
     from tilewright.runtime.model import Model, load
@@ -87,6 +89,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Device", "IRModule", "Model", "NDArray", "TVMError", "arith", "build", "compile", "cpu", "device",
-    "get_global_func", "ir", "load", "lower", "nd", "register_func", "relay", "runtime", "target", "te", "tir",
-    "topi", "transform",
+    "get_global_func", "ir", "load", "lower", "nd", "quantize", "register_func", "relay", "runtime", "target",
+    "te", "tir", "topi", "transform",
 ]  # fmt: skip

@@ -15,7 +15,6 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay import build_module
 from tilewright.relay.backend.executor_choice import AUTO
 from tilewright.relay.backend.symbolic import tensors_of
-from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import from_onnx, import_model
@@ -57,7 +56,7 @@ def compile(
         specialize: choices of numbers for named dimensions that get kernels of their own, each such as
             ``"batch=1,seq=128"``.
         opt_level: which passes run: those of this level and below, from 0 to 3.
-        executor: ``"graph"``, ``"vm"``, or ``"auto"`` for what the model needs.
+        executor: ``"graph"``, ``"vm"``, or ``"auto"`` for what the target or the model asks for.
         records: a file of tuning records.
         config: options of ``PassContext``.
         device: where the model runs; the CPU, or what it was compiled for.
@@ -78,7 +77,7 @@ def compile(
             _with_names(mod),
             target=target,
             params={**weights, **(params or {})},
-            executor=VM if specialize and executor == AUTO else executor,
+            executor=executor,
         )
     made = Model(built.module, device, threads=threads, max_steps=max_steps)
     made.build_report = built.build_report

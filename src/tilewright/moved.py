@@ -21,6 +21,9 @@ MOVED = {
     "tilewright.autotvm.tuner": "tilewright.tuning.tuner",
     "tilewright.cluster": "tilewright.tuning.cluster",
     "tilewright.measure": "tilewright.tuning.processes",
+    "tilewright.relay.frontend.onnx.early": "tilewright.relay.frontend.onnx.legacy_opsets",
+    "tilewright.relay.frontend.onnx.placement": "tilewright.relay.frontend.onnx.unpooling",
+    "tilewright.relay.frontend.onnx.staging": "tilewright.relay.frontend.onnx.host_stages",
     "tilewright.relay.transform.memory.grow_in_place": "tilewright.relay.transform.memory.append_in_place",
     "tilewright.relay.transform.precision.keep_halves": "tilewright.relay.transform.precision.keep_half_precision",
 }

@@ -16,7 +16,7 @@ from benchmarks.peak import Machine
 from benchmarks.plot import ratios_svg
 from rich.console import Console
 
-from benchmarks import latency, report
+from benchmarks import latency, quantized, report
 from tilewright.testing import zoo
 
 PLAN = latency.Plan(processes=2, rounds=2, block_seconds=0.01, pause_seconds=0.0)
@@ -179,3 +179,17 @@ def test_table_and_markdown_have_a_row_for_each_engine_and_failure() -> None:
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert all(word in text for word in ("tilewright", "onnxruntime", "openvino", "failed"))
+
+
+def test_our_own_float32_form_is_no_peer() -> None:
+    engines = {"tilewright": engine_result([1.0]), "float32": engine_result([3.0]), "openvino": engine_result([2.0])}
+    result = report.ModelResult("net", 1, Work(1, 1), engines, {})
+    assert result.fastest_peer() == "openvino"
+    assert (result.ratio(), result.ratio_in_turns(), result.gain_of_integers()) == (2.0, 2.0, 3.0)
+
+
+def test_quantized_networks_lie_beside_what_they_were_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_ZOO", str(tmp_path))
+    path, inputs = quantized.find_quantized(quantized.DETECTOR)
+    assert path.exists() and quantized.float32_of(path).exists()
+    assert inputs["image"].shape == (1, 3, 320, 320)

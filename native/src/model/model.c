@@ -214,6 +214,14 @@ int TilewrightModelOpen(const char* path, DLDevice device, TilewrightModel** out
   return rc;
 }
 
+int TilewrightModelOpenLinked(const TilewrightSymbol* symbols, DLDevice device, TilewrightModel** out) {
+  TVMModuleHandle lib;
+  if (TilewrightModFromSymbols(symbols, &lib) != 0) return -1;
+  int rc = TilewrightModelFromModule(lib, device, out);
+  tw_module_release(lib);
+  return rc;
+}
+
 int TilewrightModelClone(const TilewrightModel* model, TilewrightModel** out) {
   return TilewrightModelFromModule(model->lib, model->device, out);
 }

@@ -138,6 +138,18 @@ static bool is_writable(const void* address) {
   return place.writable;
 }
 
+/* The root of a module table whose "_lib" is m, which it takes over; m itself where there is no table. */
+static int open_table(TwModule* m, const char* blob, TwMapping* mapping, TwModule** out) {
+  uint64_t size;
+  *out = m;
+  if (blob == NULL) return 0;
+  memcpy(&size, blob, sizeof size);
+  advise_weights(blob, size);
+  int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, m, out);
+  tw_module_release(m); /* the root holds what it needs */
+  return rc;
+}
+
 /* The module of a mapped library with its module table; takes the mapping over. */
 static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
   void* handle = mapping->handle;
@@ -147,20 +159,7 @@ static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
     return -1;
   }
   TwModule* m = wrap_library(mapping);
-  if (m == NULL) return -1;
-  const char* blob = dlsym(handle, "__tvm_dev_mblob");
-  if (blob != NULL) {
-    uint64_t size;
-    memcpy(&size, blob, sizeof size);
-    advise_weights(blob, size);
-    TwModule* root;
-    int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, m, &root);
-    tw_module_release(m); /* the root holds what it needs */
-    if (rc != 0) return -1;
-    m = root;
-  }
-  *out = m;
-  return 0;
+  return m == NULL ? -1 : open_table(m, dlsym(handle, "__tvm_dev_mblob"), mapping, out);
 }
 
 int tw_library_open(const char* path, TwModule** out) {
@@ -190,6 +189,68 @@ int TilewrightModLoadSelf(TVMModuleHandle* out) {
   if (mapping == NULL || open_module(mapping, info.dli_fname, &m) != 0) return -1;
   *out = m;
   return 0;
+}
+
+/* ---- models linked into the program under names of their own ---- */
+typedef struct Linked {
+  const TilewrightSymbol* symbols;
+  TwModule* root; /* stays: the code refers to the module */
+  struct Linked* next;
+} Linked;
+
+static Linked* linked;
+static TwLock linked_lock = TW_LOCK_INITIALIZER;
+static TwMapping program = {.refs = 1}; /* the running program, which is not unmapped */
+
+static void* linked_symbol(void* ctx, const char* name) {
+  const TilewrightSymbol* symbol = ctx;
+  while (symbol->name != NULL && strcmp(symbol->name, name) != 0) ++symbol;
+  return symbol->address;
+}
+
+static int linked_function(TwModule* self, const char* name, TwFunc** out) {
+  const char* entry = strcmp(name, "__tvm_main__") == 0 ? linked_symbol(self->data, name) : name;
+  void* address = entry == NULL ? NULL : linked_symbol(self->data, entry);
+  if (address == NULL) return 0;
+  TVMBackendPackedCFunc code;
+  memcpy(&code, &address, sizeof code);
+  *out = tw_func_direct(code, self);
+  return *out == NULL ? -1 : 0;
+}
+
+static const TwModuleClass linked_class = {.get_function = linked_function};
+
+/* Opens a model that is not open yet, with the lock held. */
+static Linked* open_linked(const TilewrightSymbol* symbols) {
+  void* ctx = (void*)symbols;
+  const char* features = linked_symbol(ctx, "__tilewright_cpu_features");
+  if (features != NULL && TilewrightCheckCpuFeatures(features, "the linked model") != 0) return NULL;
+  Linked* found = calloc(1, sizeof *found);
+  TwModule* m = found == NULL ? NULL : tw_module_new(&linked_class, "library", ctx);
+  if (m == NULL) {
+    free(found);
+    tw_out_of_memory(sizeof *found);
+    return NULL;
+  }
+  tw_fill_context(linked_symbol, ctx, m);
+  if (open_table(m, linked_symbol(ctx, "__tvm_dev_mblob"), &program, &found->root) != 0) {
+    free(found);
+    return NULL;
+  }
+  found->symbols = symbols;
+  found->next = linked;
+  return linked = found;
+}
+
+int TilewrightModFromSymbols(const TilewrightSymbol* symbols, TVMModuleHandle* out) {
+  if (symbols == NULL) return tw_fail("a linked model needs its table of symbols");
+  tw_lock(&linked_lock);
+  Linked* found = linked;
+  while (found != NULL && found->symbols != symbols) found = found->next;
+  if (found == NULL) found = open_linked(symbols);
+  if (found != NULL) *out = tw_module_retain(found->root);
+  tw_unlock(&linked_lock);
+  return found == NULL ? -1 : 0;
 }
 
 /* ---- the system library ---- */

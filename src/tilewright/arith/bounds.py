@@ -27,7 +27,7 @@ from tilewright.ir.prim_expr import (
     SizeVar,
     Var,
 )  # fmt: skip
-from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_stack
 
 POS_INF = 2**63 - 1
 NEG_INF = -POS_INF
@@ -86,7 +86,7 @@ class BoundAnalyzer(ExprFunctor[Bound]):
             method = self._methods.get(type(expr)) or self._resolve(type(expr))
             self._depth += 1
             if not self._depth % DEPTH_STEP:
-                ensure_room()
+                ensure_stack()
             known = method(self, expr)
             self._depth -= 1
             if expr.dtype not in INDEX_DTYPES:

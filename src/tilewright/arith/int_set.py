@@ -29,7 +29,7 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
-from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_stack
 from tilewright.ir.prim_vars import substitute
 
 
@@ -243,7 +243,7 @@ class IntSetEvaluator(ExprFunctor[IntSet]):
                 method = self._methods.get(type(expr)) or self._resolve(type(expr))
                 self._depth += 1
                 if not self._depth % DEPTH_STEP:
-                    ensure_room()
+                    ensure_stack()
                 known = method(self, expr)
                 self._depth -= 1
             self.memo[expr] = known

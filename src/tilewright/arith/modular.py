@@ -18,7 +18,7 @@ from tilewright.ir.prim_expr import (
     Select,
     Var,
 )  # fmt: skip
-from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_stack
 
 Pair = tuple[int, int]
 _ANY: Pair = (1, 0)
@@ -71,7 +71,7 @@ class ModularAnalyzer(ExprFunctor[Pair]):
                 method = self._methods.get(type(expr)) or self._resolve(type(expr))
                 self._depth += 1
                 if not self._depth % DEPTH_STEP:
-                    ensure_room()
+                    ensure_stack()
                 known = method(self, expr)
                 self._depth -= 1
             memo[expr] = known

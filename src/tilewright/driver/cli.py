@@ -154,6 +154,13 @@ def compile(
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
+    symbol_prefix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of an object file (.o, .a): its symbols begin with NAME_, so that a program links several.",
+        ),
+    ] = None,
     records: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tuning records, of `tilewright tune`, to choose schedules by.")
     ] = None,
@@ -200,6 +207,7 @@ def compile(
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
+            symbol_prefix or "",
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 
@@ -399,6 +407,52 @@ def cache(
         clear_cache(quiet)
     elif not quiet:
         show_cache(as_json)
+
+
+@app.command()
+def quantize(
+    model: Model,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.", show_default=False)],
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE|FOLDER", help="Samples: .npz, .npy, or a folder of such and of pictures."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="How ranges of activations are chosen: minmax, entropy, percentile or mse.")
+    ] = "minmax",
+    percentile: Annotated[
+        float, typer.Option(min=50, max=100, help="With --method percentile: per cent of the numbers in the range.")
+    ] = 99.99,
+    per_channel: Annotated[
+        bool, typer.Option("--per-channel/--per-tensor", help="A scale for each output channel of weights, or one.")
+    ] = True,
+    activations: Annotated[str, typer.Option(help="uint8, with zero points, or int8, symmetric.")] = "uint8",
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="A node that stays in float; repeat for several.")
+    ] = None,
+    dynamic: Annotated[
+        bool,
+        typer.Option("--dynamic", help="Find ranges while the model runs: matrix products only; needs no samples."),
+    ] = False,
+    image: Image = None,
+    target: Annotated[str, typer.Option(help="Where the float model runs to be calibrated.")] = "llvm",
+    table_seconds: Annotated[
+        float, typer.Option(min=0, help="How long single layers are measured for the table; 0: no table.")
+    ] = 60.0,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page about it, HTML.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Make an int8 ONNX model of a float one, calibrated on samples; print what each layer costs and gains."""
+    _check_verbosity(quiet, False, as_json)
+    from tilewright.driver.images import parse_image_options
+    from tilewright.driver.quantize import QuantizeOptions, quantize_model
+
+    options = QuantizeOptions(
+        model, output, data, method, percentile, per_channel, activations, tuple(exclude or ()),
+        parse_image_options(image), target, table_seconds, dynamic, report,
+    )  # fmt: skip
+    quantize_model(options, quiet, as_json)
 
 
 @app.command()

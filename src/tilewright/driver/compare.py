@@ -114,9 +114,9 @@ def _with_every_tensor(source: Path, target: Path) -> dict[str, str]:
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the types of its tensors, as far as ONNX can infer them."""
-    light = onnx.ModelProto()
-    light.CopyFrom(model)
-    return onnx.shape_inference.infer_shapes(light)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return onnx.shape_inference.infer_shapes(copy)
 
 
 def _is_tensor(value: onnx.ValueInfoProto) -> bool:

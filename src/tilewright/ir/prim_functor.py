@@ -8,7 +8,7 @@ Expressions are hash-consed graphs, so results are memoised: an expression share
 mutator whose result depends on the scope clears ``self.memo`` when the scope changes.
 
 Nests as deep as users make them (a sum of 10,000 terms) are safe: Python 3.11 keeps the frames of pure-Python calls on
-the heap, and ``ensure_room`` raises the interpreter's limit as the nest deepens.
+the heap, and ``ensure_stack`` raises the interpreter's limit as the nest deepens.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DEPTH_STEP = 128
 FRAMES_PER_STEP = 12 * DEPTH_STEP
 
 
-def ensure_room() -> None:
+def ensure_stack() -> None:
     """Raise the recursion limit when the stack is close to it."""
     depth, frame = 0, sys._getframe()
     while (back := frame.f_back) is not None:
@@ -110,7 +110,7 @@ class ExprFunctor(Generic[R]):
         depth = self._depth
         self._depth = depth + 1
         if not (depth + 1) % DEPTH_STEP:
-            ensure_room()
+            ensure_stack()
         result = method(self, node)
         self._depth = depth
         return result
@@ -124,7 +124,7 @@ class ExprFunctor(Generic[R]):
             depth = self._depth
             self._depth = depth + 1
             if not (depth + 1) % DEPTH_STEP:
-                ensure_room()
+                ensure_stack()
             result = memo[expr] = method(self, expr)
             self._depth = depth
         return result
@@ -144,7 +144,7 @@ class ExprVisitor(ExprFunctor[bool]):
             depth = self._depth
             self._depth = depth + 1
             if not (depth + 1) % DEPTH_STEP:
-                ensure_room()
+                ensure_stack()
             method(self, expr)
             self._depth = depth
 
@@ -250,7 +250,7 @@ class ExprMutator(ExprFunctor[PrimExpr]):
             depth = self._depth
             self._depth = depth + 1
             if not (depth + 1) % DEPTH_STEP:
-                ensure_room()
+                ensure_stack()
             result = memo[expr] = method(self, expr)
             self._depth = depth
         return result

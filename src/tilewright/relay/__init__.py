@@ -69,7 +69,7 @@ from tilewright.relay.visitor import ExprRewriter, bind
 
 _LAZY_MODULES = frozenset(
     {"backend", "build_module", "data_dep_optimization", "dataflow_pattern", "frontend", "interpreter", "loops",
-     "prelude", "testing", "text", "transform", "ty", "type_infer"}
+     "prelude", "quantize", "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {
     "build": "tilewright.relay.build_module",

@@ -30,6 +30,8 @@ from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.backend.te_compiler import auto_scheduled
+from tilewright.relay.backend.vm_build import NAME as VM
+from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import INLINE
@@ -205,8 +207,9 @@ def build(
     params : arrays for parameters of ``main`` by name; they become constants of the library. One warning lists names
         of which main has no parameter.
     mod_name : prefix of the kernels' names.
-    executor : the executor (``relay.backend.executors``), or "auto" for the one that the program needs
-        (``relay.backend.executor_choice``); by default the target's ``-executor=``, or "graph".
+    executor : what it will run on (``relay.backend.executors``); by default the target's ``-executor=``, or "graph".
+        "auto" is the target's, or what the program needs (``relay.backend.executor_choice``), or "vm" where the option
+        ``relay.vm.specialize`` asks for specializations, which are the virtual machine's.
 
     Returns
     -------
@@ -221,8 +224,7 @@ def build(
     """
     targets = TargetMap.of(target, target_host)
     module = _as_module(ir_mod, params)
-    name = executor or _executor_of(targets.default)
-    codegen = codegen_for(needed_executor(module) if name == AUTO else name)
+    codegen = codegen_for(_executor(executor, targets.default, module))
     report = BuildReport()
     with targets.default, records_in_force(targets.default):
         module = _to_kernels(module, targets, codegen, report)
@@ -266,10 +268,16 @@ def to_kernels(
         return _to_kernels(_as_module(mod, params), targets, codegen_for(DEFAULT_EXECUTOR), BuildReport())
 
 
-def _executor_of(target: Target) -> str:
-    """Return the executor that a target, or its host, asks for."""
-    asked = [t.attrs["executor"] for t in (target.host, target) if t is not None and "executor" in t.attrs]
-    return str(asked[0]) if asked else DEFAULT_EXECUTOR
+def _executor(asked: str | None, target: Target, module: IRModule) -> str:
+    """Return the executor's name: as asked for, or that of the target or its host, or what the program needs."""
+    if asked not in (None, AUTO):
+        return str(asked)
+    for part in (target.host, target):
+        if part is not None and "executor" in part.attrs:
+            return str(part.attrs["executor"])
+    if asked is None:
+        return DEFAULT_EXECUTOR
+    return VM if PassContext.current().config.get(SPECIALIZE) else needed_executor(module)
 
 
 class BuildModule:

@@ -70,6 +70,13 @@ PassContext.register_option(
     "others have tiles of as many inputs",
 )
 PassContext.register_option(
+    "relay.qnn.bytes",
+    bool,
+    True,
+    "sum products of bytes in quantized convolutions by the processor's instructions for it; False sums them in "
+    "kernels of floats, to the same results",
+)
+PassContext.register_option(
     "relay.ext.dnnl.all_operators",
     bool,
     False,

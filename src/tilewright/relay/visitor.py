@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from tilewright.ir import walk
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.op import Op
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_stack
 from tilewright.relay.adt import Clause, Constructor, Match, pattern_vars
 from tilewright.relay.expr import (
     Call,
@@ -103,7 +103,7 @@ class ExprFunctor(Generic[R]):
     def _visit_at_once(self, expr: RelayExpr) -> R:
         self._depth += 1
         if self._depth % DEPTH_STEP == 0:
-            ensure_room()
+            ensure_stack()
         try:
             result = self.memo_map[expr] = self.dispatch(expr)
         finally:

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import Any
 
-from tilewright.runtime._ffi import LIB, Room, check_call
+from tilewright.runtime._ffi import LIB, Allocator, check_call
 from tilewright.runtime.packed_func import PackedFunc, pack_args
 
 # bytearray(size) would fill the memory with zeros first
@@ -25,7 +25,7 @@ def call_for_bytes(function: PackedFunc, *args: Any) -> bytearray:
     """
     made: list[bytearray] = []
 
-    @Room
+    @Allocator
     def allocate(_: int, size: int) -> int | None:
         try:
             made.append(_new(None, min(size, sys.maxsize)))  # the greatest size there is has no memory

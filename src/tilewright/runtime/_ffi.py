@@ -126,7 +126,7 @@ GetFunction = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Out)
 Save = ctypes.CFUNCTYPE(_Int, _Handle, _Handle)
 GetSource = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Handle)
 SaveFile = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, ctypes.c_char_p)
-Room = ctypes.CFUNCTYPE(_Handle, _Handle, ctypes.c_size_t)
+Allocator = ctypes.CFUNCTYPE(_Handle, _Handle, ctypes.c_size_t)
 Send = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, ctypes.c_size_t)
 Receive = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, ctypes.c_size_t, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
 
@@ -195,7 +195,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightModSave": (_Handle, ctypes.c_char_p, ctypes.c_char_p),
     "TilewrightModSaveToFile": (_Handle, ctypes.c_char_p),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),
-    "TilewrightRpcCallForBytes": (_Handle, _Values, _Codes, _Int, Room, _Handle),
+    "TilewrightRpcCallForBytes": (_Handle, _Values, _Codes, _Int, Allocator, _Handle),
     "TilewrightRpcServeOver": (ctypes.POINTER(RpcCallbacks), _Handle),
     "TilewrightRpcConnectOver": (
         ctypes.POINTER(RpcCallbacks),

@@ -6,6 +6,8 @@ which each global name stands once, and relocations refer to that table. See the
 
 from __future__ import annotations
 
+import functools
+import operator
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +22,11 @@ _GLOBAL_OBJECT = 0x11
 _LOCAL, _WEAK = 0, 2
 _FIRST_SPECIAL = 0xFF00  # of section numbers: absolute, common
 _RELOCATABLE = 1
+_INFO_LINK = 0x40
+_MAY_DIFFER = {243: 1}  # by machine, flags that one object may have alone: RISC-V's compressed instructions
+# By machine and width of addresses: the relocation that is a symbol's address, and whether it has an addend of its own.
+_ADDRESSES = {(3, "I"): (1, False), (40, "I"): (2, False), (62, "Q"): (1, True), (183, "Q"): (257, True),
+              (243, "I"): (1, True), (243, "Q"): (2, True)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,22 +92,33 @@ class _Joined:
     globals: dict[bytes, _Symbol] = field(default_factory=dict)
 
 
-def join_objects(objects: Sequence[bytes]) -> bytes:
+def join_objects(objects: Sequence[bytes], prefix: str = "") -> bytes:
     """Return one relocatable object with what is in all.
+
+    Args:
+        prefix: where there is one, every global symbol that the objects define becomes ``PREFIX_symbol``, so that
+            several models link into one program, and ``PREFIX_model`` is a table of their names, without the
+            prefix, and addresses (``TilewrightSymbol`` of ``native/include/tilewright_model.h``).
 
     Raises:
         TVMError: they are no objects of one machine, or two define one symbol.
     """
     headers = [_header(data) for data in objects]
-    kinds = {(h[0][:6], h[2], h[7]) for h in headers}  # class, order of bytes, machine, flags
+    kinds = {
+        (h[0][:6], h[2], h[7] & ~_MAY_DIFFER.get(h[2], 0)) for h in headers
+    }  # class, order of bytes, machine, flags
     if len(kinds) != 1:
         raise TVMError("the objects to join are for different machines")
     joined = _Joined(_FORMATS[objects[0][4]])
     uses: list[tuple[_Section, list[int | bytes], dict[int, int]]] = []
     for data, header in zip(objects, headers, strict=True):
         uses += _add(joined, data, header)
+    if prefix:
+        uses.append(_tabulate(joined, prefix.encode(), headers[0][2]))
+        _rename(joined, prefix.encode(), uses)
     _refer(joined, uses)
-    return _written(joined, headers[0])
+    flags = functools.reduce(operator.or_, (header[7] for header in headers))
+    return _written(joined, (*headers[0][:7], flags, *headers[0][8:]))
 
 
 def data_object(like: bytes, symbol: str, data: bytes, section: str, flags: str) -> bytes:
@@ -188,6 +206,61 @@ def _add(
         if known is not None:
             joined.globals[symbol.name].other = max(symbol.other, known.other)
     return [(section, symbols, place) for number, section in enumerate(sections) if number and number in place]
+
+
+def _defined(joined: _Joined) -> list[bytes]:
+    return [name for name, symbol in joined.globals.items() if symbol.section]
+
+
+def _tabulate(joined: _Joined, prefix: bytes, machine: int) -> tuple[_Section, list[int | bytes], dict[int, int]]:
+    """Add the table of defined symbols; return its relocations as :func:`_add` does."""
+    if (machine, joined.format.address) not in _ADDRESSES:
+        raise TVMError(f"objects of ELF's machine {machine} cannot have a prefix")
+    kind, has_addends = _ADDRESSES[machine, joined.format.address]
+    layout, names, texts = joined.format, _defined(joined), _Strings()
+    width = struct.calcsize(f"<{layout.address}")
+    places = [texts.add(name) for name in names]
+    joined.sections.append(
+        _Section(b".rodata.tilewright_names", _PROGBITS, _FLAGS["a"], 0, 0, 1, 0, 0, bytes(texts.data))
+    )
+    joined.locals.append(_Symbol(b"", 0, 0, len(joined.sections), 0, 0))
+    symbols: list[int | bytes] = [len(joined.locals) - 1, *names]
+    rows, data = [], bytearray((len(names) + 1) * 2 * width)
+    for index, place in enumerate(places):
+        for at, symbol, addend in ((2 * index, 0, place), (2 * index + 1, index + 1, 0)):
+            if not has_addends:
+                struct.pack_into(f"<{layout.address}", data, at * width, addend)
+            rows.append((at * width, symbol << layout.symbol_bits | kind, *((addend,) if has_addends else ())))
+    flags = _FLAGS["a"] | _FLAGS["w"]
+    joined.sections.append(_Section(b".data.rel.ro.tilewright_model", _PROGBITS, flags, 0, 0, width, 0, 0, bytes(data)))
+    table = len(joined.sections)
+    joined.globals[b"model"] = _Symbol(b"model", _GLOBAL_OBJECT, 0, table, 0, len(data))
+    form = f"<{3 if has_addends else 2}{layout.address}"
+    title, section_kind = (b".rela", _RELA) if has_addends else (b".rel", _REL)
+    relocations = b"".join(struct.pack(form, *row) for row in rows)
+    section = _Section(
+        title + b".data.rel.ro.tilewright_model",
+        section_kind,
+        _INFO_LINK,
+        0,
+        table,
+        width,
+        struct.calcsize(form),
+        0,
+        relocations,
+    )
+    joined.sections.append(section)
+    return section, symbols, {table: table}
+
+
+def _rename(joined: _Joined, prefix: bytes, uses: Sequence[tuple[_Section, list[int | bytes], dict[int, int]]]) -> None:
+    """Put the prefix before each global symbol that is defined."""
+    renamed = {name: prefix + b"_" + name for name in _defined(joined)}
+    for _, symbols, _ in uses:
+        symbols[:] = [renamed.get(s, s) if isinstance(s, bytes) else s for s in symbols]
+    joined.globals = {renamed.get(name, name): symbol for name, symbol in joined.globals.items()}
+    for name, symbol in joined.globals.items():
+        symbol.name = name
 
 
 def _refer(joined: _Joined, uses: Sequence[tuple[_Section, list[int | bytes], dict[int, int]]]) -> None:

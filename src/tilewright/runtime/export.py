@@ -368,6 +368,22 @@ def _check_destination(target: Path, suffix: str) -> None:
         raise ExportError(f"cannot write {target}: no permission to write in {target.parent}")
 
 
+def check_symbol_prefix(prefix: str, target: Path) -> None:
+    """Raise ExportError where symbols of a file cannot have a prefix."""
+    if target.suffix not in (".o", ".a"):
+        raise ExportError(
+            f"a symbol prefix is for object files and archives (.o, .a), which a program links; not {target}"
+        )
+    if not re.fullmatch(r"[A-Za-z]\w*", prefix, re.ASCII):
+        raise ExportError(f"the symbol prefix {prefix!r} is no name in C: letters, digits and _, a letter first")
+
+
+def _with_prefix(files: list[str], prefix: str, folder: Path) -> str:
+    joined = folder / f"{prefix}.joined.o"
+    joined.write_bytes(join_objects([Path(file).read_bytes() for file in files], prefix))
+    return str(joined)
+
+
 def _this_thread() -> str:
     """Return a name for this thread by which other processes, also on other machines, can tell whether it is gone."""
     return f"{platform.node()}-{os.getpid()}-{threading.get_ident()}"
@@ -406,6 +422,7 @@ def export_library(
     cc: str | None = None,
     options: Sequence[str] | None = None,
     standalone: bool = False,
+    symbol_prefix: str = "",
     **kwargs: Any,
 ) -> str:
     """Write a module and everything that it imports to one file, which appears whole or not at all.
@@ -424,6 +441,9 @@ def export_library(
         options: further options for it.
         standalone: whether to put the runtime itself into a ``.so``, so that a C program needs nothing else: it
             links with the library and calls ``TilewrightModLoadSelf`` (see native/include/tilewright.h).
+        symbol_prefix: of a ``.o`` or ``.a``: every symbol that it defines begins with this and ``_``, so that several
+            models link into one program, dynamic or static; ``PREFIX_model`` is what ``TilewrightModelOpenLinked``
+            takes.
         kwargs: passed to fcompile.
 
     Returns:
@@ -438,6 +458,8 @@ def export_library(
     fcompile = fcompile or None  # TVM's programs give False
     if fcompile is None:
         _check_destination(target, suffix)
+    if symbol_prefix:
+        check_symbol_prefix(symbol_prefix, target)
     extra = list(options or [])
     libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(root) else []
     triple = _other_machine(root)
@@ -455,6 +477,8 @@ def export_library(
             files = [*_write_objects(root, folder, compiler, extra), *(addons or [])]
             if standalone:
                 files += _runtime_archive(triple)
+            if symbol_prefix:
+                files = [_with_prefix(files, symbol_prefix, folder)]
             if fcompile is not None:
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:

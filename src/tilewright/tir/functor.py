@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tilewright.ir.iter_var import Range
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ExprMutator, ExprVisitor, ensure_room, same_items
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ExprMutator, ExprVisitor, ensure_stack, same_items
 from tilewright.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -42,7 +42,7 @@ class StmtFunctor(ExprFunctor[R]):
         depth = self._depth
         self._depth = depth + 1
         if not (depth + 1) % DEPTH_STEP:
-            ensure_room()
+            ensure_stack()
         result = method(self, stmt)
         self._depth = depth
         return result

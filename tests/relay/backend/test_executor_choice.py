@@ -100,3 +100,15 @@ def test_shapes_in_the_data_need_the_machine_also_inside() -> None:
     counted = relay.sum(relay.arange(stop))
     assert needed_executor(tvm.IRModule.from_expr(relay.Function([stop], counted))) == "vm"
     assert executor_of("def @main(%x: float32) { ref_read(ref(%x)) }") == "vm"
+
+
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_the_executor_of_the_target_is_taken_where_it_is_chosen_automatically(executor: str) -> None:
+    x = relay.var("x", shape=(3,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    target = f"llvm -executor={executor}"
+    for built in (relay.build(mod, target, executor="auto"), relay.build(mod, target)):
+        assert isinstance(built, Executable) == (executor == "vm")
+    called = tvm.compile(mod, target)
+    assert (called.module.type_key == "VMExecutable") == (executor == "vm")
+    np.testing.assert_allclose(called(X), np.exp(X), rtol=1e-6)

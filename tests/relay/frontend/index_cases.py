@@ -265,9 +265,48 @@ def features(rng: np.random.Generator) -> IndexCase:
     return IndexCase("ArrayFeatureExtractor", node, 17, data, "i", _extents(rng, 1), *limits, expected=expected)
 
 
+def labels(rng: np.random.Generator) -> IndexCase:
+    """Classes of rows, and one that is ignored."""
+    rows, classes, more = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    ignored = {"ignore_index": 0} if rng.random() < 0.5 else {}
+    op = str(rng.choice(["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"]))
+    node = _node(op, ["x", "i", "w"], reduction=str(rng.choice(["none", "sum"])), **ignored)
+    limits, weights = (np.asarray(0), np.asarray(classes - 1)), {"w": _floats(rng, classes)}
+    return IndexCase(
+        op, node, 13, {"x": _floats(rng, rows, classes, more)}, "i", (rows, more), *limits, "int64", weights
+    )
+
+
+def block_quantized(rng: np.random.Generator) -> IndexCase:
+    """Rows of a table of bytes, each with a scale."""
+    rows, columns = int(rng.integers(1, 8)), 16
+    node = _node("GatherBlockQuantized", ["t", "i", "s"], "com.microsoft", bits=8, block_size=16, quantize_axis=1)
+    table = {"t": rng.integers(0, 256, (rows, columns)).astype("uint8"), "s": _floats(rng, rows, 1)}
+    expected = lambda feeds: [((table["t"].astype("float32") - 128) * table["s"])[feeds["i"]]]  # noqa: E731
+    places = _extents(rng, int(rng.integers(1, 3)))
+    limits = _from_end(rows)
+    return IndexCase(node.op_type, node, 17, {}, "i", places, *limits, "int64", table, expected)
+
+
+def rotary(rng: np.random.Generator) -> IndexCase:
+    """Places of words, whose angles turn pairs of features."""
+    places, batch, length = int(rng.integers(1, 9)), int(rng.integers(1, 3)), int(rng.integers(1, 5))
+    node = _node("RotaryEmbedding", ["x", "i", "cos", "sin"], "com.microsoft")
+    angles = rng.random((places, 2))
+    caches = {"cos": np.cos(angles).astype("float32"), "sin": np.sin(angles).astype("float32")}
+
+    def expected(feeds: Mapping[str, Array]) -> list[Array]:
+        a, b = np.split(feeds["x"], 2, axis=3)
+        cos, sin = (caches[k][feeds["i"]][:, None] for k in ("cos", "sin"))
+        return [np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=3)]
+
+    data, limits = {"x": _floats(rng, batch, 2, length, 4)}, (np.asarray(0), np.asarray(places - 1))
+    return IndexCase(node.op_type, node, 17, data, "i", (batch, length), *limits, "int64", caches, expected)
+
+
 STATIC: tuple[Callable[[np.random.Generator], IndexCase], ...] = (
     gather, gather_elements, gather_nd, scatter_elements, scatter_nd, max_unpool, roi_align, max_roi_pool, recurrent,
-    reverse_sequence, tensor_scatter, embedding, features,
+    reverse_sequence, tensor_scatter, embedding, features, labels, block_quantized, rotary,
 )  # fmt: skip
 """What all executors run."""
 

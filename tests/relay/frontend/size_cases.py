@@ -46,7 +46,7 @@ class SizeCase:
         """The model."""
         inputs = {**self.data, self.drawn: self.good(np.random.default_rng(0))}
         infos = [helper.make_tensor_value_info(k, _KINDS[str(v.dtype)], v.shape) for k, v in inputs.items()]
-        kind = TensorProto.INT64 if self.name == "Range" else TensorProto.FLOAT
+        kind = TensorProto.INT64 if self.name in ("Range", "NonMaxSuppression") else TensorProto.FLOAT
         outputs = [helper.make_tensor_value_info("y", kind, None)]
         constants = [onnx.numpy_helper.from_array(v, k) for k, v in self.constants.items()]
         graph = helper.make_graph([self.node], "sizes", infos, outputs, constants)
@@ -245,10 +245,62 @@ def pools(rng: np.random.Generator) -> SizeCase:
     return SizeCase(node, {"x": image}, "i", lambda draw: corner, None, clean, 16, {}, first)
 
 
+def window(rng: np.random.Generator) -> SizeCase:
+    """The length of a window."""
+    good = lambda draw: np.array(int(draw.integers(2, 9)))  # noqa: E731
+    bad = lambda draw: np.array(int(draw.choice([2**31, 2**40, 2**62, 2**63 - 1])))  # noqa: E731
+    return SizeCase(_node(str(rng.choice(["HannWindow", "HammingWindow"])), ["i"]), {}, "i", good, bad)
+
+
+def crop(rng: np.random.Generator) -> SizeCase:
+    """The shape of the middle, with borders where that is larger."""
+    dims = _dims(rng, int(rng.integers(1, 4)))
+    good = lambda draw: draw.integers(1, 9, len(dims))  # noqa: E731
+    bad = lambda draw: _with(draw, good(draw), (2**33, 2**40, 2**62, 2**63 - 1))  # noqa: E731
+    return SizeCase(_node("CenterCropPad", ["x", "i"]), {"x": _floats(rng, *dims)}, "i", good, bad)
+
+
+def suppression(rng: np.random.Generator) -> SizeCase:
+    """Scores of boxes, or the boxes, with infinities and no numbers."""
+    count, drawn = int(rng.integers(1, 7)), str(rng.choice(["b", "s"]))
+    inputs = {"b": _floats(rng, 1, count, 4), "s": _floats(rng, 1, 2, count)}
+    limits = {"n": np.array([2]), "iou": np.array([0.5], "float32"), "least": np.array([-0.5], "float32")}
+    good = lambda draw: draw.standard_normal(inputs[drawn].shape).astype("float32")  # noqa: E731
+    wild = lambda draw: _with(draw, _with(draw, good(draw), _BEYOND), _BEYOND)  # noqa: E731
+    others = {name: value for name, value in inputs.items() if name != drawn}
+    return SizeCase(_node("NonMaxSuppression", ["b", "s", *limits]), others, drawn, good, None, wild, constants=limits)
+
+
+def most_boxes(rng: np.random.Generator) -> SizeCase:
+    """How many boxes remain: any number, none where it is negative."""
+    count = int(rng.integers(1, 7))
+    limits = {"iou": np.array([0.5], "float32"), "least": np.array([-0.5], "float32")}
+    good = lambda draw: np.array([int(draw.integers(1, 9))])  # noqa: E731
+    wild = lambda draw: np.array([int(draw.choice(_FAR))])  # noqa: E731
+    node = _node("NonMaxSuppression", ["b", "s", "i", *limits])
+    boxes = {"b": _floats(rng, 1, count, 4), "s": _floats(rng, 1, 2, count)}
+    return SizeCase(node, boxes, "i", good, None, wild, constants=limits)
+
+
+def valid_keys(rng: np.random.Generator) -> SizeCase:
+    """How many keys of each batch are looked at: all where the number is larger, none where it is negative."""
+    batch, keys = int(rng.integers(1, 3)), int(rng.integers(1, 6))
+    node = _node("Attention", ["q", "k", "v", "", "", "", "i"])
+    data = {
+        "q": _floats(rng, batch, 2, 3, 4),
+        "k": _floats(rng, batch, 2, keys, 4),
+        "v": _floats(rng, batch, 2, keys, 4),
+    }
+    good = lambda draw: draw.integers(1, keys + 1, batch)  # noqa: E731
+    wild = lambda draw: _with(draw, good(draw), _FAR)  # noqa: E731
+    return SizeCase(node, data, "i", good, None, wild, 24)
+
+
 SIZES: tuple[Callable[[np.random.Generator], SizeCase], ...] = (
     reshape, tile, expand, pad, constant, slice_bounds, slice_steps, limits, resize_sizes, resize_scales, diagonal,
+    window, crop, suppression, most_boxes,
 )  # fmt: skip
 """How large results are: the virtual machine runs them."""
 
-PLACES: tuple[Callable[[np.random.Generator], SizeCase], ...] = (grid, deformed, regions, pools)
+PLACES: tuple[Callable[[np.random.Generator], SizeCase], ...] = (grid, deformed, regions, pools, valid_keys)
 """Coordinates: all executors run them."""

@@ -58,6 +58,7 @@ def compare(operator: str, inputs: list[Array | None], steps: int = 0, **options
     settings = onnxruntime.SessionOptions()
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.log_severity_level = 3
+    settings.intra_op_num_threads = 1  # with more, an LSTM quantizes the share of each apart
     settings.add_session_config_entry("session.x64quantprecision", "1")  # or sums of products saturate on some
     session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
     (want,) = session.run(None, feeds)
@@ -182,6 +183,31 @@ def test_joined_and_chosen_tensors_are_within_a_step() -> None:
     compare("QLinearConcat", given, 1, fed=(2, 5), axis=1)
     where = [RNG.integers(0, 2, (2, 4, 1)).astype(bool), parts[1], scale(0.05), zero("uint8"), integers("uint8", 3)]
     compare("QLinearWhere", [*where, scale(0.1), zero("uint8", 0), scale(0.09), zero("uint8", 50)], 1, fed=(0, 1, 4))
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_lstm_of_quantized_weights(direction: str, each: bool) -> None:
+    steps, batch, inner, hidden, ways = 3, 2, 6, 5, 2 if direction == "bidirectional" else 1
+    weights = [integers("int8", ways, n, 4 * hidden) for n in (inner, hidden)]
+    sizes = (ways, 4 * hidden) if each else (ways,)
+    parameters = [
+        p for _ in weights for p in (RNG.uniform(0.005, 0.01, sizes).astype("float32"), np.zeros(sizes, "int8"))
+    ]
+    data, bias = (RNG.standard_normal(shape).astype("float32") for shape in ((steps, batch, inner), (ways, 8 * hidden)))
+    inputs = [data, *weights, bias, None, None, None, None, *parameters]
+    compare("DynamicQuantizeLSTM", inputs, hidden_size=hidden, direction=direction)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
+def test_rows_of_a_table_of_int4(kind: int) -> None:
+    table, scales = RNG.integers(0, 8, (6, 32)), RNG.uniform(0.01, 0.1, (6, 2)).astype("float32")
+    inputs = [table.astype("int8"), np.array([[0, 5, 2]]), scales]
+    places = {"gather_axis": 0, "quantize_axis": 1, "block_size": 16}
+    model, feeds = model_of("GatherBlockQuantized", inputs, fed=(1,), **places)
+    model.graph.initializer[0].CopyFrom(helper.make_tensor("x0", kind, table.shape, table.reshape(-1)))
+    (found,) = backend.prepare(model).run(feeds)
+    np.testing.assert_allclose(found, (table * np.repeat(scales, 16, 1))[feeds["x1"]], rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------------------- refused

@@ -9,9 +9,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import tilewright as tvm
 from tilewright import relay, runtime
+from tilewright.ir.errors import TilewrightError
 from tilewright.runtime.error import TVMError
 
 Array = np.ndarray[Any, Any]
@@ -129,3 +131,50 @@ def test_sizes_that_are_known_are_checked_by_the_import() -> None:
     graph = helper.make_graph(nodes, "g", inputs, [output], [numpy_helper.from_array(np.array([2, 2]), "times")])
     mod, _ = relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
     assert "check_shape" not in str(mod)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "good", "bad"),
+    [
+        ("SpaceToDepth", {"x": (1, 1, "h", 4)}, [(1, 1, 6, 4)], [(1, 1, 5, 4)]),
+        ("NegativeLogLikelihoodLoss", {"x": ("n", 5), "t": ("m",)}, [(3, 5), (3,)], [(3, 5), (2,)]),
+        ("SoftmaxCrossEntropyLoss", {"x": ("n", 5, "k"), "t": ("m", "l")}, [(3, 5, 2), (3, 2)], [(3, 5, 2), (3, 1)]),
+    ],
+)
+def test_named_dimensions_that_do_not_fit_are_refused(
+    op: str, shapes: dict[str, Any], good: list[Any], bad: list[Any]
+) -> None:
+    attrs = {"blocksize": 2} if op == "SpaceToDepth" else {}
+    node = helper.make_node(op, list(shapes), ["y"], name="the_node", **attrs)
+    kinds = {"x": TensorProto.FLOAT, "t": TensorProto.INT64}
+    inputs = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in shapes.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", inputs, [output])
+    model = tvm.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9))
+    make = lambda shapes_: [np.ones(s, "float32" if i == 0 else "int64") for i, s in enumerate(shapes_)]  # noqa: E731
+    expected = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]))
+    for _ in range(2):
+        arrays = make(good)
+        (wanted,) = expected.run(None, dict(zip(shapes, arrays, strict=True)))
+        np.testing.assert_allclose(model(*arrays), wanted, rtol=1e-5)
+        with pytest.raises(TVMError, match=r"do not fit|expected shape"):
+            model(*make(bad))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("NegativeLogLikelihoodLoss", {"x": (3, 5), "t": (2,)}),
+        ("NegativeLogLikelihoodLoss", {"x": (3, 5), "t": (3,), "w": (4,)}),
+        ("SoftmaxCrossEntropyLoss", {"x": (3, 5, 4), "t": (3, 3)}),
+        ("SpaceToDepth", {"x": (1, 1, 5, 4)}),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_by_the_import(op: str, shapes: dict[str, Any]) -> None:
+    attrs = {"blocksize": 2} if op == "SpaceToDepth" else {}
+    node = helper.make_node(op, list(shapes), ["y"], name="the_node", **attrs)
+    kinds = {"x": TensorProto.FLOAT, "t": TensorProto.INT64, "w": TensorProto.FLOAT}
+    inputs = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in shapes.items()]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    with pytest.raises(TilewrightError, match="'the_node'"):
+        relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from tests.relay.op import operator_table
 from tests.relay.op.builder_stubs import PACKAGES, stub
 
 from tilewright import relay
@@ -19,6 +20,14 @@ def x() -> relay.Var:
 def test_stubs_are_current(package: str) -> None:
     path, text = stub(package)
     assert path.read_text() == text, "run: python -m tests.relay.op.builder_stubs"
+
+
+def test_the_table_of_operators_is_current() -> None:
+    text = operator_table.PAGE.read_text()
+    assert operator_table.page(text) == text, "run: python -m tests.relay.op.operator_table"
+    assert (
+        "| `nn.softmax` | data | axis=-1 | 1 | out_elemwise_fusable | yes | in_float32, fast=nn.fast_softmax |" in text
+    )
 
 
 def test_attributes_are_read_as_their_fields_say() -> None:

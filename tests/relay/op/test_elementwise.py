@@ -26,6 +26,15 @@ UNARY = [
     case("sqrt", relay.sqrt, [POSITIVE], torch_unary(torch.sqrt, POSITIVE)),
     case("rsqrt", relay.rsqrt, [POSITIVE], torch_unary(torch.rsqrt, POSITIVE)),
     case("tanh", relay.tanh, [X], torch_unary(torch.tanh, X)),
+    *(
+        case(
+            f"lookup of {data.dtype}",
+            relay.lookup,
+            [data, np.arange(256, dtype="int32") * 3],
+            (data.astype("int32") - np.iinfo(data.dtype).min) * 3,
+        )
+        for data in (np.arange(-128, 128, dtype="int8").reshape(2, 128), np.array([0, 255, 7], "uint8"))
+    ),
     case("sigmoid", relay.sigmoid, [X * 20], torch_unary(torch.sigmoid, X * 20)),
     case("erf", relay.erf, [X * 3], torch_unary(torch.erf, X * 3)),
     case("sin", relay.sin, [X * 6], torch_unary(torch.sin, X * 6)),

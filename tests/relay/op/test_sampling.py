@@ -36,7 +36,7 @@ def cropped(size: tuple[int, int], outside: float = 0.0, nearest: bool = False) 
     crops = []
     for box, n in zip(BOXES, WHICH, strict=True):
         y, x = (
-            np.linspace(start, end, s) if s > 1 else np.array([start])
+            np.linspace(start, end, s) if s > 1 else np.array([(start + end) / 2])  # TensorFlow: the middle
             for start, end, s in zip(box[:2], box[2:], size, strict=True)
         )
         inside = ((y >= 0) & (y <= 1))[:, None] & ((x >= 0) & (x <= 1))

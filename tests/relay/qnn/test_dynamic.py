@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
@@ -76,3 +77,42 @@ def test_two_layers_of_a_named_number_of_rows_are_those_of_numpy() -> None:
     machine = tvm.runtime.vm.VirtualMachine(executable, tvm.cpu())
     for x in (*inputs(), inputs()[0][:1]):
         np.testing.assert_allclose(machine.run(x).numpy(), in_numpy(x), rtol=1e-5, atol=1e-5)
+
+
+def integers(dtypes: tuple[str, str], zero: Any, rows: int = 5) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A MatMulInteger with a constant second factor and the zero point ``zero`` for it, a number or one a column."""
+    rng = np.random.default_rng(37)
+    ends = [np.iinfo(t) for t in dtypes]
+    a, b = (
+        rng.integers(e.min, e.max, s, t, endpoint=True)
+        for e, s, t in zip(ends, [(rows, 7), (7, 9)], dtypes, strict=True)
+    )
+    weights = [numpy_helper.from_array(b, "b"), numpy_helper.from_array(np.asarray(zero, dtypes[1]), "bz")]
+    weights.append(numpy_helper.from_array(np.asarray(ends[0].max, dtypes[0]), "az"))
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"])
+    given = helper.make_tensor_value_info("a", helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+    graph = helper.make_graph(
+        [node], "g", [given], [helper.make_tensor_value_info("y", TensorProto.INT32, None)], weights
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), {"a": a}
+
+
+@pytest.mark.parametrize("zero", [0, 3, list(range(9))], ids=["zero", "number", "columns"])
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"), ("int8", "uint8")])
+def test_products_of_integers_are_numpys(dtypes: tuple[str, str], zero: Any) -> None:
+    model, inputs = integers(dtypes, zero)
+    mod, params = relay.frontend.from_onnx(model)
+    with tvm.transform.PassContext(opt_level=3):
+        executor = graph_executor.GraphModule(relay.build(mod, "llvm", params=params)["default"](tvm.cpu()))
+    executor.run(**inputs)
+    b = numpy_helper.to_array(model.graph.initializer[0]).astype(int)
+    expected = (inputs["a"].astype(int) - np.iinfo(dtypes[0]).max) @ (b - np.asarray(zero))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), expected)
+
+
+def test_products_of_integers_multiply_bytes() -> None:
+    mod, params = relay.frontend.from_onnx(two_layers(4))
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(mod, "llvm -mcpu=cascadelake", params=params)
+    assert lib.get_lib().get_source("asm").count("vpdpbusd") >= len(WEIGHTS)
+    assert all(p.numpy().nbytes <= 64 * 64 for p in lib.get_params().values())

@@ -13,7 +13,19 @@ from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.relay.expr import is_whole
 from tilewright.relay.interpreter import interpret
-from tilewright.relay.qnn.groups import Mean, Move, Product, Sum, describe
+from tilewright.relay.qnn.groups import (
+    Joined,
+    Mean,
+    Move,
+    Multiplied,
+    Pair,
+    Product,
+    Shares,
+    Sum,
+    Table,
+    Windows,
+    describe,
+)
 from tilewright.relay.qnn.op import dequantize, quantize
 from tilewright.relay.qnn.transform import CanonicalizeOps
 from tilewright.relay.transform.simplify.fold_constant import FoldConstant
@@ -62,6 +74,16 @@ def addition(dtype: str) -> tuple[list[Any], Any]:
     return [x, y], relay.nn.relu(a + b)
 
 
+def two(make: Callable[[Any, Any], Any], dtype: str, *shapes: tuple[int, ...]) -> tuple[list[Any], Any]:
+    left, right = shapes or ((2, 5, 7), (2, 5, 7))
+    (x, a), (y, b) = given("x", dtype, left), given("y", dtype, right, 0.0173, 11)
+    return [x, y], make(a, b)
+
+
+def chosen(a: Any, b: Any) -> Any:
+    return relay.where(relay.const(np.arange(7) % 2 == 0), a, b)
+
+
 def one(make: Callable[[Any], Any], dtype: str) -> tuple[list[Any], Any]:
     var, data = given("x", dtype, (1, 5, 7, 9))
     return [var], make(data)
@@ -75,6 +97,19 @@ CASES: dict[str, tuple[Callable[[str], tuple[list[Any], Any]], type]] = {
     "dense": (lambda t: dense(t, 3, 37, 11), Product),
     "dense that could exceed 2 ** 24": (lambda t: dense(t, 2, 4096, 5), Product),
     "addition": (addition, Sum),
+    "addition of a row": (lambda t: two(lambda a, b: a + b, t, (2, 5, 7), (7,)), Sum),
+    "multiplication": (lambda t: two(lambda a, b: relay.nn.relu(a * b), t), Multiplied),
+    "product of matrices": (lambda t: two(relay.nn.dense, t, (3, 19), (5, 19)), Pair),
+    "products that could exceed 2 ** 24": (lambda t: two(relay.nn.batch_matmul, t, (2, 3, 300), (2, 4, 300)), Pair),
+    "joined": (lambda t: two(lambda a, b: relay.concatenate([a, b], 1), t), Joined),
+    "chosen": (lambda t: two(chosen, t), Joined),
+    "means of windows": (lambda t: one(lambda x: relay.nn.avg_pool2d(x, (3, 3), (2, 2), padding=(1, 1)), t), Windows),
+    "softmax": (lambda t: one(lambda x: relay.nn.softmax(x, axis=2), t), Shares),
+    "sigmoid": (lambda t: one(relay.sigmoid, t), Table),
+    "leaky relu": (lambda t: one(lambda x: relay.nn.leaky_relu(x, 0.1), t), Table),
+    "swish of two operators": (lambda t: one(lambda x: x * relay.sigmoid(x), t), Table),
+    "a line that is limited": (lambda t: one(lambda x: relay.clip(x * scale(0.2) + scale(0.5), 0.0, 1.0), t), Table),
+    "mean of the last axis": (lambda t: one(lambda x: relay.mean(x, axis=-1), t), Mean),
     "mean": (lambda t: one(relay.nn.global_avg_pool2d, t), Mean),
     "mean of axes": (lambda t: one(lambda x: relay.mean(x, axis=[2, 3]), t), Mean),
     "maximum": (lambda t: one(lambda x: relay.nn.max_pool2d(x, (3, 3), (2, 2)), t), Move),
@@ -122,11 +157,45 @@ def test_a_product_is_the_sum_of_integers_times_one_factor() -> None:
     value = relay.nn.bias_add(relay.nn.dense(numbers, w), row, axis=-1)
     mod = tvm.IRModule.from_expr(relay.Function([x], quantize(value, scale(0.3), relay.const(np.int8(-4)))))
     sums = (data.astype(np.int64) - 7) @ weight.T.astype(np.int64) + offset
-    factor = (steps.astype("float64") * np.float64(np.float32(0.05)) / np.float64(np.float32(0.3))).astype("float32")
+    factor = steps * np.float32(0.05) / np.float32(0.3)  # as ONNX Runtime, in float32
     expected = np.clip(np.rint(sums.astype("float32") * factor) - 4, -128, 127).astype("int8")
     executor = graph_executor.GraphModule(relay.build(mod, "llvm")["default"](tvm.cpu()))
     executor.run(x=data)
     np.testing.assert_array_equal(executor.get_output(0).numpy(), expected)
+
+
+@pytest.mark.parametrize("zeros", [120, [100, 0, 255, 7, 128, 200]])
+def test_weights_less_their_zero_points(zeros: Any) -> None:
+    """Of uint8, all alike or one for each row."""
+    data, weight = integers("uint8", 4, 19), integers("uint8", 6, 19)
+    point = np.array(zeros, "uint8")
+    steps = np.full(point.shape, 0.01, "float32")
+    x = relay.var("x", shape=(4, 19), dtype="uint8")
+    numbers = dequantize(x, scale(0.05), relay.const(np.uint8(7)))
+    w = dequantize(relay.const(weight), relay.const(steps), relay.const(point), axis=0)
+    value = quantize(relay.nn.dense(numbers, w), scale(1.3), relay.const(np.int8(-4)))
+    mod = tvm.IRModule.from_expr(relay.Function([x], value))
+    assert "divide(" not in str(CanonicalizeOps()(mod))
+    sums = (data.astype(np.int64) - 7) @ (weight.astype(np.int64) - point.astype(np.int64).reshape(-1, 1)).T
+    factor = np.float32(0.01) * np.float32(0.05) / np.float32(1.3)
+    executor = graph_executor.GraphModule(relay.build(mod, "llvm")["default"](tvm.cpu()))
+    executor.run(x=data)
+    expected = np.clip(np.rint(sums.astype("float32") * factor) - 4, -128, 127)
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), expected)
+
+
+def test_biases_of_whole_units_are_exact() -> None:
+    """Above 2 ** 24 a float32 does not have every number of units."""
+    offset = np.array([2**24 + 1, -(2**29) - 3], "int32")
+    x = relay.var("x", shape=(1, 2), dtype="uint8")
+    numbers = dequantize(x, scale(0.05), relay.const(np.uint8(0)))
+    w = dequantize(relay.const(np.eye(2, dtype="int8")), scale(0.3), relay.const(np.int8(0)))
+    row = dequantize(relay.const(offset), scale(np.float32(0.05) * np.float32(0.3)), relay.const(np.int32(0)))
+    value = quantize(relay.nn.bias_add(relay.nn.dense(numbers, w), row), scale(1e6), relay.const(np.int8(0)))
+    group = describe(relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], value)))["main"].body)
+    assert isinstance(group, Product)
+    assert group.bias is not None
+    assert group.bias.tolist() == offset.tolist()
 
 
 def test_sums_that_could_exceed_float32_are_summed_in_integers() -> None:

@@ -84,9 +84,10 @@ def _is_quantized(call: Call) -> bool:
             operator = group.operator
             return _fits(operator) and (operator.op is Dense.op or _convolution_fits(operator))
         case Sum():
-            return _fits(group.operator)
+            return _fits(group.operator) and len({_shape(side.tensor) for side in group.data}) == 1
         case Mean():
-            return _fits(group.data.tensor) and bool(getattr(group.operator.attrs, "keepdims", True))
+            keeps = bool(getattr(group.operator.attrs, "keepdims", True))
+            return _fits(group.data.tensor) and group.axes == (2, 3) and keeps
         case Move():
             if group.operator is None:
                 return _fits(group.data.tensor)

@@ -88,7 +88,7 @@ class ExecutorCodegen:
     """Whether it runs branches, loops and closures."""
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
-        """Return the passes before fusion, given those of the graph executor."""
+        """Return the passes before fusion; ``passes`` are those of the graph executor."""
         return passes
 
     def prepare_passes(self) -> list[Pass]:

@@ -158,11 +158,11 @@ def symbolic(func: Function) -> Symbolic:
     given = [t for p in func.params for t in tensors_of(p.checked_type)]
     namer = _Namer(frozenset(d for t in given for d in t.shape if isinstance(d, PrimVar)))
     types = [namer.type(p.checked_type) for p in func.params]
-    told = _WithoutForeignNames(namer.named).visit(func.body)
+    original = _WithoutForeignNames(namer.named).visit(func.body)
     while True:
         params = [Var(p.name_hint, t) for p, t in zip(func.params, types, strict=True)]
         binds: dict[Var, RelayExpr] = dict(zip(func.params, params, strict=True))
-        body = substitute(told, binds)
+        body = substitute(original, binds)
         if body is func.body:
             body = substitute(func.body, {})
         with noted() as conditions:

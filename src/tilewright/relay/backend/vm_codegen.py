@@ -26,7 +26,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar, PrimExpr
-from tilewright.ir.prim_functor import ensure_room
+from tilewright.ir.prim_functor import ensure_stack
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay import function_attributes
 from tilewright.relay.adt import (
@@ -350,7 +350,7 @@ class FunctionCompiler:
 
     def branch(self, expr: If) -> int:
         """Compile both branches, whose results go to one register."""
-        ensure_room()
+        ensure_stack()
         test, one = self.value(expr.cond), self.integer(1)
         jump = self.emit(Opcode.IF, test, one, 1, 0)
         self.release(one)
@@ -376,7 +376,7 @@ class FunctionCompiler:
 
     def match(self, expr: Match) -> int:
         """Compile a match: clauses are tried one after another."""
-        ensure_room()
+        ensure_stack()
         data, result = self.value(expr.data), self.new()
         ends = []
         for clause in expr.clauses:

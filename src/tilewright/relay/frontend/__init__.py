@@ -1,4 +1,4 @@
-"""Importers of models: ``from_onnx``, and ``import_model`` for whatever an installed front end takes (``door.py``)."""
+"""Importers of models: ``from_onnx``, and ``import_model`` for the formats of installed front ends (``door.py``)."""
 
 from onnx import ModelProto
 

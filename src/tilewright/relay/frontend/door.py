@@ -1,4 +1,4 @@
-"""Front ends by file suffix and by the type of an object: what ``tilewright compile`` and ``import_model`` choose by.
+"""Front ends by file suffix and by the type of an object, for ``tilewright compile`` and ``import_model``.
 
 A front end is a function ``load(source, shape=None, ...)`` that returns a module and its parameters' arrays by name,
 as ``from_onnx`` does. ``source`` is a path, or an object of a type that the front end states::
@@ -6,8 +6,8 @@ as ``from_onnx`` does. ``source`` is a path, or an object of a type that the fro
     register_frontend("layers", load, suffixes=[".layers"], types=["layers_front_end.Network"])
     mod, params = import_model("net.layers")
 
-An installed package registers its own by an entry point. The group is loaded when no front end is known that takes what
-was given; docs/frontends.md has a whole package::
+An installed package registers its own by an entry point. The group is loaded when no known front end takes the source;
+docs/frontends.md has a whole package::
 
     [project.entry-points."tilewright.frontends"]
     layers = "layers_front_end:register"
@@ -34,7 +34,7 @@ _NO_SUFFIX = ".onnx"  # how a file is read whose name has no suffix
 
 
 class FrontEndError(TilewrightError, ValueError):
-    """No front end takes a model, or the one that does is not as it has to be."""
+    """No front end takes a model, or the one that does is invalid."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def register_frontend(
 
     Args:
         name: its name in messages.
-        load: called as ``load(source, **options)`` with the options of ``import_model`` that are given; returns an
-            ``IRModule`` and a mapping of names of main's parameters to arrays.
-        suffixes: how names of its files end, such as ``".layers"``; case does not count.
-        types: classes of objects that it takes, or their dotted names, so that nobody has to import them.
+        load: called as ``load(source, **options)`` with options of ``import_model``; returns an ``IRModule`` and a
+            mapping from names of main's parameters to arrays.
+        suffixes: endings of its files' names, such as ``".layers"``, in any case.
+        types: classes of objects that it takes, or their dotted names, so that they need not be imported.
         override: replace a front end of the name, and take over suffixes and types of others.
 
     Raises:
@@ -97,13 +97,13 @@ def register_frontend(
 
 
 def list_frontends() -> list[FrontEnd]:
-    """The front ends, those of installed packages among them, in the order of registration."""
+    """Return the front ends, including those of installed packages, in the order of registration."""
     load_plugins(GROUP)
     return list(_front_ends.values())
 
 
 def find_frontend(source: Any) -> FrontEnd | None:
-    """The front end that takes a path or an object; None where there is none, also of installed packages."""
+    """Return the front end that takes a path or an object, also of installed packages, or None."""
     look = _of_path if isinstance(source, (str, os.PathLike)) else _of_object
     found = look(source)
     if found is None:
@@ -113,7 +113,7 @@ def find_frontend(source: Any) -> FrontEnd | None:
 
 
 def frontend_of(source: Any) -> FrontEnd:
-    """The front end that takes a path or an object; raises FrontEndError that lists what there is."""
+    """Return the front end that takes a path or an object; raise FrontEndError that lists the known ones."""
     found = find_frontend(source)
     if found is None and isinstance(source, (str, os.PathLike)) and "." not in os.path.basename(source):
         found = _of_path(_NO_SUFFIX)
@@ -125,7 +125,7 @@ def frontend_of(source: Any) -> FrontEnd:
 
 
 def named_frontend(name: str) -> FrontEnd:
-    """The front end of a name; raises FrontEndError that lists the names."""
+    """Return the front end of a name; raise FrontEndError that lists the names."""
     if name not in _front_ends:
         load_plugins(GROUP, warn=False)
     if name not in _front_ends:
@@ -143,17 +143,16 @@ def import_model(
 
     Args:
         source: the path of a file, or an object.
-        shape: shapes of inputs by name, where they are other than the model's.
+        shape: shapes of inputs by name, where they differ from the model's.
         frontend: the name of the front end; by default the one that takes the suffix or type.
-        options: what else that front end takes, such as ``dims`` of ONNX's; None or an empty mapping is as if
-            it were not given.
+        options: other options of that front end, such as ``dims`` of ONNX's; None and an empty mapping are left out.
 
     Returns:
         The module, and arrays of main's parameters by name.
 
     Raises:
-        FrontEndError: no front end takes it, or that one fails or takes no such options.
-        TilewrightError: what the front end says of the model.
+        FrontEndError: no front end takes it, or that one fails or does not have such options.
+        TilewrightError: the front end's error for the model.
     """
     front_end = frontend_of(source) if frontend is None else named_frontend(frontend)
     given = {key: value for key, value in {"shape": shape, **options}.items() if value is not None and value != {}}
@@ -194,14 +193,14 @@ def _name_of(cls: type) -> str:
 
 
 def _of_path(source: str | os.PathLike[str]) -> FrontEnd | None:
-    """The front end with the longest suffix that fits."""
+    """Return the front end with the longest suffix that fits."""
     name = os.path.basename(os.fspath(source)).lower()
     fits = [(len(end), f) for f in reversed(_front_ends.values()) for end in f.suffixes if name.endswith(end)]
     return max(fits, key=lambda pair: pair[0])[1] if fits else None
 
 
 def _of_object(source: Any) -> FrontEnd | None:
-    """The front end for the nearest of the object's classes."""
+    """Return the front end for the nearest of the object's classes."""
     for cls in type(source).__mro__[:-1]:
         for front_end in reversed(_front_ends.values()):
             if _name_of(cls) in front_end.types:

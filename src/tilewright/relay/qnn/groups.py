@@ -3,17 +3,25 @@
 A network quantized in ONNX's form (QDQ) computes each operator between ``qnn.dequantize`` and ``qnn.quantize``.
 ``describe`` says of such a group what integers to compute, in a form that every target follows to the bit:
 
-======== ==========================================================================================================
-Product  ``sum = sum((x - zx) * w) + b``, exact; ``clip(rint(f32(sum) * m[c]) + zy, low, high)``.
-         A convolution or dense layer with constant weights (zero points 0). ``u[c] = f32(sx * sw[c])``,
-         ``m[c] = f32(u[c] / sy)``, ``b = rint(bias / u[c])``.
-Sum      ``clip(rint((a - za) * ma + (b - zb) * mb) + zy, low, high)``, ``ma = sa / sy`` rounded to 15 bits, so that
-         both products are exact in float32: a fused multiply-add gives what two operations give.
-Mean     ``sum = sum(x - zx)`` over the picture, exact; ``clip(rint(f32(sum) * m) + zy, low, high)``,
-         ``m = f32(sx / (n * sy))``.
-Move     ``op(x)`` on the integers, where the operator only chooses and moves; then, where scales differ,
-         ``clip(rint(f32(x - zx) * m) + zy, low, high)``, ``m = f32(sx / sy)``.
-======== ==========================================================================================================
+========== ========================================================================================================
+Product    ``sum = sum((x - zx) * w) + b``, exact; ``clip(rint(f32(sum) * m[c]) + zy, low, high)``.
+           A convolution or dense layer with constant weights. ``u[c] = f32(sx * sw[c])``, ``m[c] = f32(u[c] / sy)``,
+           ``b = rint(bias / u[c])``; ``w`` are the weights less their zero points.
+Pair       ``sum = sum((a - za) * (b - zb))``, exact; ``clip(rint(f32(sum) * m) + zy, low, high)``.
+           A product of two matrices that are computed. ``m = f32(f32(sa * sb) / sy)``.
+Sum        ``clip(rint((a - za) * ma + (b - zb) * mb) + zy, low, high)``, ``ma = sa / sy`` rounded to 15 bits, so
+           that both products are exact in float32: a fused multiply-add gives what two operations give.
+Multiplied ``clip(rint(f32((a - za) * (b - zb)) * m) + zy, low, high)``, ``m = f32(f32(sa * sb) / sy)``.
+Mean       ``sum = sum(x - zx)`` over some axes, exact; ``clip(rint(f32(sum) * m) + zy, low, high)``,
+           ``m = f32(sx / (n * sy))``.
+Windows    ``clip(rint(sum(x - zx) * f32(1 / n) * m) + zy, low, high)``, ``m = f32(sx / sy)``: a pool of means.
+Table      ``table[x]``: a function of each element, computed in float64, rounded to float32, and quantized.
+Shares     softmax: ``e = rint(exp(sx * (x - max)) * 2 ** k)`` by a table, summed in int32;
+           ``clip(rint(f32(e) / f32(sum) * f32(1 / sy)) + zy, low, high)``; k is the largest that sums allow.
+Move       ``op(x)`` on the integers, where the operator only chooses and moves; then, where scales differ,
+           ``clip(rint(f32(x - zx) * m) + zy, low, high)``, ``m = f32(sx / sy)``.
+Joined     As Move of each of several tensors, and then the operator on the integers: concatenate, where.
+========== ========================================================================================================
 
 ``f32`` rounds to the nearest float32, ``rint`` to the nearest integer, halves to even; each ``*`` and ``+`` of floats
 is one float32 operation. relu and clip between operator and quantize are in ``low`` and ``high``: rounding keeps order.
@@ -22,33 +30,43 @@ The result differs from that of the operators in floating point by rounding alon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant
-from tilewright.relay.op.nn.activation import relu
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.evaluation import evaluate_call
+from tilewright.relay.op.nn.activation import Softmax, relu
 from tilewright.relay.op.nn.bias_add import BiasAdd
 from tilewright.relay.op.nn.conv2d import Conv2D
-from tilewright.relay.op.nn.dense import Dense
-from tilewright.relay.op.nn.pooling import GlobalAvgPool2D, MaxPool2D
+from tilewright.relay.op.nn.dense import BatchMatmul, Dense
+from tilewright.relay.op.nn.pooling import GlobalAvgPool2D, MaxPool2D, avg_pool1d, avg_pool2d, avg_pool3d
 from tilewright.relay.op.reduce.reduce import Mean as MeanOp
-from tilewright.relay.op.tensor.binary import add
+from tilewright.relay.op.tensor.binary import add, multiply
+from tilewright.relay.op.tensor.creation import Where
 from tilewright.relay.op.tensor.unary import Clip
 from tilewright.relay.op.transform.axes import Transpose
+from tilewright.relay.op.transform.join import Concatenate
 from tilewright.relay.qnn.op import Dequantize, Quantize
 from tilewright.relay.qnn.operators.binary import few_bits
-from tilewright.relay.transform.common import call_of, op_of, trait_of
+from tilewright.relay.transform.common import call_of, op_of, pattern_of, trait_of
+from tilewright.relay.visitor import direct_children, post_order
 
 Array = np.ndarray[Any, Any]
 
 _LARGEST_BIAS = 2**30
+_MOST_SHARES = 2**20  # of a softmax: less would be left of the exponentials
+_MOST_NODES = 32  # between dequantize and quantize
 
 
 @dataclass(frozen=True)
@@ -64,6 +82,12 @@ class Quantized:
         """Type of the integers."""
         return str(self.tensor.checked_type.dtype)  # type: ignore[attr-defined]
 
+    @property
+    def largest(self) -> int:
+        """The largest distance of an integer from the zero point."""
+        low, high = dt.int_range(self.dtype)
+        return max(high - self.zero, self.zero - low)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -73,6 +97,15 @@ class Output:
     zero: int
     low: int
     high: int
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the limits are those of the type."""
+        return (self.low, self.high) == dt.int_range(self.dtype)
+
+    def flipped(self) -> Output:
+        """The same of int8 as uint8: 128 more of everything."""
+        return Output("uint8", self.zero + 128, self.low + 128, self.high + 128)
 
 
 @dataclass(frozen=True)
@@ -101,7 +134,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Sum:
-    """An addition of two tensors of one shape."""
+    """An addition of two tensors."""
 
     operator: Call
     data: tuple[Quantized, Quantized]
@@ -110,12 +143,71 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """A product of two matrices, or of batches of them, summed over ``inner`` elements."""
+
+    operator: Call
+    data: tuple[Quantized, Quantized]
+    inner: int
+    multiplier: np.float32
+    output: Output
+
+    @property
+    def largest_sum(self) -> int:
+        """No partial sum, in any order, is larger than this."""
+        return self.inner * self.data[0].largest * self.data[1].largest
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """A product of two tensors, element by element."""
+
+    operator: Call
+    data: tuple[Quantized, Quantized]
+    multiplier: np.float32
+    output: Output
+
+
+@dataclass(frozen=True)
 class Mean:
-    """A mean over height and width of ``count`` elements each."""
+    """A mean over ``axes`` of ``count`` elements."""
 
     operator: Call
     data: Quantized
+    axes: tuple[int, ...]
     count: int
+    multiplier: np.float32
+    output: Output
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Means of windows."""
+
+    operator: Call
+    data: Quantized
+    multiplier: np.float32
+    output: Output
+
+
+@dataclass(frozen=True)
+class Table:
+    """A function of each element; ``values`` has the result for each number of the data's type, the least first."""
+
+    operator: Call
+    data: Quantized
+    values: Array
+    output: Output
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Softmax along ``axis``; ``exponentials`` by how far an element is below the largest, int32."""
+
+    operator: Call
+    data: Quantized
+    axis: int
+    exponentials: Array
     multiplier: np.float32
     output: Output
 
@@ -130,7 +222,17 @@ class Move:
     output: Output
 
 
-Group = Product | Sum | Mean | Move
+@dataclass(frozen=True)
+class Joined:
+    """An operator that makes one tensor of elements of several, each with its multiplier."""
+
+    operator: Call
+    data: tuple[Quantized, ...]
+    multipliers: tuple[np.float32, ...]
+    output: Output
+
+
+Group = Product | Pair | Sum | Multiplied | Mean | Windows | Table | Shares | Move | Joined
 
 
 def _array(expr: RelayExpr) -> Array | None:
@@ -147,30 +249,40 @@ def _parameters(expr: RelayExpr, op: Op) -> tuple[RelayExpr, Array, Array] | Non
 
 
 def dequantized(expr: RelayExpr) -> Quantized | None:
-    """What a dequantize of a whole tensor of 8-bit integers gives."""
+    """Return the parts of a dequantize of a whole tensor of 8-bit integers, or None."""
     found = _parameters(expr, Dequantize.op)
     if found is None or found[1].size != 1 or found[2].size != 1 or not found[1][0] > 0:
         return None
     type_ = found[0].checked_type
-    if not isinstance(type_, TensorType) or type_.dtype not in ("int8", "uint8") or type_.is_dynamic:
+    if not isinstance(type_, TensorType) or type_.dtype not in ("int8", "uint8"):
         return None
     return Quantized(found[0], float(found[1][0]), int(found[2][0]))
 
 
 def _weight(expr: RelayExpr) -> tuple[Array, Array] | None:
-    """Integers and scales, one for each row or one, of a constant dequantized weight; zero points are 0."""
+    """Integers less their zero points, and scales, one for each row or one, of a constant dequantized weight."""
     turned = call_of(expr, Transpose.op)
     inner = expr if turned is None else turned.args[0]
     found = _parameters(inner, Dequantize.op)
     weight = None if found is None else _array(found[0])
-    if found is None or weight is None or weight.dtype != np.int8 or found[2].any():
+    if found is None or weight is None or weight.dtype not in (np.int8, np.uint8) or not (found[1] > 0).all():
         return None
     axis = inner.attrs.axis % weight.ndim  # type: ignore[attr-defined]
+    zero = found[2] if found[2].size == 1 else found[2].reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
+    weight = _shifted(weight, zero)
     if turned is not None:
         order: Any = turned.attrs.axes  # type: ignore[union-attr]
         order = [int(a) % weight.ndim for a in order] if order else list(range(weight.ndim))[::-1]
         weight, axis = np.ascontiguousarray(weight.transpose(order)), order.index(axis)
     return (weight, found[1]) if found[1].size == 1 or axis == 0 else None
+
+
+def _shifted(weight: Array, zero: Array) -> Array:
+    """A weight less its zero points: int8 where that has them all, else int16."""
+    if weight.dtype == np.int8 and not zero.any():
+        return weight
+    wide = weight.astype(np.int16) - zero.astype(np.int16)
+    return wide.astype(np.int8) if wide.min(initial=0) >= -128 and wide.max(initial=0) <= 127 else wide
 
 
 def _bias(expr: RelayExpr, scale: Array) -> Array | None:
@@ -181,13 +293,17 @@ def _bias(expr: RelayExpr, scale: Array) -> Array | None:
         whole = None if found is None else _array(found[0])
         if found is None or whole is None:
             return None
-        array = (whole.astype(np.int64) - found[2]) * found[1].astype(np.float64)
+        counts = whole.astype(np.int64) - found[2]
+        if np.array_equal(np.broadcast_to(found[1], scale.shape), scale.astype(np.float32)):
+            array = np.broadcast_to(counts.reshape(-1), scale.shape) * scale  # whole units, however large
+        else:
+            array = counts * found[1].astype(np.float64)
     rounded = np.rint(array.astype(np.float64).reshape(-1) / scale)
     return None if np.abs(rounded).max(initial=0) > _LARGEST_BIAS else rounded.astype(np.int64)
 
 
 def _output(call: Call) -> tuple[RelayExpr, float, Output] | None:
-    """What a quantize of a whole tensor to 8 bits is given before its activation, the scale, and the limits."""
+    """Return the input of a quantize of a whole tensor to 8 bits before its activation, the scale, and the limits."""
     found = _parameters(call, Quantize.op)
     dtype = str(getattr(call.attrs, "out_dtype", ""))
     if found is None or found[1].size != 1 or found[2].size != 1 or dtype not in ("int8", "uint8"):
@@ -216,22 +332,20 @@ def describe(call: RelayExpr) -> Group | None:
     if found is None:
         return None
     value, scale, output = found
-    op = op_of(value)
-    if op in (Conv2D.op, Dense.op, BiasAdd.op):
-        return _product(value, scale, output)
-    if op is add.op:
-        return _sum(value, scale, output) or _product(value, scale, output)
-    if op in (GlobalAvgPool2D.op, MeanOp.op):
-        return _mean(value, scale, output)
-    return _move(value, scale, output)
+    for describer in _DESCRIBERS.get(op_of(value), (_move, _table)):
+        group = describer(value, scale, output)
+        if group is not None:
+            return group
+    return None
 
 
-def _product(value: RelayExpr, scale: float, output: Output) -> Product | None:
+def product_of(value: RelayExpr, scale: float, output: Output) -> Product | None:
+    """The product, with its bias, that ``value`` is, in units of ``scale``; None of others."""
     operator, bias_expr = value, None
     if isinstance(value, Call) and value.op in (BiasAdd.op, add.op):
         if value.op is add.op and not _is_row(value):
             return None
-        operator, bias_expr = value.args
+        operator, bias_expr = value.args if op_of(value.args[0]) is not None else value.args[::-1]
     if not isinstance(operator, Call) or operator.op not in (Conv2D.op, Dense.op):
         return None
     attrs: Any = operator.attrs
@@ -242,42 +356,80 @@ def _product(value: RelayExpr, scale: float, output: Output) -> Product | None:
         return None
     weight, weight_scale = weights
     unit = np.broadcast_to(weight_scale * np.float32(data.scale), (weight.shape[0],)).astype(np.float64)
+    multiplier = unit.astype(np.float32) / np.float32(scale)
     bias = None if bias_expr is None else _bias(bias_expr, unit)
     if bias_expr is not None and bias is None:
         return None
-    return Product(operator, data, weight, bias, (unit / scale).astype(np.float32), output)
+    return Product(operator, data, weight, bias, multiplier, output)
 
 
 def _is_row(addition: Call) -> bool:
     """Whether an addition is that of a bias to a dense layer."""
-    product, row = addition.args
+    product, row = addition.args if op_of(addition.args[0]) is Dense.op else addition.args[::-1]
     shape = row.checked_type.shape  # type: ignore[attr-defined]
     return op_of(product) is Dense.op and len(shape) == 1
 
 
-def _sum(value: RelayExpr, scale: float, output: Output) -> Sum | None:
+def _both(value: RelayExpr) -> tuple[Quantized, Quantized] | None:
     assert isinstance(value, Call)
     left, right = (dequantized(a) for a in value.args)
-    if left is None or right is None or left.tensor.checked_type.shape != right.tensor.checked_type.shape:  # type: ignore
+    return None if left is None or right is None else (left, right)
+
+
+def _joint(data: tuple[Quantized, Quantized], scale: float) -> np.float32:
+    """The factor of a product of two tensors."""
+    return np.float32(np.float32(data[0].scale * data[1].scale) / np.float32(scale))
+
+
+def _pair(value: RelayExpr, scale: float, output: Output) -> Pair | None:
+    data = _both(value)
+    if data is None:
         return None
-    factors = tuple(few_bits(side.scale / scale) for side in (left, right))
-    return Sum(value, (left, right), (factors[0], factors[1]), output)
+    assert isinstance(value, Call)
+    attrs: Any = value.attrs
+    inner = data[0].tensor.checked_type.shape[-2 if getattr(attrs, "transpose_a", False) else -1]  # type: ignore
+    return Pair(value, data, int(inner), _joint(data, scale), output) if isinstance(inner, IntImm) else None
+
+
+def _sum(value: RelayExpr, scale: float, output: Output) -> Sum | None:
+    data = _both(value)
+    if data is None:
+        return None
+    assert isinstance(value, Call)
+    factors = tuple(few_bits(side.scale / scale) for side in data)
+    return Sum(value, data, (factors[0], factors[1]), output)
+
+
+def _multiplied(value: RelayExpr, scale: float, output: Output) -> Multiplied | None:
+    data = _both(value)
+    assert isinstance(value, Call)
+    return None if data is None else Multiplied(value, data, _joint(data, scale), output)
 
 
 def _mean(value: RelayExpr, scale: float, output: Output) -> Mean | None:
     assert isinstance(value, Call)
     data = dequantized(value.args[0])
-    attrs: Any = value.attrs
-    if data is None or len(data.tensor.checked_type.shape) != 4:  # type: ignore[attr-defined]
+    if data is None:
         return None
+    shape, attrs = data.tensor.checked_type.shape, cast(Any, value.attrs)  # type: ignore[attr-defined]
+    axes: tuple[int, ...] = (2, 3)
     if value.op is MeanOp.op:
-        axes = sorted(int(a) % 4 for a in (attrs.axis if isinstance(attrs.axis, Sequence) else [attrs.axis or 0]))
-        if axes != [2, 3] or attrs.exclude:
-            return None
-    elif attrs.layout != "NCHW":
+        given = attrs.axis if isinstance(attrs.axis, Sequence) else [attrs.axis]
+        given = range(len(shape)) if given in ([None], []) else given
+        axes = tuple(sorted(int(a) % len(shape) for a in given))
+    extents = [shape[a] for a in axes]
+    if getattr(attrs, "exclude", False) or getattr(attrs, "layout", "NCHW") != "NCHW":
         return None
-    *_, height, width = data.tensor.checked_type.concrete_shape  # type: ignore[attr-defined]
-    return Mean(value, data, height * width, np.float32(data.scale / (height * width * scale)), output)
+    if not all(isinstance(e, IntImm) for e in extents) or 0 in (count := [int(e) for e in extents]):
+        return None
+    total = math.prod(count)
+    return Mean(value, data, axes, total, np.float32(data.scale / (total * scale)), output)
+
+
+def _windows(value: RelayExpr, scale: float, output: Output) -> Windows | None:
+    assert isinstance(value, Call)
+    data = dequantized(value.args[0])
+    return None if data is None else Windows(value, data, np.float32(data.scale / scale), output)
 
 
 def _move(value: RelayExpr, scale: float, output: Output) -> Move | None:
@@ -290,3 +442,90 @@ def _move(value: RelayExpr, scale: float, output: Output) -> Move | None:
     if pool is not None and pool.attrs.layout != "NCHW":  # type: ignore[union-attr]
         return None
     return Move(operator, data, np.float32(data.scale / scale), output)
+
+
+def _joined(value: RelayExpr, scale: float, output: Output) -> Joined | None:
+    assert isinstance(value, Call)
+    first: Any = value.args[0]
+    parts = [dequantized(a) for a in (value.args[1:] if value.op is Where.op else getattr(first, "fields", ()))]
+    found = tuple(part for part in parts if part is not None and part.dtype == output.dtype)
+    if not found or len(found) != len(parts):
+        return None
+    return Joined(value, found, tuple(np.float32(part.scale / scale) for part in found), output)
+
+
+def _shares(value: RelayExpr, scale: float, output: Output) -> Shares | None:
+    assert isinstance(value, Call)
+    data, attrs = dequantized(value.args[0]), value.attrs
+    if data is None:
+        return None
+    axis = int(attrs.axis)  # type: ignore[union-attr]
+    extent = data.tensor.checked_type.shape[axis]  # type: ignore[attr-defined]
+    if not isinstance(extent, IntImm) or not 0 < int(extent) <= _MOST_SHARES:
+        return None
+    bits = 30 - (int(extent) - 1).bit_length()
+    below = -np.arange(256, dtype=np.float64) * data.scale
+    exponentials = np.rint(np.exp(below) * 2.0**bits).astype(np.int32)
+    return Shares(value, data, axis, exponentials, np.float32(1 / np.float32(scale)), output)
+
+
+def _table(value: RelayExpr, scale: float, output: Output) -> Table | None:
+    """A function of one quantized tensor, made of element-wise operators and numbers."""
+    nodes = inner_nodes(value)
+    if not nodes or not all(_is_elementwise(node) for node in nodes):
+        return None
+    leaves = [leaf for node in nodes for leaf in node.args if leaf not in nodes and not _is_number(leaf)]
+    found = [dequantized(leaf) for leaf in leaves]
+    data = found[0] if found else None
+    if data is None or any(other != data for other in found):
+        return None
+    low, high = dt.int_range(data.dtype)
+    numbers = (np.arange(low, high + 1, dtype=np.float32) - np.float32(data.zero)) * np.float32(data.scale)
+    known: dict[RelayExpr, Array] = dict.fromkeys(leaves, numbers.astype(np.float64))
+    for node in nodes:
+        given = [known[a] if a in known else np.asarray(_array(a), np.float64) for a in node.args]
+        known[node] = evaluate_call(node, given, None)[0]
+    with np.errstate(all="ignore"):
+        steps = np.rint(known[value].astype(np.float32) / np.float32(scale)) + np.float32(output.zero)
+    if np.isnan(steps).any():
+        return None
+    assert isinstance(value, Call)
+    return Table(value, data, np.clip(steps, output.low, output.high).astype(output.dtype), output)
+
+
+def inner_nodes(value: RelayExpr, most: int = _MOST_NODES) -> list[Call] | None:
+    """The calls between ``value`` and what is dequantized or constant, arguments first; None where they are many."""
+
+    def arguments(expr: RelayExpr) -> Sequence[RelayExpr]:
+        return direct_children(expr) if op_of(expr) is not Dequantize.op else ()
+
+    found = list(itertools.islice(post_order(value, arguments), 4 * most))
+    calls = [node for node in found if isinstance(node, Call) and node.op is not Dequantize.op]
+    return calls if found[-1] is value and len(calls) <= most else None
+
+
+def _is_elementwise(call: Call) -> bool:
+    """Whether each element of the result is a function of the elements there, of numbers in float32."""
+    type_ = call.checked_type
+    return pattern_of(call) <= OpPattern.BROADCAST and isinstance(type_, TensorType) and type_.dtype == "float32"
+
+
+def _is_number(expr: RelayExpr) -> bool:
+    array = _array(expr)
+    return array is not None and array.size == 1 and array.dtype == np.float32
+
+
+_DESCRIBERS: dict[Op | None, Sequence[Callable[[RelayExpr, float, Output], Group | None]]] = {
+    Conv2D.op: (product_of,),
+    Dense.op: (product_of, _pair),
+    BatchMatmul.op: (_pair,),
+    BiasAdd.op: (product_of,),
+    add.op: (_sum, product_of, _table),
+    multiply.op: (_multiplied, _table),
+    GlobalAvgPool2D.op: (_mean,),
+    MeanOp.op: (_mean,),
+    **{op: (_windows,) for op in (avg_pool1d.op, avg_pool2d.op, avg_pool3d.op)},
+    Softmax.op: (_shares,),
+    Concatenate.op: (_joined,),
+    Where.op: (_joined,),
+}

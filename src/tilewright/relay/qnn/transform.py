@@ -19,44 +19,68 @@ after::
 ``groups`` tells the arithmetic. Sums of products of integers are exact in float32 while they stay below 2 ** 24,
 whatever the order; a layer whose weights could exceed that is computed in int32. (Convolutions of whole numbers are
 left to such kernels that sum products: ``relay.expr.is_whole``.)
+
+Where the target multiplies bytes fast (``byte_products``), a convolution stays one of integers. Its zero
+points and bias are a number for each channel, and int8 is uint8 with 128 more of everything, from layer to layer::
+
+    %0 = nn.conv2d(%x, meta[relay.Constant][0], out_dtype="int32");   // uint8 by int8
+    %1 = add(%0, meta[relay.Constant][1]);                            // bias - zero point * sum of weights
+    %2 = multiply(cast(%1, dtype="float32"), 0.004f);
+    cast(clip(nearbyint(%2), 0f, 255f), dtype="uint8")
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.ir import dtype as dt
+import numpy as np
+
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const, is_whole
+from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
-from tilewright.relay.op.reduce.reduce import Mean as MeanOp
+from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
+from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
+from tilewright.relay.qnn.exact import exact, limited
 from tilewright.relay.qnn.groups import (
+    Array,
     Group,
-    Mean,
     Move,
     Output,
     Product,
     Quantized,
     Sum,
     describe,
+    inner_nodes,
+    product_of,
 )
-from tilewright.relay.qnn.op import Dequantize, Quantize
+from tilewright.relay.qnn.move_bytes import MoveBytes
+from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
-from tilewright.relay.transform.common import Recognizer, op_of, open_children, typed_function_pass
+from tilewright.relay.transform.common import Recognizer, open_children, typed_function_pass
 from tilewright.relay.transform.hook_passes import LegalizeRewriter
 from tilewright.relay.visitor import post_order
 
-_EXACT = 2**24  # float32 has every integer up to this
+_FLIP = 128  # from int8 to uint8
 
 
-def _whole(data: Quantized, tensor: RelayExpr, dtype: str = "float32") -> RelayExpr:
-    """The integers less their zero point."""
+def _less(tensor: RelayExpr, zero: int, dtype: str) -> RelayExpr:
+    """The integers less their zero point, as ``dtype``."""
     wide = relay_op.cast(tensor, dtype)
-    return relay_op.subtract(wide, const(data.zero, dtype)) if data.zero else wide
+    return relay_op.subtract(wide, const(zero, dtype)) if zero else wide
+
+
+def _channels(tensor: RelayExpr) -> int:
+    """Channels of typed NCHW data; 0 of less than two dimensions, and where the number is not known."""
+    shape = tensor.checked_type.shape  # type: ignore[attr-defined]
+    return int(shape[1]) if len(shape) > 1 and isinstance(shape[1], IntImm) else 0
 
 
 def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
@@ -66,13 +90,26 @@ def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
 
 
 class _Canonicalizer(Recognizer):
-    """Replaces groups whose inner values are used nowhere else; other operators by what they declare."""
+    """Replaces groups whose inner values are used nowhere else, and other operators by what they declare.
+
+    ``unsigned`` has for expressions of int8 the same as uint8, with 128 added; ``wide`` for some of uint8 one with more
+    channels, and their number.
+    """
+
+    def __init__(self, func: Function) -> None:
+        super().__init__(func)
+        self.unsigned: dict[RelayExpr, RelayExpr] = {}
+        self.wide: dict[RelayExpr, tuple[RelayExpr, int]] = {}
+        self.flips = multiplies_bytes()
+        self.matrices = multiplies_matrices()
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if pre.op is Quantize.op:
             group = describe(pre)
-            if group is not None and self._is_private(pre, group):
+            if group is not None and self._is_private(pre):
                 return self._exact(group)
+        if pre.op is Dense.op and self.matrices:
+            return self._dequantized_product(pre) or post
         hook = pre.op.get_attr("FTVMQnnCanonicalize") if isinstance(pre.op, Op) else None
         if hook is None:
             return post
@@ -81,62 +118,139 @@ class _Canonicalizer(Recognizer):
         replacement: RelayExpr | None = hook(pre.attrs, list(post.args), types)
         return post if replacement is None else replacement
 
-    def _is_private(self, quantize: Call, group: Group) -> bool:
-        """Whether nothing between the group's operator and its end is used outside."""
-        value = quantize.args[0]
-        while value is not group.operator and op_of(value) is not Dequantize.op:
-            if self.uses[value] > 1:
-                return False
-            assert isinstance(value, Call)
-            value = value.args[0]
-        return group.operator is None or self.uses[value] == 1
+    def _is_private(self, quantize: Call) -> bool:
+        """Whether nothing between the group's start and its end is used outside."""
+        inner = inner_nodes(quantize.args[0])
+        if inner is None:
+            return False
+        inside = Counter(child for node in (quantize, *inner) for child in open_children(node))
+        return all(self.uses[node] == inside[node] for node in inner)
 
     def _exact(self, group: Group) -> RelayExpr:
         match group:
             case Product():
                 return self._product(group)
             case Sum():
-                products = (
-                    relay_op.multiply(_whole(side, self.visit(side.tensor)), const(factor))
-                    for side, factor in zip(group.data, group.multipliers, strict=True)
-                )
-                return _rounded(relay_op.add(*products), group.output)
-            case Mean():
-                attrs: Any = group.operator.attrs
-                keeps = group.operator.op is not MeanOp.op or bool(attrs.keepdims)
-                whole = _whole(group.data, self.visit(group.data.tensor))
-                total = relay_op.sum(whole, axis=[2, 3], keepdims=keeps)
-                return _rounded(relay_op.multiply(total, const(group.multiplier)), group.output)
+                return self._sum(group)
             case Move():
                 return self._moved(group)
+        return exact(group, self)
+
+    def _sum(self, group: Sum) -> RelayExpr:
+        """Of channels that were computed for both tensors."""
+        sides = [self.integers(side) for side in group.data]
+        wide = [self.wide.get(tensor) for tensor, _ in sides]
+        channels = computed = 0
+        if wide[0] is not None and wide[1] is not None and wide[0][1] == wide[1][1]:
+            channels, computed = _channels(group.data[0].tensor), wide[0][1]
+            sides = [(found[0], zero) for found, (_, zero) in zip(wide, sides, strict=True) if found is not None]
+        products = (
+            relay_op.multiply(_less(tensor, zero, "float32"), const(factor))
+            for (tensor, zero), factor in zip(sides, group.multipliers, strict=True)
+        )
+        return self.requantized(relay_op.add(*products), group.output, computed, channels)
+
+    def integers(self, data: Quantized) -> tuple[RelayExpr, int]:
+        """``data`` and its zero point; int8 as uint8 where it was computed so."""
+        tensor = self.visit(data.tensor)
+        unsigned = self.unsigned.get(tensor)
+        return (tensor, data.zero) if unsigned is None else (unsigned, data.zero + _FLIP)
+
+    def whole(self, data: Quantized, dtype: str = "float32") -> RelayExpr:
+        """The integers less their zero point."""
+        return _less(*self.integers(data), dtype)
+
+    def requantized(self, value: RelayExpr, output: Output, computed: int = 0, channels: int = 0) -> RelayExpr:
+        """``_rounded``; int8 as the uint8 that products of bytes take, and as int8 where something else reads it.
+
+        Of ``computed`` channels, where they are more than ``channels``, others than products of bytes get these.
+        """
+        flips = self.flips and output.dtype == "int8"
+        result = _rounded(value, output.flipped() if flips else output)
+        result = self._narrowed(result, computed, channels)
+        return self.signed(result) if flips else result
+
+    def _narrowed(self, wide: RelayExpr, computed: int, channels: int) -> RelayExpr:
+        """The first ``channels`` of ``computed`` ones."""
+        if computed == channels:
+            return wide
+        narrow = relay_op.strided_slice(wide, begin=[0], end=[channels], axes=[1])
+        self.wide[narrow] = wide, computed
+        return narrow
+
+    def signed(self, unsigned: RelayExpr) -> RelayExpr:
+        """The int8 of what was computed as uint8."""
+        signed = relay_op.reinterpret(relay_op.bitwise_xor(unsigned, const(_FLIP, "uint8")), "int8")
+        self.unsigned[signed] = unsigned
+        return signed
+
+    def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
+        """What a table has for the integers, the least first."""
+        tensor, _ = self.integers(data)
+        if output.dtype == "uint8" or not self.flips:
+            return relay_op.lookup(tensor, const(values))
+        return self.signed(relay_op.lookup(tensor, const((values.astype(np.int16) + _FLIP).astype(np.uint8))))
+
+    def together(self, parts: Sequence[RelayExpr], build: Callable[[Sequence[RelayExpr]], RelayExpr]) -> RelayExpr:
+        """What an operator that moves elements makes of tensors of one type."""
+        unsigned = [self.unsigned[part] for part in parts if part in self.unsigned]
+        return self.signed(build(unsigned)) if len(unsigned) == len(parts) else build(parts)
 
     def _product(self, group: Product) -> RelayExpr:
+        if self.flips and group.operator.op is Conv2D.op:
+            data, zero = self._unsigned(group.data)
+            data, channels = self._widest(data, _channels(group.data.tensor))
+            layer = ByteLayer.of(group, channels)
+            if layer is not None:
+                value = layer.value(data, channels, zero)
+                return self.requantized(value, group.output, layer.out_channels, len(group.weight))
+        if self.matrices and takes_bytes(group):
+            data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
+            return self.requantized(scaled_sums(group, data, zero), group.output)
         operator = group.operator
         attrs: Any = operator.attrs
         weight = const(group.weight.astype("float32"))
-        dtype = "float32" if group.largest_sum < _EXACT and is_whole(weight) else "int32"
+        dtype = "float32" if group.largest_sum < EXACT and is_whole(weight) else "int32"
         if dtype == "int32":
             attrs, weight = attrs.replace(out_dtype="int32"), const(group.weight.astype(dtype))
-        data = _whole(group.data, self.visit(group.data.tensor), dtype)
+        data = self.whole(group.data, dtype)
         total = Call(operator.op, [data, weight], attrs)
         across = (-1,) if operator.op is Dense.op else (-1, 1, 1)
         if group.bias is not None:
             total = relay_op.add(total, const(group.bias.astype(dtype).reshape(across)))
         if dtype == "int32":
             total = relay_op.cast(total, "float32")
-        return _rounded(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
+        return self.requantized(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
+
+    def _dequantized_product(self, dense: Call) -> RelayExpr | None:
+        """A dense layer of quantized data that is not quantized anew: float32; None of other dense layers."""
+        group = product_of(dense, 1.0, Output("int8", 0, -128, 127))
+        if group is None or not takes_bytes(group):
+            return None
+        data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
+        return scaled_sums(group, data, zero)
+
+    def _unsigned(self, data: Quantized) -> tuple[RelayExpr, int]:
+        """``data`` as uint8, and its zero point."""
+        tensor, zero = self.integers(data)
+        if data.dtype == "uint8" or zero != data.zero:
+            return tensor, zero
+        flipped = relay_op.bitwise_xor(relay_op.reinterpret(tensor, "uint8"), const(_FLIP, "uint8"))
+        self.unsigned[tensor] = flipped
+        return flipped, zero + _FLIP
+
+    def _widest(self, tensor: RelayExpr, channels: int) -> tuple[RelayExpr, int]:
+        """``tensor`` with all channels that were computed, and their number."""
+        return self.wide.get(tensor, (tensor, channels))
 
     def _moved(self, group: Move) -> RelayExpr:
-        data, output = group.data, group.output
-        tensor = self.visit(data.tensor)
+        output, (tensor, zero) = group.output, self.integers(group.data)
+        flipped = zero != group.data.zero
         if group.operator is not None:
             tensor = Call(group.operator.op, [tensor], group.operator.attrs)
-        if group.multiplier != 1 or data.zero != output.zero:
-            return _rounded(relay_op.multiply(_whole(data, tensor), const(group.multiplier)), output)
-        if (output.low, output.high) == dt.int_range(output.dtype):
-            return tensor
-        clipped = relay_op.clip(relay_op.cast(tensor, "float32"), float(output.low), float(output.high))
-        return relay_op.cast(clipped, output.dtype)
+        if group.multiplier != 1 or group.data.zero != output.zero:
+            return self.requantized(relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier)), output)
+        return self.signed(limited(tensor, output.flipped())) if flipped else limited(tensor, output)
 
 
 def CanonicalizeOps() -> Pass:
@@ -149,7 +263,7 @@ def CanonicalizeOps() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _Canonicalizer(func).visit(func)
 
-    return typed_function_pass(run, "QnnCanonicalizeOps")
+    return Sequential([MoveBytes(), typed_function_pass(run, "QnnCanonicalizeGroups")], name="QnnCanonicalizeOps")
 
 
 def Legalize() -> Pass:

@@ -18,7 +18,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.span import Span
 from tilewright.ir.trampoline import Steps
-from tilewright.ir.type import IncompleteType
+from tilewright.ir.type import IncompleteType, TensorType
 from tilewright.relay import adt
 from tilewright.relay import expr as relay
 from tilewright.relay.text.attributes import make_attributes, suggestion
@@ -113,6 +113,8 @@ class Builder(TypeBuilder):
         annotation = None if isinstance(annotation, IncompleteType) else annotation
         name = local_name(tree.children[0])
         var = relay.Var(name, annotation, self.span(tree))
+        if isinstance(annotation, TensorType):
+            var = var.with_checked_type(annotation)
         self.scopes[-1][name] = var
         return var
 

@@ -25,8 +25,8 @@ between, which may end with one::
     value      ::= INT | FLOAT | STRING | "True" | "False" | "?" | NAME | meta
                  | "[" value,* "]" | "(" value,* ")" | "{" (STRING ":" value),* "}"
 
-Which operators of a chain bind more tightly is for the builder. Methods call each other as deep as the text nests, with
-room (``ir.prim_functor.ensure_room``).
+The builder applies the precedence of operators. Methods recurse as deep as the text nests, with enough stack
+(``ir.prim_functor.ensure_stack``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_stack
 from tilewright.relay.text.lexer import END, Token, token, tokenize
 
 _LEAVES = {
@@ -56,7 +56,7 @@ class Tree:
 
 
 class SyntaxProblem(Exception):
-    """What was found, where, and what was expected."""
+    """An error: the place, the token found there, and the expected ones."""
 
     def __init__(self, found: Token, expected: str) -> None:
         self.found, self.expected = found, expected
@@ -134,7 +134,7 @@ class Syntax:
     def _deeper(self) -> None:
         self._depth += 1
         if not self._depth % DEPTH_STEP:
-            ensure_room()
+            ensure_stack()
 
     # ---- definitions ----
     def module(self) -> Tree:

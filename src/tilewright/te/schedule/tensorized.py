@@ -24,6 +24,7 @@ from tilewright.te.schedule.nest import BindBuffers, Frame, Nest, compact_stride
 from tilewright.te.schedule.stage import Stage
 from tilewright.te.tensor import Tensor
 from tilewright.te.tensorize import TensorIntrin
+from tilewright.tir.analysis import conjuncts
 from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.stmt import IfThenElse, Stmt, seq
 from tilewright.tir.visitor import ExprMutator, stmt_vars, substitute
@@ -61,13 +62,13 @@ def tensorized_provide(lowering: ScheduleLowering, stage: Stage, op: ComputeOp, 
         )
     reductions = {iv: _cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.reduce_axis}
     _verify(op, intrin, outs, reductions, reads, lowering.bounds)
-    tests = _tests_around(lowering, stage, nest, position)
+    tests, holds = _tests_around(lowering, stage, nest, position)
     binder = _Binder(lowering, op, intrin)
     for declared, tensor in zip(intrin.buffers[: len(intrin.inputs)], op.input_tensors, strict=True):
         binder.bind(declared, tensor, reads[tensor])
     for declared, tensor in zip(intrin.buffers[len(intrin.inputs) :], op.outputs, strict=True):
         binder.bind(declared, tensor, outs)
-    return _assemble(lowering, stage, op, intrin, nest, position, binder, tests)
+    return _assemble(lowering, stage, op, intrin, nest, position, binder, tests, holds)
 
 
 def tensor_compute_provide(lowering: ScheduleLowering, stage: Stage, op: TensorComputeOp) -> Stmt:
@@ -90,14 +91,19 @@ def tensor_compute_provide(lowering: ScheduleLowering, stage: Stage, op: TensorC
 
 def _assemble(
     lowering: ScheduleLowering, stage: Stage, op: ComputeOp | TensorComputeOp, intrin: TensorIntrin, nest: Nest,
-    position: int, binder: _Binder, tests: Sequence[PrimExpr] = (),
+    position: int, binder: _Binder, tests: Sequence[PrimExpr] = (), holds: Sequence[PrimExpr] = (),
 ) -> Stmt:  # fmt: skip
-    """Return the loops outside of the block, around the intrinsic's statements where ``tests`` hold."""
+    """Return the loops outside of the block, around the intrinsic's statements where ``tests`` hold.
+
+    ``holds``: where the reduction takes what the block reads.
+    """
 
     def flat(levels: Sequence[list[Frame]]) -> list[Frame]:
         return [f for level in levels for f in level]
 
     begin, skip = lowering.reduction_start(stage, op)
+    if holds and (begin >= position or intrin.reduce_init is None):
+        raise _mismatch(op, intrin, f"it has no update for where {holds[0]} is tested; give it (body, init, update)")
     if not op.reduce_axis or begin >= position:
         return wrap(flat(nest.levels[:position]) + when(tests), binder.apply(intrin.body, "body"))
     update = binder.apply(intrin.reduce_update, "reduce_update")
@@ -120,7 +126,7 @@ def _assemble(
         when([t for t in tests if reducing.isdisjoint(stmt_vars(t))]), binder.apply(intrin.reduce_init, "init")
     )
     init = wrap(flat(init_nest.levels[begin:position]), substitute(start, renamed))
-    update = wrap(flat(nest.levels[begin:position]) + when(tests), update)
+    update = wrap(flat(nest.levels[begin:position]) + when([*tests, *holds]), update)
     return wrap(flat(nest.levels[:begin]), seq(init, update))
 
 
@@ -159,23 +165,31 @@ def _input_regions(lowering: ScheduleLowering, op: ComputeOp, sets: Mapping[Var,
     return regions
 
 
-def _mismatch(op: ComputeOp, intrin: TensorIntrin, why: str) -> TilewrightError:
+def _mismatch(op: ComputeOp | TensorComputeOp, intrin: TensorIntrin, why: str) -> TilewrightError:
     return TilewrightError(f"tensorize of {op.name} with {intrin.name}: {why}")
 
 
-def _tests_around(lowering: ScheduleLowering, stage: Stage, nest: Nest, position: int) -> list[PrimExpr]:
-    """Return the tests that keep the loops outside of the block inside the axes; an intrinsic has none of its own."""
+def _tests_around(
+    lowering: ScheduleLowering, stage: Stage, nest: Nest, position: int
+) -> tuple[list[PrimExpr], list[PrimExpr]]:
+    """Return the tests that keep the loops outside of the block inside the axes, and the conditions of the reduction.
+
+    An intrinsic has none of its own.
+    """
     inside = stage.leaf_iter_vars[position:]
     values = nest.values | {iv: iv.var for iv in inside}
     pass_up_index(stage, lowering.bounds.ranges, values)
     tests = lowering.predicates(stage, values)
-    for test in tests:
+    roots = {iv.var: values[iv] for iv in stage.op.root_iter_vars}
+    sums = [e.condition for e in stage.op.body if isinstance(e, Reduce) and not ops.is_const_int(e.condition, 1)]
+    holds = [substitute(part, roots) for condition in dict.fromkeys(sums) for part in conjuncts(condition)]
+    for test in (*tests, *holds):
         if not {iv.var for iv in inside}.isdisjoint(stmt_vars(test)):
             raise TilewrightError(
                 f"tensorize of {stage.op.name}: the blocks do not divide the loops, so that {test} would have to be "
                 "tested inside; choose split factors that divide the extents"
             )
-    return tests
+    return tests, holds
 
 
 class _ToIntrinsic(ExprMutator):
@@ -252,7 +266,7 @@ def _parts(body: PrimExpr, like: PrimExpr, mapper: ExprMutator | None) -> list[P
         *(substitute(r, names) for r in body.combiner.result),
         *body.combiner.identity_element,
         *(visit(s) for s in body.source),
-        visit(body.condition),
+        *([] if ops.is_const_int(like.condition, 1) else [visit(body.condition)]),
     ]
 
 

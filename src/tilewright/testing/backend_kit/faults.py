@@ -13,10 +13,10 @@ from tilewright.testing.backend_kit.partitioning import answer, image, network
 def checks(backend: Backend) -> Iterator[Check]:
     """Yield a check for each fault of the back end."""
     for fault in backend.faults:
-        yield Check("faults", fault.name, is_told_and_survived, backend, (fault,))
+        yield Check("faults", fault.name, is_reported_and_survived, backend, (fault,))
 
 
-def is_told_and_survived(backend: Backend, fault: Fault) -> None:
+def is_reported_and_survived(backend: Backend, fault: Fault) -> None:
     """The run fails with the fault's message; the next executor returns the right answer; nothing leaks."""
     mod, params = network()
     with backend.gives_all_back():

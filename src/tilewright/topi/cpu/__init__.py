@@ -38,6 +38,7 @@ from tilewright.topi.cpu.compute.attention import attention
 from tilewright.topi.cpu.compute.deformable_conv2d import deformable_conv2d_packed
 from tilewright.topi.cpu.compute.dense import batch_matmul, dense_nopack, dense_pack
 from tilewright.topi.cpu.conv2d import conv2d_NCHWc, schedule_conv2d_NCHWc
+from tilewright.topi.cpu.conv2d_int8 import conv2d_NCHWc_int8, schedule_conv2d_NCHWc_int8
 from tilewright.topi.cpu.conv2d_plain import (
     conv2d_nchw,
     group_conv2d_nchw,
@@ -89,6 +90,7 @@ __all__ = [
     "batch_matmul",
     "choose_layouts",
     "conv2d_NCHWc",
+    "conv2d_NCHWc_int8",
     "conv2d_NCHWc_winograd",
     "conv2d_layouts",
     "conv2d_nchw",
@@ -115,6 +117,7 @@ __all__ = [
     "schedule_concatenate",
     "schedule_conv1d_ncw",
     "schedule_conv2d_NCHWc",
+    "schedule_conv2d_NCHWc_int8",
     "schedule_conv2d_NCHWc_winograd",
     "schedule_conv2d_hwcn",
     "schedule_conv2d_nchw",

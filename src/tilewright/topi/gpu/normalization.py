@@ -47,13 +47,15 @@ def bind_normalization(s: te.Schedule, anchor: Any, outs: Any) -> bool:
     in_order = list(last.axis) == [*rows, *columns] and all(runs_along_rows(op) for op in reductions)
     size = extent_of(columns)
     if in_order and (size is None or size > _SHORT):
-        _by_teams(s, last, rows, columns, reductions)
+        _by_thread_groups(s, last, rows, columns, reductions)
     else:
         _by_threads(s, last, rows, columns, reductions)
     return True
 
 
-def _by_teams(s: te.Schedule, last: Any, rows: list[IterVar], columns: list[IterVar], reductions: list[Any]) -> None:
+def _by_thread_groups(
+    s: te.Schedule, last: Any, rows: list[IterVar], columns: list[IterVar], reductions: list[Any]
+) -> None:
     stage = s[last]
     thread_group = row_thread_group(extent_of(columns), extent_of(rows))
     thread = te.thread_axis((0, thread_group.lanes), "threadIdx.x")

@@ -215,7 +215,7 @@ def crop_and_resize(
         first, last = boxes(box, axis), boxes(box, axis + 2)
         span = ops.cast(boxes.dtype, extent - 1)
         if target[axis] == 1:
-            return first * span
+            return (first + last) * ops.const(0.5, boxes.dtype) * span
         step = (last - first) * span / ops.const(target[axis] - 1, boxes.dtype)
         return first * span + step * ops.cast(boxes.dtype, index)
 

@@ -150,3 +150,50 @@ def _added_up(sums: te.Tensor, side: int) -> te.Tensor:
 
         sums = te.compute((*outer, lanes // 2), added, name=ADDED_LANES, tag=tag.INJECTIVE)
     return sums
+
+
+def conv2d_NCHWc_int8(
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = "int32",
+) -> te.Tensor:
+    """Convolution of bytes (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c / k, o, k) to (n, O, oh, ow, o).
+
+    The weights of ``k`` neighbouring channels, 4 or 2, lie together: what one instruction multiplies and adds up.
+    Padding is 0.
+    """
+    out_dtype = out_dtype or "int32"
+    strides, dilation = per_dim(stride, 2), per_dim(dilation, 2)
+    n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
+    out_chunks, group_chunks, kh, kw, steps, out_block, together = get_const_tuple(kernel.shape)
+    groups = in_chunks // max(group_chunks, 1)
+    if groups * group_chunks != in_chunks or out_chunks % max(groups, 1) or steps * together != in_block:
+        raise InvalidShapeError(
+            f"conv2d_NCHWc_int8: data {get_const_tuple(data.shape)} and kernel {get_const_tuple(kernel.shape)} "
+            "do not fit"
+        )
+    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
+    oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
+    ow = output_extent(w, kw, strides[1], dilation[1], left, right)
+    axes = [
+        te.reduce_axis((0, extent), name=name)
+        for name, extent in (("ic_outer", group_chunks), ("kh", kh), ("kw", kw), ("ic_inner", steps), ("k", together))
+    ]
+    ico, rh, rw, ici, k = axes
+    chunks_per_group = out_chunks // max(groups, 1)
+
+    def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
+        chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
+        row = y * strides[0] + rh * dilation[0] - top
+        column = x * strides[1] + rw * dilation[1] - left
+        value, weight = data(b, chunk, row, column, ici * together + k), kernel(oc, ico, rh, rw, ici, o, k)
+        where = inside((row, column), (h, w), (top, left), (bottom, right))
+        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=axes, where=where)
+
+    shape = (n, out_chunks, oh, ow, out_block)
+    return te.compute(shape, body, name="conv2d_NCHWc_int8", tag="conv2d_NCHWc_int8")

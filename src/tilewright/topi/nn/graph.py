@@ -122,6 +122,21 @@ def conv2d_rows_to_merge(
 
 
 @generic_func
+def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
+    """Return with how many input and output channels, these or more, the target convolves bytes.
+
+    None where it sums products of floats faster than those of bytes.
+    """
+    return None
+
+
+@generic_func
+def dense_takes_bytes() -> bool:
+    """Return whether the target sums products of matrices of bytes faster than those of floats."""
+    return False
+
+
+@generic_func
 def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
     """Return shapes and layouts of a convolution's data and result under a configuration of its task.
 

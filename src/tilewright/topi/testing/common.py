@@ -80,3 +80,9 @@ def compare_numpy_tvm(
     found = nd.array(np.zeros(output.shape, output.dtype), device)
     module(*(nd.array(a, device) for a in inputs), found)
     assert_allclose(found.numpy(), output, rtol=1e-4, atol=1e-4)
+
+
+__all__ = [
+    "compare_numpy_tvm", "dispatch", "get_broadcast_schedule", "get_conv2d_nchw_implement", "get_elemwise_schedule",
+    "get_injective_schedule", "get_reduce_schedule",
+]  # fmt: skip

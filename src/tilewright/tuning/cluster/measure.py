@@ -154,7 +154,7 @@ class ClusterBatch(MeasureBatch):
         self.cluster: ClusterRunner = option["runner"]
         self._sent: dict[str, MeasureInput] = {}
         self._arrived: list[tuple[str, dict[str, Any]]] = []
-        self._told_untuned: dict[str, Any] | None = None
+        self._untuned_entry: dict[str, Any] | None = None
         self._reference_seconds = 0.0
         assert task.target is not None
         self._task, self._wanted = _task_json(task), wanted_for(task.target)
@@ -192,7 +192,7 @@ class ClusterBatch(MeasureBatch):
     def arrive(self, trial: Trial, entry: dict[str, Any]) -> None:
         """A result has come."""
         if trial.run["config"] is None:
-            self._told_untuned = entry
+            self._untuned_entry = entry
             return
         if entry.get("flop"):
             self.task.flop = entry["flop"]
@@ -218,17 +218,17 @@ class ClusterBatch(MeasureBatch):
 
     def begin_untuned(self) -> None:
         """Send the untuned choice."""
-        if self._told_untuned is None and self._folder is None:
+        if self._untuned_entry is None and self._folder is None:
             self._folder = "sent"
             self.cluster.connection.send(self._trial(None))
 
     def measure_untuned(self) -> MeasureResult | None:
         """Return the result of the untuned choice, measured once in a tuning run; None if it fails."""
-        if self._told_untuned is None:
+        if self._untuned_entry is None:
             self.begin_untuned()
-            while self._told_untuned is None:
+            while self._untuned_entry is None:
                 self.cluster.wait()
-        entry = self._told_untuned
+        entry = self._untuned_entry
         result = _result(entry)
         if result.error_no != MeasureErrorNo.NO_ERROR:
             return None

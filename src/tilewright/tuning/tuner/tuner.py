@@ -46,7 +46,7 @@ class Tuner:
         self.early_stopping: int | None = None
         self.failures = Failures()
         self._starts: list[ConfigEntity] = []  # before those that the tuner chooses
-        self.done, self._told_untuned = 0, False
+        self.done, self._measured_untuned = 0, False
         self.own_seconds = self.all_seconds = self._measuring = 0.0
         self.known: dict[int | None, tuple[MeasureInput, MeasureResult]] = {}  # of earlier runs, by number
 
@@ -106,7 +106,7 @@ class Tuner:
         """Get ready to measure; ``advance`` then measures batch by batch."""
         self.measure = create_measure_batch(self.task, measure_option)
         self.failures = Failures(self.measure.describe)
-        self.done, self._told_untuned = 0, False
+        self.done, self._measured_untuned = 0, False
         self._starts = first_configs(self.task)
         self.own_seconds = self.all_seconds = 0.0
 
@@ -183,9 +183,9 @@ class Tuner:
 
     def _untuned(self) -> list[tuple[MeasureInput, MeasureResult]]:
         """Measure the untuned choice before all others, so that no record is slower than it."""
-        if self.done or self._told_untuned:
+        if self.done or self._measured_untuned:
             return []
-        self._told_untuned = True
+        self._measured_untuned = True
         result = self.measure.measure_untuned()
         if result is None:
             return []

@@ -46,7 +46,7 @@ _RAW_DTYPES = frozenset(_DTYPES) - {onnx.TensorProto.BFLOAT16}
 
 
 def dtype_of(onnx_type: int, where: str) -> str:
-    """The compiler's data type of an ONNX element type."""
+    """Return the compiler's data type of an ONNX element type."""
     found = _DTYPES.get(onnx_type) or SMALL_DTYPES.get(onnx_type)
     if found is None:
         name = onnx.TensorProto.DataType.Name(onnx_type)
@@ -56,7 +56,7 @@ def dtype_of(onnx_type: int, where: str) -> str:
 
 
 def parse_attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """All attributes of a node: ints, floats, str, tuples, numpy arrays, graphs."""
+    """Return all attributes of a node: ints, floats, str, tuples, numpy arrays, graphs."""
     return {a.name: _value(a) for a in node.attribute}
 
 
@@ -84,12 +84,12 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 
 def has_plain_elements(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor's bytes are those of an array as it lies in memory."""
+    """Return whether a tensor's bytes are those of an array in memory."""
     return tensor.data_type in _RAW_DTYPES and sys.byteorder == "little"
 
 
 def to_array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
-    """The numpy array of a tensor; perhaps a read-only view of the tensor's bytes."""
+    """Return the numpy array of a tensor; perhaps a read-only view of the tensor's bytes."""
     if tensor.HasField("raw_data") and has_plain_elements(tensor):
         return np.frombuffer(tensor.raw_data, _DTYPES[tensor.data_type]).reshape(tuple(tensor.dims))
     _check_range(tensor)

@@ -1,11 +1,11 @@
 """ONNX's backend interface: ``prepare(model).run(inputs)``, compiled when the inputs' shapes are known.
 
-``prepare`` checks the model; ``run`` imports and compiles it for the shapes that it meets, once for each combination.
-An input whose value decides a shape (the second of Reshape, the number of rounds of a Loop) becomes a constant of what
-is compiled, and its value part of the combination; the importer says which ones these are (``ValueNeededError``).
+``prepare`` checks the model; ``run`` imports and compiles it once for each combination of shapes. An input whose value
+determines a shape (the second of Reshape, the number of iterations of a Loop) becomes a constant of the compiled
+program, and its value part of the combination; the importer finds these inputs (``ValueNeededError``).
 
 Operators that make strings, decoders of images, and those whose results have shapes that depend on the data run on the
-host between compiled parts (``staging.py``).
+host between compiled parts (``host_stages.py``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay.build_module import build
 from tilewright.relay.frontend.onnx.context import DataNeededError, OnnxImportError, ValueNeededError
 from tilewright.relay.frontend.onnx.host import run_on_host
+from tilewright.relay.frontend.onnx.host_stages import model_of, stages
 from tilewright.relay.frontend.onnx.importer import Imported, import_graph
 from tilewright.relay.frontend.onnx.plain import plain_model
-from tilewright.relay.frontend.onnx.staging import model_of, stages
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.runtime.device import cpu
 from tilewright.runtime.executor.graph import GraphModule
@@ -35,7 +35,7 @@ _MAX_BOUND_ELEMENTS = 1 << 12
 
 
 class PreparedModel(BackendRep):
-    """A model, and what has been compiled of it: programs by the shapes, data types and bound values of the inputs."""
+    """A model and its compiled programs, by the shapes, data types and bound values of the inputs."""
 
     def __init__(self, model: onnx.ModelProto, target: str, opt_level: int, strings: StringTable | None = None) -> None:
         self.model = model
@@ -53,7 +53,7 @@ class PreparedModel(BackendRep):
         self.all_names = [value.name for value in model.graph.input]
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs, in the model's order.
+        """Return the outputs, in the model's order.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ def _as_value(value: Any) -> Any:
 
 
 def _is_text_type(kind: onnx.TypeProto) -> bool:
-    """Whether a tensor, or what a sequence or optional holds, is of strings."""
+    """Return whether a tensor, or the elements of a sequence or optional, are strings."""
     if kind.HasField("sequence_type"):
         return _is_text_type(kind.sequence_type.elem_type)
     if kind.HasField("optional_type"):
@@ -187,16 +187,18 @@ def _signature(value: Any, bound: bool) -> Any:
 
 
 class TilewrightBackend(Backend):
-    """The interface as ``onnx.backend.base`` has it."""
+    """The interface of ``onnx.backend.base``."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether there is a converter for everything in the model is known when it is prepared and run."""
+        """Return True: whether there is a converter for everything in the model is known when it is prepared and
+        run.
+        """
         return True
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """A model to run.
+        """Prepare a model to run.
 
         Parameters
         ----------
@@ -238,7 +240,7 @@ class TilewrightBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models run on a device of ONNX's names."""
+        """Return whether models run on a device of ONNX's names."""
         return device.split(":")[0] == "CPU"
 
 

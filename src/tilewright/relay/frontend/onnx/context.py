@@ -1,4 +1,4 @@
-"""What a converter may ask: inputs, attributes, shapes, constants."""
+"""The interface of converters to a node: inputs, attributes, shapes, constants."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MAX_CONSTANT_BYTES = 1 << 33
 
 
 class OnnxImportError(TilewrightError):
-    """A model that cannot be imported; the message names the node and what is wrong."""
+    """A model that cannot be imported; the message names the node and the problem."""
 
 
 class ValueNeededError(OnnxImportError):
-    """The import depends on a value that is known only when the model runs; ``inputs`` are those it comes from."""
+    """The import depends on a value that is known only at run time; ``inputs`` are the inputs it comes from."""
 
     def __init__(self, message: str, inputs: Sequence[str]) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class ValueNeededError(OnnxImportError):
 
 
 class DataNeededError(OnnxImportError):
-    """The shape of a node's result depends on data that are known only when the model runs; ``output`` is its first."""
+    """The shape of a node's result depends on data that are known only at run time; ``output`` is its first."""
 
     def __init__(self, node: onnx.NodeProto) -> None:
         super().__init__(
@@ -58,12 +58,12 @@ class DataNeededError(OnnxImportError):
 
 
 def typed(expr: RelayExpr) -> RelayExpr:
-    """``expr`` with its checked type."""
+    """Return ``expr`` with its checked type."""
     return expr if expr.checked_type_or_none is not None else infer_expr(expr)
 
 
 def warn_of_training(found: Sequence[str]) -> None:
-    """Warn that nodes do what only training wants; ``found`` says of each what it does."""
+    """Warn of nodes that behave as in training; ``found`` describes what each does."""
     if found:
         others = f", and {len(found) - 1} more do what training wants" if len(found) > 1 else ""
         text = f"the model was exported in training mode: {found[0]}{others}; call .eval() before the export"
@@ -77,14 +77,14 @@ class TensorSequence(tuple[RelayExpr, ...]):
 
     @staticmethod
     def nothing() -> TensorSequence:
-        """The optional value that is empty."""
+        """Return the optional value that is empty."""
         made = TensorSequence()
         made.empty_optional = True
         return made
 
     @staticmethod
     def is_nothing(value: object) -> bool:
-        """Whether ``value`` is an empty optional."""
+        """Return whether ``value`` is an empty optional."""
         return isinstance(value, TensorSequence) and value.empty_optional
 
 
@@ -99,49 +99,51 @@ class NodeContext:
         self.opset = importer.opset
         self.attrs = parse_attributes(node)
         self._inputs = list(inputs)
-        self.told: Elements | None = None  # what a converter knows of the first output
+        self.result_elements: Elements | None = None  # set by a converter that knows those of the first output
 
     def in_float32(self, weights: Sequence[int]) -> tuple[NodeContext, str | None]:
-        """The node with half inputs widened, but for ``weights``, and their type; None where it has none."""
-        halves = [i for i, e in enumerate(self._inputs) if isinstance(e, RelayExpr) and dt.is_half(self.dtype(e))]
-        if not halves:
+        """Return the node with float16 and bfloat16 inputs widened, except ``weights``, and their type; None if it
+        has none.
+        """
+        narrow = [i for i, e in enumerate(self._inputs) if isinstance(e, RelayExpr) and dt.is_half(self.dtype(e))]
+        if not narrow:
             return self, None
         inputs = [
-            typed(cast(e, "float32")) if isinstance(e, RelayExpr) and i in halves and i not in weights else e
+            typed(cast(e, "float32")) if isinstance(e, RelayExpr) and i in narrow and i not in weights else e
             for i, e in enumerate(self._inputs)
         ]
-        return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(halves[0]))
+        return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(narrow[0]))
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs, omitted ones included."""
+        """Return the number of inputs, omitted ones included."""
         return len(self._inputs)
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs that the node names."""
+        """Return the number of outputs that the node names."""
         return len(self.node.output)
 
     def has_input(self, index: int) -> bool:
-        """Whether the optional input ``index`` is given."""
+        """Return whether the optional input ``index`` is present."""
         return index < len(self._inputs) and self._inputs[index] is not None
 
     def input(self, index: int) -> RelayExpr:
-        """The tensor in input ``index``, typed; an omitted one is an error."""
+        """Return the tensor in input ``index``, typed; an omitted one is an error."""
         value = self.value(index)
         if isinstance(value, TensorSequence):
             self.fail(f"input {index}, {self.node.input[index]!r}, is a sequence; a tensor is expected")
         return value
 
     def sequence(self, index: int) -> TensorSequence:
-        """The sequence in input ``index``."""
+        """Return the sequence in input ``index``."""
         value = self.value(index)
         if not isinstance(value, TensorSequence):
             self.fail(f"input {index}, {self.node.input[index]!r}, is a tensor; a sequence is expected")
         return value
 
     def value(self, index: int) -> RelayExpr | TensorSequence:
-        """The tensor or sequence in input ``index``; an omitted one is an error."""
+        """Return the tensor or sequence in input ``index``; an omitted one is an error."""
         if not self.has_input(index):
             self.fail(f"input {index} is required and missing")
         value = self._inputs[index]
@@ -149,44 +151,44 @@ class NodeContext:
         return value
 
     def optional(self, index: int) -> RelayExpr | None:
-        """The input ``index``, or None when it is omitted."""
+        """Return the input ``index``, or None when it is omitted."""
         return self.input(index) if self.has_input(index) else None
 
     def inputs(self) -> list[RelayExpr]:
-        """All inputs; none may be omitted."""
+        """Return all inputs; none may be omitted."""
         return [self.input(i) for i in range(self.num_inputs)]
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or its default; attributes are float32, and so is a default."""
+        """Return an attribute, or its default; attributes are float32, and so is a default."""
         found = self.attrs.get(name, default)
         return float(np.float32(found)) if isinstance(found, float) else found
 
     def through_float(self, data: RelayExpr, build: Callable[[RelayExpr], RelayExpr]) -> RelayExpr:
-        """``build`` of ``data``; of integers computed in floating point, and rounded towards zero."""
+        """Apply ``build`` to ``data``; integers are computed in floating point, and rounded towards zero."""
         dtype = self.dtype(data)
         if dt.is_float(dtype):
             return build(data)
         return relay_op.cast(build(relay_op.cast(data, "float32" if dt.bits(dtype) <= 16 else "float64")), dtype)
 
     def required(self, name: str) -> Any:
-        """An attribute that must be there."""
+        """Return an attribute; a missing one is an error."""
         if name not in self.attrs:
             self.fail(f"attribute {name!r} is required and missing")
         return self.attrs[name]
 
     def type_of(self, expr: RelayExpr) -> Type:
-        """The inferred type of an expression."""
+        """Return the inferred type of an expression."""
         return typed(expr).checked_type
 
     def tensor_type(self, expr: RelayExpr) -> TensorType:
-        """The inferred tensor type of an expression."""
+        """Return the inferred tensor type of an expression."""
         found = self.type_of(expr)
         if not isinstance(found, TensorType):
             self.fail(f"expected a tensor, found {found}")
         return found
 
     def shape(self, expr: RelayExpr) -> tuple[int, ...]:
-        """The static shape of an expression."""
+        """Return the static shape of an expression."""
         found = self.tensor_type(expr)
         if found.is_dynamic:
             self.unsupported(
@@ -196,7 +198,7 @@ class NodeContext:
         return found.concrete_shape
 
     def extent(self, expr: RelayExpr, axis: int) -> int:
-        """One dimension, which must be known."""
+        """Return one dimension, which must be known."""
         found = self.tensor_type(expr)
         dim = found.shape[axis]
         if not isinstance(dim, IntImm):
@@ -206,19 +208,19 @@ class NodeContext:
         return int(dim.value)
 
     def dims(self, expr: RelayExpr) -> list[Any]:
-        """The dimensions as elements: numbers, expressions over named dimensions, None for those that nothing tells."""
+        """Return the dimensions as elements: numbers, expressions over named dimensions, None for unknown ones."""
         return [element(d) for d in self.tensor_type(expr).shape]
 
     def is_dynamic(self, expr: RelayExpr) -> bool:
-        """Whether a dimension is no number."""
+        """Return whether a dimension is no number."""
         return self.tensor_type(expr).is_dynamic
 
     def elements(self, expr: RelayExpr) -> Elements | None:
-        """What is known of a tensor of whole numbers (``dimensions.py``)."""
+        """Return what is known of the elements of an integer tensor (``dimensions.py``)."""
         return self.importer.elements(self, expr)
 
     def shape_elements(self, index: int) -> list[Any] | None:
-        """The elements of an input of whole numbers; None where it is not known how many there are."""
+        """Return the elements of an integer input; None where their number is unknown."""
         found = self.elements(self.input(index))
         if self.importer.static:
             return list(self.ints(index, "what decides a shape"))
@@ -229,7 +231,9 @@ class NodeContext:
         return [None] * count if is_number(count) else None
 
     def reshaped(self, data: RelayExpr, like: RelayExpr, replaced: int, first: int, last: int) -> RelayExpr:
-        """``data`` with its first ``replaced`` dimensions replaced by those ``first`` to ``last`` of ``like``."""
+        """Return ``data`` with its first ``replaced`` dimensions replaced by those ``first`` to ``last`` of
+        ``like``.
+        """
         own, other = self.tensor_type(data), self.tensor_type(like)
         if not own.is_dynamic and not other.is_dynamic and 0 not in (*own.concrete_shape, *other.concrete_shape):
             shape = (*other.concrete_shape[first:last], *own.concrete_shape[replaced:])
@@ -237,62 +241,66 @@ class NodeContext:
         return relay_op.reshape_like(data, like, lhs_begin=0, lhs_end=replaced, rhs_begin=first, rhs_end=last)
 
     def rank(self, expr: RelayExpr) -> int:
-        """Number of dimensions of an expression."""
+        """Return the number of dimensions of an expression."""
         return len(self.tensor_type(expr).shape)
 
     def dtype(self, expr: RelayExpr) -> str:
-        """Data type of an expression."""
+        """Return the data type of an expression."""
         return self.tensor_type(expr).dtype
 
     def onnx_dtype(self, onnx_type: int) -> str:
-        """The compiler's data type of an ONNX element type."""
+        """Return the compiler's data type of an ONNX element type."""
         return dtype_of(onnx_type, describe(self.node))
 
     def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a graph of this node's attributes, given its inputs; it sees what is around the node too."""
+        """Return the outputs of a graph in this node's attributes for inputs; it also sees the values around the
+        node.
+        """
         return self.importer.convert_subgraph(graph, inputs)
 
     @property
     def strings(self) -> StringTable:
-        """The numbers of strings; without the backend's table there are none."""
+        """Return the numbers of strings; without the backend's table there are none."""
         if self.importer.strings is None:
             self.unsupported("strings; tilewright.relay.frontend.onnx.backend compiles and runs models that have them")
         return self.importer.strings
 
     def constant(self, index: int, what: str) -> np.ndarray[Any, Any]:
-        """The value of input ``index``, which must be known at compile time."""
+        """Return the value of input ``index``, which must be known at compile time."""
         name = self.node.input[index] if index < len(self.node.input) else ""
         return self.known(
             self.input(index), f"{what} (input {index}, {name!r}) must be a constant for the shape to be known"
         )
 
     def known(self, expr: RelayExpr, message: str) -> np.ndarray[Any, Any]:
-        """The value of an expression; a ``ValueNeededError`` with the message where it is not known."""
+        """Return the value of an expression; raise ValueNeededError with the message where it is unknown."""
         value = self.constant_or_none(expr)
         if value is None:
             raise ValueNeededError(f"{describe(self.node)}: {message}", self.importer.inputs_of(expr))
         return value
 
     def constant_if_known(self, index: int, what: str) -> np.ndarray[Any, Any] | None:
-        """The value of input ``index``, None where it is known when the model runs; it must be known where all is."""
+        """Return the value of input ``index``, None where it is known at run time only; in a static import it must
+        be known.
+        """
         return self.constant(index, what) if self.importer.static else self.constant_or_none(self.input(index))
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """The integers of a constant input of rank 0 or 1."""
+        """Return the integers of a constant input of rank 0 or 1."""
         return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
     def ints_or_none(self, index: int, what: str) -> tuple[int, ...] | None:
-        """The integers of an optional constant input."""
+        """Return the integers of an optional constant input."""
         return self.ints(index, what) if self.has_input(index) else None
 
     def scalar(self, index: int, default: float | None = None) -> float:
-        """The number in a constant input of one element, or the default when it is omitted."""
+        """Return the number in a constant input of one element, or the default when it is omitted."""
         if not self.has_input(index) and default is not None:
             return default
         return self.constant(index, "a scalar").reshape(-1)[0].item()
 
     def constant_or_none(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
-        """The value of an expression if it is known at compile time."""
+        """Return the value of an expression if it is known at compile time."""
         known = self.importer.known_elements.get(expr)
         if known is not None and isinstance(expr, Call):
             values = known if dt.is_bool(self.dtype(expr)) and None not in known.reshape(-1) else numbers(known)
@@ -306,7 +314,7 @@ class NodeContext:
         return self.folded(expr)
 
     def folded(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
-        """The value of an expression that comes from weights and constants alone."""
+        """Return the value of an expression that comes from weights and constants alone."""
         found = constant_value(fold_constant(typed(self.importer.with_params(typed(expr)))))
         return found if isinstance(found, np.ndarray) else None
 
@@ -318,17 +326,17 @@ class NodeContext:
         check_budget(lambda: f"{describe(self.node)}: its result of shape {tuple(shape)}", size)
 
     def write_out(self, nodes: int, what: str) -> None:
-        """Count what the node is about to be written out to; BudgetError where that is too much."""
+        """Count the nodes that the node is about to be expanded to; raise BudgetError where they are too many."""
         count_nodes(nodes, lambda: f"{describe(self.node)}: {what}")
 
     def normalize_axis(self, axis: int, rank: int) -> int:
-        """``axis`` counted from the front; out of range is an error."""
+        """Return ``axis`` counted from the front; out of range is an error."""
         if not -rank <= axis < max(rank, 1):
             self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
         return axis % rank if rank else 0
 
     def is_known(self, *inputs: int) -> bool:
-        """Whether inputs depend on weights and constants alone; omitted ones do."""
+        """Return whether inputs depend on weights and constants alone; omitted ones do."""
         return all(not self.has_input(i) or self.importer.is_known(self.value(i)) for i in inputs)
 
     def called(
@@ -338,7 +346,7 @@ class NodeContext:
         attributes: Mapping[str, Any],
         opset: int | None = None,
     ) -> RelayExpr:
-        """ONNX's operator ``op_type`` of the inputs, as part of what this node does."""
+        """Convert ONNX's operator ``op_type`` of the inputs, as a part of this node."""
         opset = opset or self.opset
         convert = find_converter("", op_type, opset)
         if convert is None:
@@ -352,7 +360,7 @@ class NodeContext:
         return typed(made)
 
     def runs_as_in_training(self, doing: str) -> None:
-        """Note for a warning that this node does what only training wants."""
+        """Record for a warning that this node behaves as in training."""
         self.importer.in_training.append(f"{describe(self.node)} {doing}")
 
     def fail(self, message: str) -> NoReturn:
@@ -365,7 +373,7 @@ class NodeContext:
 
 
 def describe(node: onnx.NodeProto) -> str:
-    """How messages name a node: its operator and its name, or its first output."""
+    """Return the name of a node in messages: its operator and its name, or its first output."""
     if node.name:
         return f"ONNX node {node.name!r} ({node.op_type})"
     output = next((o for o in node.output if o), "")
@@ -373,7 +381,7 @@ def describe(node: onnx.NodeProto) -> str:
 
 
 def without_shapes(inputs: Iterable[onnx.ValueInfoProto], known: Collection[str]) -> OnnxImportError:
-    """What to say of the tensors that have no shape in the model and are not ``known``."""
+    """Return the message for tensors that have no shape in the model and are not ``known``."""
     tensors = [v for v in inputs if v.type.HasField("tensor_type") and v.name not in known]
     names = [v.name for v in tensors if not v.type.tensor_type.HasField("shape")]
     some = f"inputs {', '.join(map(repr, names))} have" if len(names) > 1 else f"input {names[0]!r} has"
@@ -384,18 +392,18 @@ def without_shapes(inputs: Iterable[onnx.ValueInfoProto], known: Collection[str]
 
 
 def budget_error_in(node: onnx.NodeProto, error: BudgetError) -> BudgetError:
-    """The error, which names the node where it arose in its subgraphs: the loop that goes on and on."""
+    """Return the error with the innermost node in which it arose: the loop that does not end."""
     inside = any(a.HasField("g") for a in node.attribute) and not str(error).startswith(describe(node))
     return BudgetError(f"{describe(node)}: {error}") if inside else error
 
 
 def is_static(type_: Type) -> bool:
-    """Whether all dimensions are known."""
+    """Return whether all dimensions are known."""
     if isinstance(type_, TupleType):
         return all(is_static(t) for t in type_.fields)
     return isinstance(type_, TensorType) and all(isinstance(d, IntImm) for d in type_.shape)
 
 
 def int_const(values: Sequence[int], dtype: str = "int64") -> Constant:
-    """A rank-1 integer constant."""
+    """Return a rank-1 integer constant."""
     return const(np.array(values, dtype=dtype), dtype)

@@ -1,7 +1,7 @@
-"""Control flow: branches and loops. Those that are known while importing are written out, iteration by iteration.
+"""Control flow: branches and loops. Those that are known at import are unrolled, iteration by iteration.
 
-Values between iterations may be anything, so shapes may change from one to the next. What is known when the model runs
-becomes control flow of the virtual machine (``run_time_control.py``).
+Values between iterations may be anything, so shapes may change from one to the next. Branches and loops that are
+known only at run time become control flow of the virtual machine (``run_time_control.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_WRITTEN_OUT = 1 << 15
 
 @converter("If")
 def convert_if(ctx: NodeContext) -> Sequence[Any]:
-    """The outputs of the branch that is taken."""
+    """Convert the branch that is taken."""
     if not ctx.importer.static and ctx.constant_or_none(ctx.input(0)) is None:
         return branch_at_run_time(ctx)
     condition = ctx.known(ctx.input(0), "the condition must be a constant")
@@ -40,7 +40,7 @@ def convert_if(ctx: NodeContext) -> Sequence[Any]:
 
 @converter("Loop")
 def convert_loop(ctx: NodeContext) -> Sequence[Any]:
-    """The body as often as it runs: written out where the number of iterations and the conditions are known."""
+    """Convert a loop: unrolled where the number of iterations and the conditions are known."""
     if ctx.importer.static:
         return _loop_written_out(ctx)
     values = dict(ctx.importer.values)
@@ -57,7 +57,7 @@ class _TooLongError(Exception):
 
 
 def _may_be_written_out(ctx: NodeContext) -> bool:
-    """Whether the first condition and the number of iterations are known, and these are few."""
+    """Return whether the first condition and the number of iterations are known, and these are few."""
     count = ctx.constant_or_none(ctx.input(0)) if ctx.has_input(0) else None
     if ctx.has_input(0) and (count is None or (int(count.reshape(-1)[0]) > MAX_ITERATIONS and not ctx.has_input(1))):
         return False
@@ -65,7 +65,7 @@ def _may_be_written_out(ctx: NodeContext) -> bool:
 
 
 def _loop_written_out(ctx: NodeContext, most: int | None = None) -> Sequence[Any]:
-    """The body once for each iteration; _TooLongError where they take more than ``most`` nodes."""
+    """Unroll the body once for each iteration; raise _TooLongError where that takes more than ``most`` nodes."""
     body = ctx.required("body")
     count = int(ctx.scalar(0)) if ctx.has_input(0) else None
     go_on: RelayExpr | None = ctx.optional(1)

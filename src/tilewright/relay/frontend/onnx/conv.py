@@ -18,7 +18,7 @@ _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
 
 def spatial(ctx: NodeContext, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
-    """An attribute with one integer for each spatial dimension, each ``default`` or more."""
+    """Return an attribute with one integer for each spatial dimension, each ``default`` or more."""
     values = ctx.attr(name) or (default,) * rank
     if len(values) != rank:
         ctx.fail(f"attribute {name!r} has {len(values)} values for {rank} spatial dimensions")
@@ -30,7 +30,7 @@ def spatial(ctx: NodeContext, name: str, rank: int, default: int = 1) -> tuple[i
 def padding(
     ctx: NodeContext, data: RelayExpr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """Padding before and after each dimension: ``pads``, or what ``auto_pad`` asks for."""
+    """Return the padding before and after each dimension: ``pads``, or that of ``auto_pad``."""
     rank = len(kernel)
     auto = ctx.attr("auto_pad", "NOTSET")
     if auto == "NOTSET":
@@ -86,13 +86,13 @@ def padded(
 
 
 def pads_at_run_time(ctx: NodeContext, data: RelayExpr, strides: Sequence[int]) -> bool:
-    """Whether ``auto_pad`` asks for what only the extents tell, when the model runs."""
+    """Return whether the padding of ``auto_pad`` depends on extents that are known at run time only."""
     same = ctx.attr("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
     return same and not all(is_number(e) or s == 1 for e, s in zip(ctx.dims(data)[2:], strides, strict=True))
 
 
 def _windows(extent: Any, stride: int) -> Any:
-    """How many windows ``auto_pad`` makes room for, as an element."""
+    """Return the number of windows with ``auto_pad``, as an element."""
     return -(-extent // stride) if is_number(extent) else element(dim_floordiv(dim_add(extent, stride - 1), stride))
 
 
@@ -109,7 +109,7 @@ def convert_conv(ctx: NodeContext) -> RelayExpr:
 
 
 def convolution(ctx: NodeContext, data: RelayExpr, weight: RelayExpr) -> RelayExpr:
-    """The convolution of ``data`` by ``weight`` with the attributes of ONNX's Conv."""
+    """Return the convolution of ``data`` by ``weight`` with the attributes of ONNX's Conv."""
     data, weight = typed(data), typed(weight)
     weight_shape = ctx.shape(weight)
     rank = ctx.rank(data) - 2

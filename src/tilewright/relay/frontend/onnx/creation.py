@@ -1,4 +1,4 @@
-"""Operators that make tensors: Constant, ConstantOfShape, Range, EyeLike, OneHot."""
+"""Operators that create tensors: Constant, ConstantOfShape, Range, EyeLike, OneHot."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def convert_range(ctx: NodeContext) -> RelayExpr:
 
 
 def _checked_range(ctx: NodeContext, *numbers: RelayExpr) -> list[RelayExpr]:
-    """Start, limit and step, where a tensor has room for what is between them."""
+    """Return start, limit and step, checked that a tensor can hold the range."""
     start, limit, step = numbers
     dtype = ctx.dtype(start)
     if dtype.startswith("float"):

@@ -1,4 +1,4 @@
-"""Results whose size depends on values: what is chosen is counted, moved to the front, and cut off behind."""
+"""Results whose size depends on values: selected elements are counted, moved to the front, and the rest is cut off."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def places_of(chosen: RelayExpr) -> RelayExpr:
-    """The indices of the true elements of a vector, rising: (n,) int64, n unknown."""
+    """Return the indices of the true elements of a vector, rising: (n,) int64, n unknown."""
     chosen = infer_expr(relay_op.cast(chosen, "int64"))
     size = runtime_extent(chosen, 0)
     ends = relay_op.cumsum(chosen, axis=0, dtype="int64")
     count = relay_op.sum(chosen, axis=[0], keepdims=True)
     # each chosen place goes to the number of those before it, the others behind all
     target = relay_op.where(relay_op.greater(chosen, integer(0)), relay_op.subtract(ends, integer(1)), size)
-    room = relay_op.zeros(relay_op.reshape(relay_op.add(size, integer(1)), newshape=(1,)), "int64")
-    moved = relay_op.scatter(room, target, counted(size), axis=0)
+    slots = relay_op.zeros(relay_op.reshape(relay_op.add(size, integer(1)), newshape=(1,)), "int64")
+    moved = relay_op.scatter(slots, target, counted(size), axis=0)
     return first(moved, count)
 
 
 def non_zero(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
-    """Coordinates of the elements that are not 0: (rank, n) int64."""
+    """Return coordinates of the elements that are not 0: (rank, n) int64."""
     rank, dtype = ctx.rank(data), ctx.dtype(data)
     zero = const(np.zeros((), dtype), dtype)
     flat = relay_op.reshape(relay_op.not_equal(data, zero), newshape=(-1,))
@@ -46,7 +46,7 @@ def non_zero(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
 
 
 def suppressed(ctx: NodeContext, boxes: RelayExpr, scores: RelayExpr) -> RelayExpr:
-    """NonMaxSuppression: rows (batch, class, box) of the boxes that stay, as (n, 3) int64, n unknown."""
+    """Return the result of NonMaxSuppression: rows (batch, class, box) of the kept boxes, (n, 3) int64, n unknown."""
     dtype = ctx.dtype(scores)
     limit = ctx.input(2) if ctx.has_input(2) else integer(0)
     # More than there can be is as good; a negative limit is none at all, where Relay takes it for no limit.
@@ -63,7 +63,9 @@ def suppressed(ctx: NodeContext, boxes: RelayExpr, scores: RelayExpr) -> RelayEx
 
 
 def different(ctx: NodeContext, data: RelayExpr) -> list[RelayExpr]:
-    """Unique of all elements: those that differ (n,), where each is first, where all are among them, and how often."""
+    """Return the result of Unique without an axis: distinct elements (n,), first indices, inverse indices, and
+    counts.
+    """
     flat = relay_op.reshape(data, newshape=(-1,))
     values, places, inverse, count, counts = relay_op.unique(flat, bool(ctx.attr("sorted", 1)), return_counts=True)
     number = relay_op.cast(count, "int64")

@@ -1,8 +1,8 @@
-"""Numbers that are known over a model's named dimensions: what ``Shape``, ``Gather``, ``Concat``, ... make of them.
+"""Integers that are known over a model's named dimensions, as computed by ``Shape``, ``Gather``, ``Concat``, ...
 
-A tensor of whole numbers has *elements*: an array of Python's numbers, of expressions over dimensions, and of None
-where nothing is known. Nodes that compute shapes give elements of elements, beside the expression that computes them
-when the model runs. With them ``Reshape`` and ``Expand`` know their results' dimensions.
+An integer tensor has *elements*: an array of Python's numbers, of expressions over dimensions, and of None where
+nothing is known. Nodes that compute shapes map elements to elements, beside the expression that computes them at run
+time. From them ``Reshape`` and ``Expand`` know their results' dimensions.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _WHOLE = {TensorProto.INT32, TensorProto.INT64}
 
 
 def element(dim: Any) -> Any:
-    """A dimension as an element."""
+    """Return a dimension as an element."""
     if isinstance(dim, IntImm):
         return int(dim.value)
     return None if isinstance(dim, AnyDim) else dim
 
 
 def as_elements(values: Sequence[Any]) -> Elements:
-    """A vector of elements."""
+    """Return a vector of elements."""
     made = np.empty(len(values), object)
     for i, value in enumerate(values):
         made[i] = element(value)
@@ -40,17 +40,17 @@ def as_elements(values: Sequence[Any]) -> Elements:
 
 
 def as_dim(value: Any) -> Any:
-    """An element as a dimension."""
+    """Return an element as a dimension."""
     return AnyDim() if value is None else value
 
 
 def is_number(value: Any) -> bool:
-    """Whether an element is a number."""
+    """Return whether an element is a number."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def same_element(a: Any, b: Any) -> bool:
-    """Whether two elements are known to be one number, or one expression; nothing is known of None."""
+    """Return whether two elements are known to be one number, or one expression; None equals nothing."""
     return a is not None and (a is b or (is_number(a) and is_number(b) and bool(a == b)))
 
 
@@ -60,7 +60,7 @@ def numbers(elements: Elements) -> np.ndarray[Any, Any] | None:
 
 
 def _mapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of elements, where all of them are known."""
+    """Apply ``function`` to elements, where all of them are known."""
 
     def apply(*values: Any) -> Any:
         if any(v is None for v in values):
@@ -82,7 +82,7 @@ def _subtract(a: Any, b: Any) -> Any:
 
 
 def difference(a: Any, b: Any) -> Any:
-    """``a - b`` of two elements; None where one is not known."""
+    """Return ``a - b`` of two elements; None where one is unknown."""
     found: Any = _mapped(_subtract)(a, b)
     return found
 
@@ -96,7 +96,7 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _equal(a: Any, b: Any) -> Any:
-    """Whether two elements are equal, where that is known: a dimension is not negative."""
+    """Return whether two elements are equal, where that is known: a dimension is not negative."""
     if a is b or (is_number(a) and is_number(b)):
         return bool(a is b or a == b)
     number, other = (a, b) if is_number(a) else (b, a)
@@ -208,7 +208,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 
 def elements_of(node: onnx.NodeProto, attrs: Mapping[str, Any], inputs: Sequence[Elements | None]) -> Elements | None:
-    """The elements of what a node gives, from those of its inputs; None where that is not known."""
+    """Return the elements of a node's result, from those of its inputs; None where they are unknown."""
     rule = _RULES.get(node.op_type)
     known = [x for x in inputs if x is not None]
     if rule is None or len(known) != len(inputs) or not known:
@@ -223,7 +223,7 @@ def elements_of(node: onnx.NodeProto, attrs: Mapping[str, Any], inputs: Sequence
 
 
 def resolved(shape: Sequence[Any], wanted: Sequence[Any], allowzero: bool) -> list[Any]:
-    """The dimensions that Reshape gives, 0 and -1 replaced, as elements; -1 only of what is known."""
+    """Return the dimensions after Reshape, with 0 and -1 resolved, as elements; -1 only of known ones."""
     dims = [
         shape[i] if is_number(d) and d == 0 and not allowzero and i < len(shape) else d for i, d in enumerate(wanted)
     ]
@@ -239,7 +239,8 @@ def resolved(shape: Sequence[Any], wanted: Sequence[Any], allowzero: bool) -> li
 
 
 def relay_shape(shape: Sequence[Any], wanted: Sequence[Any]) -> list[int] | None:
-    """``wanted`` as Relay's ``reshape`` of a tensor of ``shape`` has it; None where it has no words for it.
+    """Return ``wanted`` as the ``newshape`` of Relay's ``reshape`` of a tensor of ``shape``; None where it has no
+    codes.
 
     0 copies a dimension, -3 joins two, -4 splits one, and one unknown may be inferred.
     """

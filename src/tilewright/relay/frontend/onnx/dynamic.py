@@ -1,4 +1,4 @@
-"""Expressions for shapes that are known when the model runs: reshapes, broadcasts and slices over named dimensions."""
+"""Expressions for shapes that are known at run time: reshapes, broadcasts and slices over named dimensions."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ FAR = np.iinfo(np.int32).max
 
 
 def integer(value: int, dtype: str = "int64") -> RelayExpr:
-    """A scalar."""
+    """Return a scalar."""
     return const(np.array(value, dtype), dtype)
 
 
 def vector(values: Sequence[int]) -> RelayExpr:
-    """A constant vector."""
+    """Return a constant vector."""
     return const(np.array(values, "int64"), "int64")
 
 
 def runtime_shape(data: RelayExpr) -> RelayExpr:
-    """The shape, in int64."""
+    """Return the shape, in int64."""
     return relay_op.shape_of(data, "int64")
 
 
 def runtime_extent(data: RelayExpr, axis: int, dtype: str = "int64") -> RelayExpr:
-    """One dimension as a scalar."""
+    """Return one dimension as a scalar."""
     axis %= len(infer_expr(data).checked_type.shape)  # type: ignore[attr-defined]
     extent = relay_op.take(runtime_shape(data), integer(axis, "int32"))
     return extent if dtype == "int64" else relay_op.cast(extent, dtype)
@@ -56,7 +56,9 @@ _ARITHMETIC: dict[type, Callable[..., RelayExpr]] = {
 
 
 def runtime_dim(inputs: Iterable[Var], dim: PrimExpr) -> RelayExpr | None:
-    """An expression over the inputs' named dimensions as a scalar, in int64; None for what these do not tell."""
+    """Return an expression over the inputs' named dimensions as an int64 scalar; None where these do not determine
+    it.
+    """
     known: dict[PrimExpr, RelayExpr | None] = {}
     for var in inputs:
         assert isinstance(var.checked_type, TensorType)
@@ -73,7 +75,7 @@ def runtime_dim(inputs: Iterable[Var], dim: PrimExpr) -> RelayExpr | None:
 
 
 def same_dims(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """Whether dimensions are those that were expected, as far as these are known."""
+    """Return whether dimensions are the expected ones, as far as these are known."""
     return len(found) == len(wanted) and all(
         w is None or w is f or (is_number(w) and w == f) for f, w in zip(found, wanted, strict=True)
     )
@@ -82,7 +84,7 @@ def same_dims(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
 def reshape_to(
     ctx: NodeContext, data: RelayExpr, dims: Sequence[Any], shape: RelayExpr | None = None, allowzero: bool = False
 ) -> RelayExpr:
-    """``data`` with the dimensions ``dims`` (elements), which the vector ``shape`` has when the model runs."""
+    """Reshape ``data`` to the dimensions ``dims`` (elements), which the vector ``shape`` holds at run time."""
     codes = relay_shape(ctx.dims(data), dims)
     if codes is not None:
         made = infer_expr(relay_op.reshape(data, newshape=codes))
@@ -95,7 +97,7 @@ def reshape_to(
 
 
 def broadcast_elements(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    """The dimensions of two broadcast shapes; None where that depends on numbers that are not known."""
+    """Return the dimensions of two broadcast shapes; None where they depend on unknown numbers."""
     rank = max(len(a), len(b))
     found = []
     for x, y in zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True):
@@ -109,7 +111,7 @@ def broadcast_elements(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
 
 
 def broadcast_shape(a: RelayExpr, rank_a: int, b: RelayExpr, rank_b: int) -> RelayExpr:
-    """The vector of the dimensions of two broadcast shapes, vectors of so many int64, when the model runs."""
+    """Return the dimensions of two broadcast shapes, vectors of so many int64, as a vector at run time."""
     rank = max(rank_a, rank_b)
     a, b = (
         relay_op.concatenate([vector([1] * (rank - own)), shape], axis=0) if own < rank else shape
@@ -119,7 +121,7 @@ def broadcast_shape(a: RelayExpr, rank_a: int, b: RelayExpr, rank_b: int) -> Rel
 
 
 def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: RelayExpr) -> RelayExpr:
-    """``data`` broadcast with the shape that the vector ``shape`` has, both ways."""
+    """Broadcast ``data`` with the shape in the vector ``shape``, both ways."""
     own = ctx.dims(data)
     dims = broadcast_elements(own, wanted)
     if all(map(is_number, dims)) and all(map(is_number, own)):
@@ -131,7 +133,7 @@ def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: R
 
 
 def known_dims(data: RelayExpr, dims: Sequence[Any]) -> RelayExpr:
-    """``data``, whose unknown dimensions are told by ``dims``."""
+    """Return ``data`` with unknown dimensions set to ``dims``."""
     data = infer_expr(data)
     found = [element(d) for d in data.checked_type.shape]  # type: ignore[attr-defined]
     if not any(f is None and d is not None for f, d in zip(found, dims, strict=True)):
@@ -140,32 +142,32 @@ def known_dims(data: RelayExpr, dims: Sequence[Any]) -> RelayExpr:
 
 
 def first(data: RelayExpr, count: RelayExpr, axis: int = 0) -> RelayExpr:
-    """As many entries of an axis as the vector ``count`` of one int64 says, from the front."""
+    """Return the first entries of an axis, as many as the int64 vector ``count`` of one element says."""
     return relay_op.strided_slice(data, vector([0]), count, vector([1]), axes=[axis])
 
 
 def filled(value: RelayExpr, dims: Sequence[Any], shape: RelayExpr, dtype: str) -> RelayExpr:
-    """A tensor of one value, of the shape that the vector ``shape`` has."""
+    """Return a tensor of one value, of the shape in the vector ``shape``."""
     return call("dyn.full", [value, relay_op.cast(shape, "int64")], InitOpAttrs(tuple(map(as_dim, dims)), dtype))
 
 
 def counted(count: RelayExpr, dims: Sequence[Any] = (None,)) -> RelayExpr:
-    """0, 1, ... as many as the scalar ``count`` says, in int64."""
+    """Return 0, 1, ... in int64, as many as the scalar ``count`` says."""
     return known_dims(iota(relay_op.cast(count, "int64")), dims)
 
 
 def low_of(dim: Any) -> int:
-    """The least number that an element may be."""
+    """Return the least number that an element may be."""
     return int(dim) if is_number(dim) else dim.low if isinstance(dim, DimVar) else 0
 
 
 def high_of(dim: Any) -> int | None:
-    """The largest number that an element may be."""
+    """Return the greatest number that an element may be."""
     return int(dim) if is_number(dim) else dim.high if isinstance(dim, DimVar) else None
 
 
 def slice_length(start: Any, stop: Any, step: Any, extent: Any) -> Any:
-    """How many elements a slice has, as an element; None where that depends on what is not known."""
+    """Return the number of elements of a slice, as an element; None where it is unknown."""
     if extent is None or not is_number(step) or step != 1 or not is_number(start) or stop is None:
         return None
     if is_number(stop) and stop >= FAR:
@@ -186,7 +188,7 @@ def slice_length(start: Any, stop: Any, step: Any, extent: Any) -> Any:
 
 
 def joined(x: RelayExpr, counts: Sequence[int]) -> RelayExpr:
-    """Each group of ``counts`` neighbouring axes as one axis, an empty one as an axis of 1."""
+    """Join each group of ``counts`` neighbouring axes into one axis, an empty group into an axis of 1."""
     left = list(counts)
     for place, count in enumerate(counts):
         if count == 0:

@@ -70,7 +70,7 @@ def convert_pow(ctx: NodeContext) -> RelayExpr:
 
 
 def _dtype_of_power(base: str, exponent: str) -> str:
-    """The type in which no exponent is another number: of the base, or wider."""
+    """Return a type that holds every exponent: that of the base, or a wider one."""
     if base == exponent or not dt.is_float(exponent):
         return base
     if not dt.is_float(base):
@@ -101,7 +101,7 @@ def convert_mod(ctx: NodeContext) -> RelayExpr:
 
 @converter("BitShift")
 def convert_bit_shift(ctx: NodeContext) -> RelayExpr:
-    """Shift left or right; by the type's width or more gives 0 (or -1, of a negative number to the right)."""
+    """Shift left or right; by the type's width or more the result is 0 (or -1, of a negative number to the right)."""
     data, amount = ctx.input(0), ctx.input(1)
     dtype = ctx.dtype(data)
     zero, widest = _like(ctx, 0, data), _like(ctx, dt.bits(dtype) - 1, data)
@@ -197,7 +197,7 @@ def convert_prelu(ctx: NodeContext) -> RelayExpr:
 
 @converter("Elu", in_float32=True)
 def convert_elu(ctx: NodeContext) -> RelayExpr:
-    """X above 0, alpha * (exp(x) - 1) below."""
+    """x above 0, alpha * (exp(x) - 1) below."""
     data = ctx.input(0)
     zero = _like(ctx, 0.0, data)
     negative = relay_op.expm1(relay_op.minimum(data, zero))
@@ -225,7 +225,7 @@ def convert_celu(ctx: NodeContext) -> RelayExpr:
 
 @converter("ThresholdedRelu")
 def convert_thresholded_relu(ctx: NodeContext) -> RelayExpr:
-    """X where above alpha, else 0."""
+    """x where above alpha, else 0."""
     data = ctx.input(0)
     above = relay_op.greater(data, _like(ctx, ctx.attr("alpha", 1.0), data))
     return relay_op.where(above, data, _like(ctx, 0.0, data))
@@ -241,7 +241,7 @@ def convert_hard_sigmoid(ctx: NodeContext) -> RelayExpr:
 
 @converter("HardSwish", in_float32=True)
 def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
-    """X * clip(x / 6 + 0.5, 0, 1)"""
+    """x * clip(x / 6 + 0.5, 0, 1)"""
     data = ctx.input(0)
     sixth = float(np.float32(1 / 6))  # HardSigmoid's attribute, by which the specification defines this
     line = relay_op.add(relay_op.multiply(data, _like(ctx, sixth, data)), _like(ctx, 0.5, data))
@@ -250,14 +250,14 @@ def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
 
 @converter("Softsign", in_float32=True)
 def convert_softsign(ctx: NodeContext) -> RelayExpr:
-    """X / (1 + |x|)"""
+    """x / (1 + |x|)"""
     data = ctx.input(0)
     return relay_op.divide(data, relay_op.add(_like(ctx, 1.0, data), relay_op.abs(data)))
 
 
 @converter("Mish", in_float32=True)
 def convert_mish(ctx: NodeContext) -> RelayExpr:
-    """X * tanh(softplus(x)): of m = e + e * e / 2 with e = exp(x) that is x * m / (m + 1), and x itself from 20 on."""
+    """x * tanh(softplus(x)): of m = e + e * e / 2 with e = exp(x) that is x * m / (m + 1), and x itself from 20 on."""
     data = ctx.input(0)
     e = relay_op.exp(relay_op.minimum(data, _like(ctx, 20.0, data)))
     m = relay_op.add(e, relay_op.multiply(e, relay_op.multiply(e, _like(ctx, 0.5, data))))
@@ -277,7 +277,7 @@ def convert_clip_attributes(ctx: NodeContext) -> RelayExpr:
 
 
 def _clipped(data: RelayExpr, low: float, high: float) -> RelayExpr:
-    """Clip whose upper limit wins where it is below the lower one, as ONNX has it."""
+    """Clip with the upper limit where it is below the lower one, as ONNX specifies."""
     return relay_op.clip(data, min(low, high), high)
 
 
@@ -317,7 +317,7 @@ def convert_cast_like(ctx: NodeContext) -> RelayExpr:
 
 
 def _converted(ctx: NodeContext, data: RelayExpr, dtype: str) -> RelayExpr:
-    """A conversion; to float8 and float4, of numbers that are limited to the finite ones unless ``saturate`` is 0."""
+    """Convert the data type; to float8 and float4, clip to finite numbers first unless ``saturate`` is 0."""
     if not dt.is_small_float(dtype) or ctx.dtype(data) == dtype:
         return relay_op.cast(data, dtype)
     data = data if dt.is_float(ctx.dtype(data)) else relay_op.cast(data, "float32")
@@ -327,7 +327,7 @@ def _converted(ctx: NodeContext, data: RelayExpr, dtype: str) -> RelayExpr:
 
 
 def small_float(ctx: NodeContext, data: RelayExpr, dtype: str, saturate: bool) -> RelayExpr:
-    """Numbers as float8 or float4."""
+    """Convert numbers to float8 or float4."""
     if saturate:
         largest = float(ml_dtypes.finfo(dtype).max)
         wide = data if ctx.dtype(typed(data)) == "float64" else relay_op.cast(data, "float32")
@@ -336,7 +336,7 @@ def small_float(ctx: NodeContext, data: RelayExpr, dtype: str, saturate: bool) -
 
 
 def _power_of_two(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
-    """Float32 numbers rounded to powers of two as ``round_mode`` says; limited to the greatest one if saturated."""
+    """Round float32 numbers to powers of two by ``round_mode``; clip to the greatest one if saturated."""
     mode = ctx.attr("round_mode", "up")
     bits = typed(relay_op.reinterpret(typed(data), "int32"))
     add = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}.get(mode)
@@ -364,7 +364,7 @@ def convert_where(ctx: NodeContext) -> RelayExpr:
 
 @converter("Dropout")
 def convert_dropout(ctx: NodeContext) -> Any:
-    """Nothing at inference; the mask, where asked for, is all true (before opset 10, of the data's type)."""
+    """Identity at inference; the mask, where asked for, is all true (before opset 10, of the data's type)."""
     data = ctx.input(0)
     if ctx.has_input(2) and ctx.scalar(2) and ctx.scalar(1, 0.5):
         ctx.runs_as_in_training("drops elements at random")

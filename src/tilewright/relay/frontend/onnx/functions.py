@@ -1,4 +1,4 @@
-"""The functions of a model, and how large it becomes when they are written out."""
+"""The functions of a model, and its size after they are expanded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Key = tuple[str, str, str]
 
 
 def with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those of the graphs in their attributes."""
+    """Yield the nodes, and those of the graphs in their attributes."""
     pending = list(reversed(list(nodes)))
     while pending:
         node = pending.pop()
@@ -30,10 +30,9 @@ class _Size:
 
 
 def check_functions(model: onnx.ModelProto) -> None:
-    """Raise BudgetError where the functions, which call others, take too many nodes or bytes when written out.
+    """Raise BudgetError where expanding functions, which may call others, takes too many nodes or bytes.
 
-    That is worked out from their calls: nothing has been written out yet. A function that leads to itself is an
-    OnnxImportError.
+    The size is computed from their calls, before any expansion. A recursive function is an OnnxImportError.
     """
     functions = {(f.domain, f.name, f.overload): f for f in model.functions}
     sizes: dict[_Key, _Size] = {}
@@ -58,7 +57,7 @@ def _name(key: _Key) -> str:
 
 
 def _measure(key: _Key, functions: dict[_Key, onnx.FunctionProto], sizes: dict[_Key, _Size]) -> None:
-    """Find the size of a function, after those of what it calls."""
+    """Find the size of a function, after those of its callees."""
     pending, entered = [key], {key}
     while pending:
         last = pending[-1]

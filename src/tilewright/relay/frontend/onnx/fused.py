@@ -19,7 +19,7 @@ _ATTRIBUTES_OF_CLIP = 10
 
 
 def _activated(ctx: NodeContext, data: Any, parameters: dict[str, Any]) -> RelayExpr:
-    """``data`` after the ONNX operator that the attribute ``activation`` names."""
+    """Apply the ONNX operator that the attribute ``activation`` names to ``data``."""
     name = str(ctx.attr("activation", ""))
     assert isinstance(data, RelayExpr)
     if not name:

@@ -1,7 +1,7 @@
 """Operators that run on the host, in Python, between compiled parts: those that make strings, decoders of images, and
 those whose results have shapes that depend on the data.
 
-Each takes the node's attributes and its inputs (numpy arrays; None where one is omitted) and gives its outputs.
+Each takes the node's attributes and its inputs (numpy arrays; None where one is omitted) and returns its outputs.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def _host(function: Operator) -> Operator:
 
 
 def host_operators() -> list[str]:
-    """The operators that always run on the host."""
+    """Return the operators that always run on the host."""
     return sorted(set(_OPERATORS) - _OF_STRINGS - _OF_DATA)
 
 
 def on_host(node: onnx.NodeProto, kinds: Mapping[str, int], of_data: Collection[str]) -> bool:
-    """Whether a node runs on the host; ``kinds`` are ONNX's element types by name.
+    """Return whether a node runs on the host; ``kinds`` are ONNX's element types by name.
 
-    ``of_data`` are first outputs of operators of which it has been found that they depend on data.
+    ``of_data`` are first outputs of operators whose shapes were found to depend on data.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in _OPERATORS:
         return False
@@ -59,7 +59,7 @@ def on_host(node: onnx.NodeProto, kinds: Mapping[str, int], of_data: Collection[
 
 
 def run_on_host(node: onnx.NodeProto, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The outputs of a node."""
+    """Return the outputs of a node."""
     try:
         return _OPERATORS[node.op_type](parse_attributes(node), inputs)
     except (OnnxImportError, UnsupportedError) as error:
@@ -128,7 +128,7 @@ def _converted(data: Array, to: int) -> Array:
 
 
 def _number_text(value: Any) -> str:
-    """A number as the specification writes it: of floating-point ones the shortest text that gives it back."""
+    """Return a number as the specification writes it: of floating-point ones the shortest text that reads back."""
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     text = repr(value) if isinstance(value, float) else str(value)
@@ -144,7 +144,7 @@ def _cast_like(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
 
 @_host
 def _unique(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
-    """Distinct elements, or slices along an axis, sorted or in the order in which they come."""
+    """Return distinct elements, or slices along an axis, sorted or in order of occurrence."""
     (data,), axis = inputs, attributes.get("axis")
     keys = _ranks(data)
     _, first, inverse, counts = np.unique(keys, True, True, True, axis=axis)
@@ -158,7 +158,7 @@ def _unique(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _ranks(data: Array) -> Array:
-    """Numbers in the order of the elements, for numpy to sort."""
+    """Return numbers in the order of the elements, for numpy to sort."""
     if is_text(data):
         places = {text: i for i, text in enumerate(sorted(set(map(str, data.flat))))}
         return np.array([places[str(v)] for v in data.flat], "int64").reshape(data.shape)
@@ -167,7 +167,7 @@ def _ranks(data: Array) -> Array:
 
 @_host
 def _non_zero(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
-    """Coordinates, a row for each dimension; of a scalar (0, 1) or (0, 0), as the specification has it."""
+    """Return coordinates, a row for each dimension; of a scalar (0, 1) or (0, 0), as the specification has it."""
     return [np.ascontiguousarray(np.argwhere(inputs[0]).T, dtype="int64")]
 
 
@@ -180,7 +180,7 @@ def _compress(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
 
 @_host
 def _non_max_suppression(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
-    """(batch, class, box) of the boxes that are kept: by falling scores, none too much like one before it."""
+    """Return (batch, class, box) of the kept boxes, by falling scores; none overlaps a better one too much."""
     given = [*inputs, *[None] * (5 - len(inputs))]
     boxes, scores = given[:2]
     limit, share, least = (None if v is None else v.reshape(-1)[0].item() for v in given[2:])
@@ -204,7 +204,7 @@ def _non_max_suppression(attributes: Attributes, inputs: Sequence[Any]) -> Seque
 
 
 def _corners(boxes: Array, by_centre: bool) -> Array:
-    """Two opposite corners of each box, the lower coordinates first."""
+    """Return two opposite corners of each box, the lower coordinates first."""
     if by_centre:
         centre, half = boxes[..., :2], boxes[..., 2:] / 2
         return np.concatenate([centre - half, centre + half], -1)
@@ -213,7 +213,7 @@ def _corners(boxes: Array, by_centre: bool) -> Array:
 
 
 def _overlaps(boxes: Array, box: Array) -> Array:
-    """Intersection over union of boxes with one box."""
+    """Return the intersection over union of boxes with one box."""
     sides = np.maximum(np.minimum(boxes[:, 2:], box[2:]) - np.maximum(boxes[:, :2], box[:2]), 0)
     both = sides.prod(-1)
     union = (boxes[:, 2:] - boxes[:, :2]).prod(-1) + (box[2:] - box[:2]).prod() - both
@@ -222,7 +222,7 @@ def _overlaps(boxes: Array, box: Array) -> Array:
 
 @_host
 def _image_decoder(attributes: Attributes, inputs: Sequence[Any]) -> Sequence[Any]:
-    """Pixels of an encoded image, by Pillow: uint8 of shape (height, width, channels)."""
+    """Return the pixels of an encoded image, by Pillow: uint8 of shape (height, width, channels)."""
     try:
         import PIL.Image as images
     except ImportError:

@@ -1,4 +1,4 @@
-"""Walks an ONNX graph and builds a Relay module."""
+"""Importer from an ONNX graph to a Relay module."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from tilewright.relay.frontend.onnx.context import (
     without_shapes,
 )
 from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
-from tilewright.relay.frontend.onnx.early import NUMPY_BROADCASTING, aligned
 from tilewright.relay.frontend.onnx.functions import with_subgraphs
 from tilewright.relay.frontend.onnx.host import host_operators
+from tilewright.relay.frontend.onnx.legacy_opsets import NUMPY_BROADCASTING, aligned
 from tilewright.relay.frontend.onnx.loading import (
     ModelFile,
     Weight,
@@ -84,15 +84,15 @@ def from_onnx(
 
     Parameters
     ----------
-    model : a ``ModelProto``, the path of a file, or what ``open_model`` gives for that.
+    model : a ``ModelProto``, the path of a file, or the result of ``open_model``.
     shape : shapes of inputs by name; overrides the model's. A dimension is a number, a name, or ``relay.Any()``; one
         name is one number wherever it stands.
-    dtype : data type of inputs that the model gives none for, for all or by name.
+    dtype : data type of inputs that have none in the model, for all or by name.
     opset : operator set to assume instead of the model's own.
     freeze_params : make weights constants of the module, instead of parameters.
     convert_config : options of TVM's importer; none has an effect here.
-    dims : what is known of named dimensions, the model's and those of ``shape``: a number, the least and the largest
-        ``(1, 512)``, or these and what it is a multiple of ``(8, 512, 8)``; None for no largest.
+    dims : limits of named dimensions, the model's and those of ``shape``: a number, the least and the greatest
+        ``(1, 512)``, or these and a divisor ``(8, 512, 8)``; None for no greatest.
 
     Returns
     -------
@@ -135,11 +135,11 @@ class Imported:
 
     @property
     def count(self) -> int:
-        """How many tensors the program gives."""
+        """Return how many tensors the program returns."""
         return sum(1 if length is None else max(length, 0) for length in self.structure)
 
     def flat_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the program takes: arrays by name."""
+        """Return the program's inputs: arrays by name."""
         flat: dict[str, Any] = {}
         for name, value in given.items():
             flat |= _elements(name, value) if isinstance(value, list) else {name: value}
@@ -149,7 +149,7 @@ class Imported:
         return {name: flat[name] for name in self.inputs}
 
     def outputs(self, flat: Sequence[Any]) -> list[Any]:
-        """The program's outputs as the model has them."""
+        """Return the program's outputs in the model's structure."""
         left, found = iter(flat), []
         for length in self.structure:
             if length is None:
@@ -194,7 +194,7 @@ def _checked_shapes(shape: Any) -> dict[str, list[Any]]:
 
 
 def _checked_dims(dims: Mapping[str, Any] | None) -> dict[str, tuple[int, int | None, int]]:
-    """The least, the largest and the divisor of each named dimension."""
+    """Return the least, the greatest and the divisor of each named dimension."""
     found: dict[str, tuple[int, int | None, int]] = {}
     for name, given in (dims or {}).items():
         limits = (given, given) if isinstance(given, int) else tuple(given)
@@ -209,14 +209,14 @@ def _checked_dims(dims: Mapping[str, Any] | None) -> dict[str, tuple[int, int | 
 
 
 def _declared_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    """A dimension that a model declares: a number, or a name; "?" and the like name nothing."""
+    """Return a dimension that a model declares: a number, or a name; "?" and the like are no names."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     return dim.dim_param if any(map(str.isalnum, dim.dim_param)) else f"{name}_{axis}"
 
 
 def _unused(name: str, taken: Container[str]) -> str:
-    """The name, or with a number behind it: a value may be listed as an output twice."""
+    """Return the name, numbered if it is in use: a value may be listed as an output twice."""
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
@@ -226,7 +226,7 @@ def _is_dim(dim: Any) -> bool:
 
 
 class GraphImporter:
-    """Converts one graph; ``values`` holds the expression of every ONNX tensor."""
+    """Converter of one graph; ``values`` holds the expression of every ONNX tensor."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class GraphImporter:
         self.dim_vars: dict[str, PrimExpr] = {}
 
     def import_model(self, freeze_params: bool) -> tuple[IRModule, dict[str, nd.NDArray]]:
-        """The module and its parameters."""
+        """Return the module and its parameters."""
         self._check_operators()
         for tensor in self.graph.initializer:
             self._add_initializer(tensor)
@@ -288,7 +288,7 @@ class GraphImporter:
         return [v for name in self.params if isinstance(v := self.values.get(name), Var)]
 
     def _output(self, name: str) -> dict[str, RelayExpr]:
-        """The tensors of an output: one, or those of a sequence."""
+        """Return the tensors of an output: one, or those of a sequence."""
         value = self._value(name)
         if not isinstance(value, TensorSequence):
             self.structure.append(None)
@@ -297,14 +297,14 @@ class GraphImporter:
         return _elements(name, value)
 
     def inputs_of(self, expr: RelayExpr) -> list[str]:
-        """The model's inputs that an expression is computed from."""
+        """Return the model's inputs that an expression is computed from."""
         names = {v.name_hint for v in free_vars(expr) if isinstance(v, Var)}
         own = [name for name, var in self.inputs.items() if var.name_hint in names]
         return list(dict.fromkeys(self._sequence_of.get(name, name) for name in own))
 
     def _value(self, name: str) -> RelayExpr | TensorSequence:
         if name not in self.values:
-            raise OnnxImportError(f"no node gives the model's output {name!r}")
+            raise OnnxImportError(f"no node computes the model's output {name!r}")
         return self.values[name]
 
     def _check_operators(self) -> None:
@@ -340,7 +340,7 @@ class GraphImporter:
         self._add_param(tensor.name, data)
 
     def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array itself, or numbers of its strings."""
+        """Return the array itself, or numbers of its strings."""
         return array if self.strings is None or not is_text(array) else self.strings.encode(array)
 
     def _add_param(self, name: str, data: nd.NDArray) -> None:
@@ -369,7 +369,7 @@ class GraphImporter:
                 raise OnnxImportError(f"no input has a dimension {name!r}; the named dimensions are: {known}")
 
     def _dim(self, dim: Any) -> Any:
-        """A dimension of an input; one variable for each name."""
+        """Return a dimension of an input; one variable for each name."""
         if not isinstance(dim, str):
             return dim
         if dim not in self.dim_vars:
@@ -432,20 +432,20 @@ class GraphImporter:
         return self.dtype if isinstance(self.dtype, str) else self.dtype.get(value.name, "float32")
 
     def param_value(self, var: Var) -> np.ndarray[Any, Any] | None:
-        """The value of a weight; None for an input."""
+        """Return the value of a weight; None for an input."""
         return numpy_view(self.params[var.name_hint]) if self.is_param(var) else None
 
     def is_param(self, var: Var) -> bool:
-        """Whether a variable is a weight."""
+        """Return whether a variable is a weight."""
         return var.name_hint in self.params and self.values.get(var.name_hint) is var
 
     def with_params(self, expr: RelayExpr) -> RelayExpr:
-        """``expr`` with weights as constants."""
+        """Return ``expr`` with weights as constants."""
         binds = {v: const(self.params[v.name_hint]) for v in free_vars(expr) if isinstance(v, Var) and self.is_param(v)}
         return substitute(expr, binds)
 
     def is_constant_expr(self, expr: RelayExpr) -> bool:
-        """Whether an expression depends on weights and constants alone."""
+        """Return whether an expression depends on weights and constants alone."""
         return expr in self._constant_exprs or isinstance(expr, Constant)
 
     def _convert_node(self, node: onnx.NodeProto) -> None:
@@ -453,11 +453,11 @@ class GraphImporter:
         inputs: list[RelayExpr | TensorSequence | None] = []
         for name in node.input:
             if name and name not in self.values:
-                raise OnnxImportError(f"{describe(node)}: input {name!r} is given by no node before it")
+                raise OnnxImportError(f"{describe(node)}: input {name!r} is the output of no node before it")
             inputs.append(self.values[name] if name else None)
         for name in node.output:
             if name in self.values:
-                raise OnnxImportError(f"{describe(node)}: output {name!r} is given twice")
+                raise OnnxImportError(f"{describe(node)}: output {name!r} is the output of two nodes")
         outputs = self._converted(node, inputs)
         unused = _TYPE_ONLY_INPUTS.get(node.op_type, ())
         foldable = all(e is None or i in unused or self.is_known(e) for i, e in enumerate(inputs))
@@ -474,7 +474,7 @@ class GraphImporter:
                 self.values[name] = self._known(value) if foldable else value
 
     def elements(self, ctx: NodeContext, expr: RelayExpr) -> Elements | None:
-        """What is known of a tensor of whole numbers or truths: all of a constant."""
+        """Return what is known of the elements of an integer or bool tensor: all of a constant's."""
         if expr in self.known_elements:
             return self.known_elements[expr]
         type_ = typed(expr).checked_type
@@ -492,7 +492,7 @@ class GraphImporter:
     def _note_elements(
         self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None], outputs: list[Any]
     ) -> None:
-        """Work out what is known of the first output; numbers become a constant."""
+        """Record what is known of the elements of the first output; known numbers become a constant."""
         if not outputs or not isinstance(outputs[0], RelayExpr) or outputs[0] in self.known_elements:
             return
         type_ = outputs[0].checked_type
@@ -520,8 +520,8 @@ class GraphImporter:
             assert convert is not None  # _check_operators has looked
             with comes_from(Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))):
                 outputs = self._outputs(convert(context))
-            if context.told is not None:
-                self.known_elements[outputs[0]] = context.told
+            if context.result_elements is not None:
+                self.known_elements[outputs[0]] = context.result_elements
             return outputs
         except BudgetError as error:
             raise budget_error_in(node, error) from None
@@ -534,7 +534,7 @@ class GraphImporter:
             raise OnnxImportError(f"{describe(node)}: its inputs or attributes do not fit: {error}") from error
 
     def convert_subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a graph in a node's attributes: names in it hide those around it, and end with it."""
+        """Return the outputs of a graph in a node's attributes: its names hide outer ones, and end with it."""
         outer, checked = dict(self.values), dict(self.checked)
         given = {value.name: _typed(expr) for value, expr in zip(graph.input, inputs, strict=True)}
         own = {tensor.name: typed(const(self._numbers(to_array(tensor)))) for tensor in graph.initializer}
@@ -565,7 +565,7 @@ class GraphImporter:
         return [item if isinstance(item, TensorSequence) else typed(item) for item in items]
 
     def is_known(self, expr: RelayExpr | TensorSequence) -> bool:
-        """Whether a value depends on weights and constants alone."""
+        """Return whether a value depends on weights and constants alone."""
         if isinstance(expr, TensorSequence):
             return all(map(self.is_known, expr))
         if isinstance(expr, Var):
@@ -573,7 +573,7 @@ class GraphImporter:
         return self.is_constant_expr(expr)
 
     def _known(self, value: RelayExpr) -> RelayExpr:
-        """Fold a small constant at once; remember that a large one is constant."""
+        """Fold a small constant at once; record that a large one is constant."""
         type_ = value.checked_type
         if isinstance(type_, TensorType) and not type_.is_dynamic:
             if int(np.prod(type_.concrete_shape)) <= _EAGER_FOLD_ELEMENTS:
@@ -585,7 +585,7 @@ class GraphImporter:
 
 
 def _bound(value: Any) -> RelayExpr | TensorSequence:
-    """An input that is known."""
+    """Return an input that is known."""
     if value is None:
         return TensorSequence.nothing()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Positions, lengths and counts that come when a model runs: checked where they enter, by ``check_indices``."""
+"""Positions, lengths and counts that are known at run time: checked where they enter, by ``check_indices``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from tilewright.relay.op.transform.shape_checks import CheckShape, CheckShapeAtt
 def checked_indices(
     ctx: NodeContext, index: int, like: RelayExpr, axes: Sequence[int], axis: int = 0, indices: RelayExpr | None = None
 ) -> RelayExpr:
-    """Input ``index`` (or ``indices``, made of it): positions along ``axes`` of ``like``, counted from the front.
+    """Return input ``index`` (or ``indices``, made of it) as positions along ``axes`` of ``like``, counted from the
+    front.
 
-    Of several axes, dimension ``axis`` of the indices lists a coordinate for each. Negative positions count from the
-    end. Those that are out of range are an error, of the import where they are known.
+    With several axes, dimension ``axis`` of the indices lists a coordinate for each. Negative positions count from the
+    end. A position out of range is an error, at import where it is known.
     """
     attrs = CheckIndicesAttrs(_what(ctx, index, "index"), axes=tuple(axes), axis=axis, from_end=True)
     return _checked(ctx, ctx.input(index) if indices is None else indices, attrs, like)
@@ -33,7 +34,7 @@ def checked_indices(
 def checked_numbers(
     ctx: NodeContext, index: int, like: RelayExpr, axis: int, word: str, values: RelayExpr | None = None
 ) -> RelayExpr:
-    """Input ``index`` (or ``values``, made of it): positions that do not count from the end; ``word`` names them."""
+    """Return input ``index`` (or ``values``, made of it): positions that are not negative; ``word`` names them."""
     attrs = CheckIndicesAttrs(_what(ctx, index, word), axes=(axis,))
     return _checked(ctx, ctx.input(index) if values is None else values, attrs, like)
 
@@ -41,7 +42,7 @@ def checked_numbers(
 def checked_lengths(
     ctx: NodeContext, index: int, like: RelayExpr, axis: int, word: str, values: RelayExpr | None = None
 ) -> RelayExpr:
-    """Input ``index`` (or ``values``, made of it): numbers from 0 to the extent of ``axis`` of ``like``."""
+    """Return input ``index`` (or ``values``, made of it): numbers from 0 to the extent of ``axis`` of ``like``."""
     attrs = CheckIndicesAttrs(_what(ctx, index, word), axes=(axis,), more=1)
     return _checked(ctx, ctx.input(index) if values is None else values, attrs, like)
 
@@ -49,7 +50,9 @@ def checked_lengths(
 def checked_range(
     ctx: NodeContext, index: int, extent: int, word: str, least: int = 0, values: RelayExpr | None = None
 ) -> RelayExpr:
-    """Input ``index`` (or ``values``, made of it): numbers from ``least`` to ``extent`` less 1; ``word`` names them."""
+    """Return input ``index`` (or ``values``, made of it): numbers from ``least`` to ``extent`` less 1; ``word``
+    names them.
+    """
     attrs = CheckIndicesAttrs(_what(ctx, index, word), extents=(extent,), least=least)
     return _checked(ctx, ctx.input(index) if values is None else values, attrs, None)
 
@@ -58,10 +61,11 @@ def checked_shape(
     ctx: NodeContext, index: int, rule: str, word: str, why: str, dims: RelayExpr | None = None,
     numbers: RelayExpr | None = None,
 ) -> RelayExpr:  # fmt: skip
-    """Input ``index`` (or ``numbers``, made of it) as int64: numbers for which a rule of ``topi.shape_checks`` holds.
+    """Return input ``index`` (or ``numbers``, made of it) as int64: numbers that satisfy a rule of
+    ``topi.shape_checks``.
 
-    ``word`` names them. ``why`` says what they do to a tensor of the dimensions ``dims`` (an int64 vector) where the
-    rule does not hold: an error, of the import where all is known.
+    ``word`` names them. ``why`` says what they would do to a tensor of the dimensions ``dims`` (an int64 vector) where
+    the rule does not hold, which is an error, at import where all is known.
     """
     given = relay_op.cast(ctx.input(index), "int64") if numbers is None else numbers
     attrs = CheckShapeAttrs(rule, _what(ctx, index, word), why)
@@ -103,7 +107,7 @@ def _known(ctx: NodeContext, value: np.ndarray[Any, Any], attrs: CheckIndicesAtt
 
 
 def _surely_inside(value: np.ndarray[Any, Any], attrs: CheckIndicesAttrs, least_extents: Sequence[int]) -> bool:
-    """Whether known indices are in range, and need no counting from the end, whatever the extents are."""
+    """Return whether known indices are in range and not negative, whatever the extents are."""
     rows = [value] if len(least_extents) == 1 else np.moveaxis(value, attrs.axis, 0)
     return all(
         bool(((row >= max(attrs.least, 0)) & (row < extent)).all())

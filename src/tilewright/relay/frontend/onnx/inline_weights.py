@@ -1,7 +1,7 @@
-"""Large weights inside an ONNX file, as if they lay in a file beside it: so they never become part of a message.
+"""Large weights inside an ONNX file, treated as external data, so that they never become part of a message.
 
-Protobuf's wire format (https://protobuf.dev/programming-guides/encoding) is a row of fields, each a tag (its number and
-how its value is written) and the value; a message, a string or bytes are written as their length and that many bytes.
+In protobuf's wire format (https://protobuf.dev/programming-guides/encoding) a message is a sequence of fields: a tag
+(number and wire type) and a value each. Messages, strings and bytes are prefixed with their length.
 """
 
 from __future__ import annotations
@@ -26,40 +26,41 @@ Bytes = bytes | mmap.mmap
 _Field = tuple[int, int, int, int, int]
 
 
-def read_light_model(file: Path, least: int) -> onnx.ModelProto:
-    """The model in ``file``, whose initializers of at least ``least`` bytes are external data in ``file`` itself.
+def read_without_weights(file: Path, least: int) -> onnx.ModelProto:
+    """Return the model in ``file`` with its initializers of at least ``least`` bytes as external data in ``file``
+    itself.
 
-    Raises ``ValueError`` for what is not written as a model is.
+    Raises ``ValueError`` where the file is not encoded as a model.
     """
     model = onnx.ModelProto()
     if not file.stat().st_size:
         return model
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        model.ParseFromString(_light_model(data, file.name, least))
+        model.ParseFromString(_without_weights(data, file.name, least))
     return model
 
 
-def _light_model(data: Bytes, location: str, least: int) -> bytes:
+def _without_weights(data: Bytes, location: str, least: int) -> bytes:
     parts = []
     for number, kind, begin, value, end in _fields(data, 0, len(data)):
         if number == _GRAPH and kind == _LENGTH_DELIMITED:
-            parts.append(_message(_GRAPH, _light_graph(data, value, end, location, least)))
+            parts.append(_message(_GRAPH, _graph_without_weights(data, value, end, location, least)))
         else:
             parts.append(data[begin:end])
     return b"".join(parts)
 
 
-def _light_graph(data: Bytes, begin: int, end: int, location: str, least: int) -> bytes:
+def _graph_without_weights(data: Bytes, begin: int, end: int, location: str, least: int) -> bytes:
     parts = []
     for number, kind, start, value, stop in _fields(data, begin, end):
         if number == _INITIALIZER and kind == _LENGTH_DELIMITED and stop - value >= least:
-            parts.append(_message(_INITIALIZER, _light_tensor(data, value, stop, location, least)))
+            parts.append(_message(_INITIALIZER, _external_tensor(data, value, stop, location, least)))
         else:
             parts.append(data[start:stop])
     return b"".join(parts)
 
 
-def _light_tensor(data: Bytes, begin: int, end: int, location: str, least: int) -> bytes:
+def _external_tensor(data: Bytes, begin: int, end: int, location: str, least: int) -> bytes:
     parts: list[tuple[int, int, int]] = []
     outside: list[tuple[int, int, int]] = []
     for number, kind, start, value, stop in _fields(data, begin, end):
@@ -81,7 +82,7 @@ def _message(number: int, content: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the highest bit of a byte says that more follow."""
+    """Return an integer in groups of seven bits, lowest first; the high bit of a byte says that more follow."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)
@@ -110,7 +111,7 @@ def _fields(data: Bytes, begin: int, end: int) -> Iterator[_Field]:
 
 
 def _read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """Return a number, and where it ends."""
     value = shift = 0
     while at < end and shift < 64:
         byte = data[at]

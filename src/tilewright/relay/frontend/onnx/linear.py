@@ -60,8 +60,8 @@ def convert_matmul(ctx: NodeContext) -> RelayExpr:
     return matmul(ctx, ctx.input(0), ctx.input(1))
 
 
-def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
-    """Numpy's ``matmul`` of two expressions."""
+def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr, out_dtype: str = "") -> RelayExpr:
+    """Numpy's ``matmul`` of two expressions, summed in ``out_dtype`` where that is not the operands' type."""
     a, b = typed(a), typed(b)
     shape_a, shape_b = ctx.dims(a), ctx.dims(b)
     if not shape_a or not shape_b:
@@ -70,37 +70,38 @@ def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     if is_number(inner_a) and is_number(inner_b) and inner_a != inner_b:
         ctx.fail(f"the inner dimensions of {shape_a} and {shape_b} differ: {inner_a} and {inner_b}")
     if len(shape_b) == 1:
-        out = matmul(ctx, a, relay_op.expand_dims(b, axis=1))
+        out = matmul(ctx, a, relay_op.expand_dims(b, axis=1), out_dtype)
         return relay_op.squeeze(out, axis=[-1])
     if len(shape_a) == 1:
-        out = matmul(ctx, relay_op.expand_dims(a, axis=0), b)
+        out = matmul(ctx, relay_op.expand_dims(a, axis=0), b, out_dtype)
         return relay_op.squeeze(out, axis=[-2])
     if not all(map(is_number, (*shape_a, *shape_b))):
-        return _matmul_of_any_shape(ctx, a, b, shape_a, shape_b)
+        return _matmul_of_any_shape(ctx, a, b, shape_a, shape_b, out_dtype)
     if 0 in (*shape_a, *shape_b):  # the result has no elements, or each is a sum of none
         batch = np.broadcast_shapes(tuple(shape_a[:-2]), tuple(shape_b[:-2]))
-        return relay_op.zeros((*batch, shape_a[-2], shape_b[-1]), ctx.dtype(a))
+        return relay_op.zeros((*batch, shape_a[-2], shape_b[-1]), out_dtype or ctx.dtype(a))
     if len(shape_b) == 2:
         rows = relay_op.reshape(a, newshape=(-1, shape_a[-1])) if len(shape_a) > 2 else a
-        out = relay_op.nn.dense(rows, relay_op.transpose(b, axes=(1, 0)), units=shape_b[1])
+        out = relay_op.nn.dense(rows, relay_op.transpose(b, axes=(1, 0)), units=shape_b[1], out_dtype=out_dtype)
         if len(shape_a) > 2:
             out = relay_op.reshape(out, newshape=(*shape_a[:-1], shape_b[1]))
         return out
-    return _batch_matmul(ctx, a, b, shape_a, shape_b)
+    return _batch_matmul(ctx, a, b, shape_a, shape_b, out_dtype)
 
 
 def _matmul_of_any_shape(
-    ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[Any], shape_b: Sequence[Any]
+    ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[Any], shape_b: Sequence[Any], out_dtype: str
 ) -> RelayExpr:
-    """A product of matrices some of whose dimensions are known when the model runs."""
+    """Return a product of matrices with dimensions that are known at run time only."""
     inner = shape_b[-2] if is_number(shape_b[-2]) else shape_a[-1]
     if len(shape_b) == 2:
         units = shape_b[1] if is_number(shape_b[1]) else None
         right = relay_op.transpose(b, axes=(1, 0))
         if len(shape_a) == 2:
-            return relay_op.nn.dense(a, right, units=units)
+            return relay_op.nn.dense(a, right, units=units, out_dtype=out_dtype)
         rows = reshape_to(ctx, a, [None, inner])
-        return ctx.reshaped(relay_op.nn.dense(rows, right, units=units), a, 1, 0, len(shape_a) - 1)
+        product = relay_op.nn.dense(rows, right, units=units, out_dtype=out_dtype)
+        return ctx.reshaped(product, a, 1, 0, len(shape_a) - 1)
     batch = broadcast_elements(shape_a[:-2], shape_b[:-2])
     whole = _leads(shape_a[:-2], shape_b[:-2]), _leads(shape_b[:-2], shape_a[:-2])
     leader = a if whole[0] else b if whole[1] else None
@@ -118,7 +119,7 @@ def _matmul_of_any_shape(
             x = typed(expand_to(ctx, x, [*batch, *shape[-2:]], relay_op.concatenate([wide, tail], axis=0)))
             leader = x if leader is None else leader
         flat.append(joined(x, [ctx.rank(x) - 2, 1, 1]))
-    out = relay_op.nn.batch_matmul(flat[0], relay_op.transpose(flat[1], axes=(0, 2, 1)))
+    out = relay_op.nn.batch_matmul(flat[0], relay_op.transpose(flat[1], axes=(0, 2, 1)), out_dtype)
     if len(batch) == 1:
         return out
     if len(batch) == 2 and is_number(batch[1]) and batch[1] > 0:
@@ -128,18 +129,18 @@ def _matmul_of_any_shape(
 
 
 def _leads(own: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether dimensions are known to be those of both when broadcast."""
+    """Return whether dimensions are known to be those of both when broadcast."""
     pairs = zip(own[::-1], other[::-1], strict=False)
     return len(own) >= len(other) and all(same_element(a, b) or same_element(b, 1) for a, b in pairs)
 
 
 def _batch_of(x: RelayExpr) -> RelayExpr:
-    """The dimensions in front of the last two."""
+    """Return the dimensions before the last two."""
     return relay_op.strided_slice(runtime_shape(x), [0], [-2])
 
 
 def _batch_matmul(
-    ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[int], shape_b: Sequence[int]
+    ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[int], shape_b: Sequence[int], out_dtype: str
 ) -> RelayExpr:
     batch = np.broadcast_shapes(tuple(shape_a[:-2]), tuple(shape_b[:-2]))
 
@@ -154,7 +155,7 @@ def _batch_matmul(
 
     left = flatten(a, shape_a)
     right = relay_op.transpose(flatten(b, shape_b), axes=(0, 2, 1))
-    out = relay_op.nn.batch_matmul(left, right)
+    out = relay_op.nn.batch_matmul(left, right, out_dtype)
     if len(batch) == 1:
         return out
     return relay_op.reshape(out, newshape=(*batch, shape_a[-2], shape_b[-1]))
@@ -172,7 +173,7 @@ def convert_einsum(ctx: NodeContext) -> RelayExpr:
 
 
 def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
-    """Letters of each operand and of the result, with capitals for the axes of an ellipsis."""
+    """Return the letters of each operand and of the result, with capitals for the axes of an ellipsis."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != ctx.num_inputs or len(terms) > 2:
@@ -204,7 +205,7 @@ def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
 
 
 def _diagonal(ctx: NodeContext, data: RelayExpr, term: str) -> tuple[RelayExpr, str]:
-    """Axes of one index joined to their diagonal: every (n + 1)-th entry of the two, flattened."""
+    """Return the diagonal of axes with one index: every (n + 1)-th entry of the two, flattened."""
     while len(set(term)) != len(term):
         letter = next(c for c in term if term.count(c) > 1)
         first, second = term.index(letter), term.index(letter, term.index(letter) + 1)
@@ -233,7 +234,7 @@ def _einsum_one(data: RelayExpr, term: str, out: str) -> RelayExpr:
 def _without_ones(
     ctx: NodeContext, data: RelayExpr, term: str, other: RelayExpr, other_term: str
 ) -> tuple[RelayExpr, str]:
-    """``data`` without the axes that are broadcast to those of ``other``: of one element, where ``other`` has more."""
+    """Return ``data`` without axes of one element that broadcast to larger ones of ``other``."""
     extents = dict(zip(other_term, ctx.dims(typed(other)), strict=True))
     ones = []
     for i, (letter, extent) in enumerate(zip(term, ctx.dims(typed(data)), strict=True)):
@@ -249,7 +250,7 @@ def _without_ones(
 
 
 def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_term: str, out: str) -> RelayExpr:
-    """As a batched matrix product: batch, free on the left, free on the right, summed."""
+    """Return the result of two operands as a batched matrix product: batch, free left, free right, and summed axes."""
     (a, a_term), (b, b_term) = _without_ones(ctx, a, a_term, b, b_term), _without_ones(ctx, b, b_term, a, a_term)
     for index, (term, other) in enumerate(((a_term, b_term), (b_term, a_term))):
         alone = [i for i, c in enumerate(term) if c not in other and c not in out]
@@ -288,7 +289,7 @@ _MAX_ELIMINATED = 64
 
 
 def _square(ctx: NodeContext, what: str) -> tuple[list[int], int]:
-    """The extents before the last two, which are equal and few."""
+    """Return the extents before the last two, which are equal and few."""
     *batch, rows, columns = ctx.shape(ctx.input(0))
     if rows != columns:
         ctx.fail(f"a matrix of {rows} rows and {columns} columns; {what} are of square ones")
@@ -336,7 +337,7 @@ def convert_det(ctx: NodeContext) -> RelayExpr:
 
 @converter("Inverse", domain="com.microsoft", in_float32=True)
 def convert_inverse(ctx: NodeContext) -> RelayExpr:
-    """Inverses of square matrices, by elimination with the largest pivots beside the matrix of ones."""
+    """Inverses of square matrices, by elimination with the largest pivots beside the identity matrix."""
     data, dtype = ctx.input(0), ctx.dtype(ctx.input(0))
     batch, rows = _square(ctx, "inverses")
     count = int(np.prod(batch, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Reads an ONNX file, checks the model, and expands operators that are defined by others."""
+"""Loading of ONNX files: reads and checks a model, and expands operators that are defined by others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.attributes import has_plain_elements
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 from tilewright.relay.frontend.onnx.functions import check_functions, with_subgraphs
-from tilewright.relay.frontend.onnx.inline_weights import read_light_model
+from tilewright.relay.frontend.onnx.inline_weights import read_without_weights
 from tilewright.relay.frontend.onnx.microsoft_quantized import split_dynamic_products
 from tilewright.relay.frontend.onnx.plain import parts_of
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
@@ -48,7 +48,7 @@ class Weight:
     nbytes: int
 
     def read(self, shape: Sequence[int], dtype: str) -> NDArray:
-        """The array, read to its place: no other copy of it is made."""
+        """Return the array, read directly: no other copy of it is made."""
         array = empty(shape, dtype)
         if array.nbytes != self.nbytes:
             raise ValueError(f"its data has {self.nbytes} bytes, and its shape takes {array.nbytes}")
@@ -62,7 +62,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model whose large weights are still in its files; ``weights`` says where, by initializer."""
+    """A model whose large weights are still in its files; ``weights`` has their places by initializer."""
 
     proto: onnx.ModelProto
     weights: Mapping[str, Weight]
@@ -77,7 +77,7 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
 
 
 def open_model(path: str | os.PathLike[str]) -> ModelFile:
-    """Read an ONNX file, but for large weights in it and in files beside it.
+    """Read an ONNX file except for large weights in it and in files beside it.
 
     Raises ``OnnxImportError`` for a file that is missing, is no ONNX model, is cut short, or names data outside
     its own folder.
@@ -96,7 +96,7 @@ def open_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def no_model(given: Any) -> str:
-    """Why ``given`` cannot be imported, and what to do with it."""
+    """Return why ``given`` cannot be imported, and what to do with it."""
     kind = type(given)
     remedies = {
         "bytes": "onnx.load_model_from_string(...) makes a model of it",
@@ -111,12 +111,12 @@ def no_model(given: Any) -> str:
 
 
 def _read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
-    """A model without its external data, which is checked, and the folder of that."""
+    """Return a model without its external data, which is checked, and the data's folder."""
     file = Path(path)
     if not file.is_file():
         raise OnnxImportError(f"{file}: {'is a directory, not a file' if file.is_dir() else 'no such file'}")
     try:
-        model = read_light_model(file, _LEAST_OUTSIDE)
+        model = read_without_weights(file, _LEAST_OUTSIDE)
     except Exception as error:
         raise OnnxImportError(f"{file}: not an ONNX model, or cut short ({first_line(error)})") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
@@ -130,7 +130,7 @@ def _is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def _load_external(tensor: onnx.TensorProto, folder: Path) -> None:
-    """Make external data the tensor's own."""
+    """Load external data into the tensor."""
     if not _is_external(tensor):
         return
     try:
@@ -144,7 +144,7 @@ def _load_external(tensor: onnx.TensorProto, folder: Path) -> None:
 
 
 def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of the model: weights and attributes, of subgraphs and functions too."""
+    """Yield every tensor of the model: weights and attributes, of subgraphs and functions too."""
     for part in parts_of(model):
         sparse: list[onnx.SparseTensorProto] = []
         if isinstance(part, onnx.GraphProto):
@@ -160,7 +160,7 @@ def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _check_external_data(model: onnx.ModelProto, file: Path) -> None:
-    """External data lies inside the model's folder, links followed, and is as long as the model says."""
+    """Check that external data is inside of the model's folder, links followed, and as long as the model says."""
     folder = file.parent.resolve()
     for tensor in _all_tensors(model):
         if not _is_external(tensor):
@@ -177,7 +177,9 @@ def _check_external_data(model: onnx.ModelProto, file: Path) -> None:
 
 
 def _outside(file: Path, name: str, location: str) -> str:
-    """Why data out of the model's folder are not read, and what to do where they are links, as in caches of models."""
+    """Return why data outside of the model's folder are not read, and what to do where they are links, as in model
+    caches.
+    """
     text = f"{file}: tensor {name!r} names data outside the model's folder ({location}); refusing to read it"
     inside = Path(os.path.normpath(file.parent / location)).is_relative_to(file.parent)
     if os.path.isabs(location) or not inside:
@@ -201,31 +203,31 @@ def _check_extent(name: str, entries: Mapping[str, str], file: Path, target: Pat
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an exception's message."""
+    """Return the first line of an exception's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def checked_nodes(model: onnx.ModelProto, opset: int) -> list[onnx.NodeProto]:
-    """The model's nodes, after ONNX's checker accepted it, with functions written out.
+    """Return the model's nodes, after ONNX's checker accepted it, with functions expanded.
 
-    An operator without a converter that ONNX defines by others is written out too: ``Swish(x)`` becomes
+    An operator without a converter that ONNX defines by others is expanded too: ``Swish(x)`` becomes
     ``Mul(x, Sigmoid(x))``. Raises ``OnnxImportError`` for a model that the checker rejects.
     """
-    light = _without_large_weights(model)
-    check_functions(light)
-    _name_domains(light)
-    split_dynamic_products(light)
-    if light.ByteSize() > _PROTOBUF_LIMIT_BYTES:
+    skeleton = _without_large_weights(model)
+    check_functions(skeleton)
+    _name_domains(skeleton)
+    split_dynamic_products(skeleton)
+    if skeleton.ByteSize() > _PROTOBUF_LIMIT_BYTES:
         raise UnsupportedError("the model holds over 2 GiB beside its initializers, which ONNX's checker cannot read")
     try:
-        onnx.checker.check_model(light)
+        onnx.checker.check_model(skeleton)
     except Exception as error:
         raise OnnxImportError(f"the model fails ONNX's checker: {first_line(error)}") from None
-    return list(_expanded(light, opset).graph.node)
+    return list(_expanded(skeleton, opset).graph.node)
 
 
 def _name_domains(model: onnx.ModelProto) -> None:
-    """Operators that ONNX Runtime writes without their domain, which the checker does not know, get it."""
+    """Set the domain of operators that ONNX Runtime writes without it, which the checker does not know."""
     strange = [node for node in model.graph.node if not node.domain and node.op_type in _OF_MICROSOFT]
     for node in strange:
         node.domain = "com.microsoft"
@@ -270,18 +272,18 @@ def _name_written_out(model: onnx.ModelProto, written: onnx.ModelProto) -> None:
 
 
 class _Expander:
-    """Writes out the operators of a model that have no converter and that ONNX defines by others."""
+    """Expander of operators that have no converter and that ONNX defines by others."""
 
     def __init__(self, model: onnx.ModelProto, opset: int) -> None:
         self.opset = opset
         self.versions = {o.domain: o.version for o in model.opset_import} | dict.fromkeys(DEFAULT_DOMAINS, opset)
 
     def missing(self, model: onnx.ModelProto) -> set[_Kind]:
-        """Operators without a converter."""
+        """Return the operators without a converter."""
         return {k for k in _kinds(model) if find_converter(*k, self.opset) is None}
 
     def defined_by_others(self, model: onnx.ModelProto) -> set[_Kind]:
-        """Operators without a converter that have a definition."""
+        """Return the operators without a converter that have a definition."""
         schemas: dict[_Kind, Any] = {kind: self._schema(kind) for kind in self.missing(model)}
         return {k for k, s in schemas.items() if s and (s.has_function or s.has_context_dependent_function)}
 
@@ -292,7 +294,7 @@ class _Expander:
         return onnx.defs.get_schema(name, version, domain) if onnx.defs.has(name, version, domain) else None
 
     def expand(self, model: onnx.ModelProto, kept: frozenset[_Kind]) -> onnx.ModelProto:
-        """The model with all but the operators ``kept`` written out."""
+        """Return the model with all but the operators ``kept`` expanded."""
         for _ in range(_MAX_FUNCTION_DEPTH):
             wanted = self.defined_by_others(model) - kept
             if not wanted:
@@ -311,9 +313,9 @@ class _Expander:
         return model
 
     def _with_own_functions(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
-        """Definitions that depend on the inputs' types as functions of the model, one for each node.
+        """Add definitions that depend on the inputs' types as functions of the model, one for each node.
 
-        The inliner itself gives up on such a node when it omits an input before the last.
+        The inliner itself refuses such a node when it omits an input before the last.
         """
         inferred = onnx.shape_inference.infer_shapes(model).graph
         types = {v.name: v.type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
@@ -334,7 +336,9 @@ class _Expander:
         return written
 
     def _with_default_attributes(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
-        """Default values written into nodes: a function's body refers to attributes, which the inliner seeks there."""
+        """Write default values into nodes: a function's body refers to attributes, which the inliner looks up
+        there.
+        """
         written = onnx.ModelProto()
         written.CopyFrom(model)
         for node in written.graph.node:
@@ -349,20 +353,20 @@ class _Expander:
 
 
 def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with large initializers as inputs: what the checker asks about, without copies of the weights.
+    """Return a copy with large initializers as inputs, so that the checker gets no copies of the weights.
 
-    Values without a shape, which the checker refuses and ``from_onnx`` can be told, get one of rank 0.
+    Values without a shape, which the checker refuses and for which ``from_onnx`` has a parameter, get one of rank 0.
     """
     large = [t for t in model.graph.initializer if t.name and _is_large(t)]
-    light = onnx.ModelProto()
+    skeleton = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name != "graph":
-            _copy_field(light, field.name, value)
+            _copy_field(skeleton, field.name, value)
     for field, value in model.graph.ListFields():
         if field.name != "initializer":
-            _copy_field(light.graph, field.name, value)
+            _copy_field(skeleton.graph, field.name, value)
     names = {t.name for t in large}
-    light.graph.initializer.extend(t for t in model.graph.initializer if t.name not in names)
+    skeleton.graph.initializer.extend(t for t in model.graph.initializer if t.name not in names)
     declared = {value.name for value in model.graph.input}
     seen: set[str] = set()
     for tensor in large:
@@ -371,11 +375,11 @@ def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         seen.add(tensor.name)
         if tensor.name not in declared:
             value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
-            light.graph.input.append(value)
-    for value in (*light.graph.input, *light.graph.output):
+            skeleton.graph.input.append(value)
+    for value in (*skeleton.graph.input, *skeleton.graph.output):
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.SetInParent()
-    return light
+    return skeleton
 
 
 def _is_large(tensor: onnx.TensorProto) -> bool:
@@ -394,7 +398,9 @@ def _copy_field(message: object, name: str, value: object) -> None:
 
 
 def model_opset(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that the model uses; an UnsupportedError where it is too old or new."""
+    """Return the version of ONNX's own operators that the model uses; raise UnsupportedError if it is too old or
+    new.
+    """
     found = [o.version for o in model.opset_import if o.domain in DEFAULT_DOMAINS]
     newest = onnx.defs.onnx_opset_version()
     opset = max(found, default=newest if model.opset_import else 1)  # one that uses other domains alone has none

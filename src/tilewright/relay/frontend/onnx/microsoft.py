@@ -1,4 +1,4 @@
-"""Operators of com.microsoft that exporters and ONNX Runtime's optimizer write, as its ContribOperators.md has them."""
+"""Operators of com.microsoft that exporters and ONNX Runtime's optimizer emit, by its ContribOperators.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def convert_fused_matmul(ctx: NodeContext) -> RelayExpr:
         if ctx.attr(f"trans{name}", 0) and len(order) > 1:
             order[-2:] = order[:-3:-1]
         sides.append(side if order == sorted(order) else typed(relay_op.transpose(side, order)))
-    product = typed(matmul(ctx, *sides))
+    product = typed(matmul(ctx, sides[0], sides[1]))
     alpha = ctx.attr("alpha", 1.0)
     return product if alpha == 1.0 else relay_op.multiply(product, _scalar(ctx, alpha, product))
 
@@ -70,7 +70,7 @@ def convert_matmul_of_bits(ctx: NodeContext) -> RelayExpr:
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
-    """Numbers of few bits, the low ones of a byte first."""
+    """Unpack numbers of few bits, the low ones of a byte first."""
     shifts = np.arange(0, 8, bits, dtype="uint8")
     return ((packed[..., None] >> shifts) & ((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
 
@@ -93,7 +93,7 @@ def _biased(ctx: NodeContext) -> RelayExpr:
 
 @converter("QuickGelu", domain=_DOMAIN, in_float32=True)
 def convert_quick_gelu(ctx: NodeContext) -> RelayExpr:
-    """X * sigmoid(alpha * x)"""
+    """x * sigmoid(alpha * x)"""
     data = ctx.input(0)
     scaled = relay_op.multiply(data, _scalar(ctx, ctx.attr("alpha", 1.702), data))
     return relay_op.multiply(data, relay_op.sigmoid(scaled))
@@ -105,7 +105,7 @@ def convert_quick_gelu(ctx: NodeContext) -> RelayExpr:
 def _normalized(
     ctx: NodeContext, data: RelayExpr, gamma: RelayExpr, beta: RelayExpr | None, centred: bool
 ) -> tuple[RelayExpr, RelayExpr, RelayExpr]:
-    """The last axis normalized, its mean, and one over its deviation."""
+    """Return the normalized last axis, its mean, and one over its deviation."""
     mean = typed(relay_op.mean(data, axis=-1, keepdims=True))
     middle = typed(relay_op.subtract(data, mean)) if centred else data
     power = relay_op.mean(relay_op.multiply(middle, middle), axis=-1, keepdims=True)
@@ -144,14 +144,14 @@ def convert_rms_norm(ctx: NodeContext) -> Any:
 
 
 def _embedded(ctx: NodeContext, table: int, places: int) -> RelayExpr:
-    """Rows of the table in one input at the places in another."""
+    """Return the rows of the table in one input at the indices in another."""
     rows = ctx.input(table)
     return relay_op.take(rows, checked_numbers(ctx, places, rows, 0, "index"), axis=0, mode="fast")
 
 
 @converter("EmbedLayerNormalization", domain=_DOMAIN, in_float32=True)
 def convert_embed_layer_norm(ctx: NodeContext) -> Any:
-    """Sums of embeddings by word, place and segment, normalized; how long the sequences are; and the sums."""
+    """Sums of embeddings by word, position and segment, normalized; the lengths of the sequences; and the sums."""
     words = ctx.input(0)
     batch, length = ctx.shape(words)
     total = _embedded(ctx, 2, 0)
@@ -173,7 +173,7 @@ def convert_embed_layer_norm(ctx: NodeContext) -> Any:
 
 
 def _heads(ctx: NodeContext, data: RelayExpr, heads: int) -> RelayExpr:
-    """(batch, length, heads * size) as (batch, heads, length, size)."""
+    """Reshape (batch, length, heads * size) to (batch, heads, length, size)."""
     batch, length, width = ctx.shape(typed(data))
     if width % heads:
         ctx.fail(f"{width} features do not divide into {heads} heads")
@@ -183,7 +183,7 @@ def _heads(ctx: NodeContext, data: RelayExpr, heads: int) -> RelayExpr:
 def _attend(
     ctx: NodeContext, parts: tuple[RelayExpr, RelayExpr, RelayExpr], additions: list[RelayExpr], softcap: float = 0.0
 ) -> RelayExpr:
-    """softmax(q k' * scale + additions) v, of (batch, heads, length, size), as (batch, length, heads * size)."""
+    """Return softmax(q k' * scale + additions) v of (batch, heads, length, size), as (batch, length, heads * size)."""
     q, k, v = parts
     batch, heads, length, size = ctx.shape(q)
     total, width = ctx.shape(k)[2], ctx.shape(v)[3]
@@ -205,12 +205,14 @@ def _attend(
 
 
 def _masked(ctx: NodeContext, keep: RelayExpr, like: RelayExpr, value: float) -> RelayExpr:
-    """What is added to scores: 0 where ``keep`` is true, else ``value``."""
+    """Return the addition to scores: 0 where ``keep`` is true, else ``value``."""
     return typed(relay_op.where(keep, _scalar(ctx, 0.0, like), _scalar(ctx, value, like)))
 
 
 def _key_mask(ctx: NodeContext, mask: RelayExpr, total: int, like: RelayExpr) -> RelayExpr:
-    """An addition by a mask of keys: (batch, total) or (batch, length, total) of 0 and 1, or (batch) lengths."""
+    """Return the addition by a mask of keys: (batch, total) or (batch, length, total) of 0 and 1, or (batch)
+    lengths.
+    """
     shape, filler = ctx.shape(mask), ctx.attr("mask_filter_value", -10000.0)
     if len(shape) == 1:
         batch = ctx.shape(like)[0]
@@ -300,7 +302,7 @@ def convert_multi_head_attention(ctx: NodeContext) -> Any:
 
 @converter("GroupQueryAttention", domain=_DOMAIN, in_float32=True)
 def convert_group_query_attention(ctx: NodeContext) -> Any:
-    """Causal attention whose heads share keys and values, with a cache and rotation by place: result, keys, values."""
+    """Causal attention whose heads share keys and values, with a cache and rotary embedding: result, keys, values."""
     heads, groups = ctx.required("num_heads"), ctx.required("kv_num_heads")
     if ctx.attr("local_window_size", -1) != -1 or any(ctx.has_input(i) for i in range(9, ctx.num_inputs)):
         ctx.unsupported("local_window_size, position_ids, attention_bias or head_sink")
@@ -309,10 +311,10 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     total = int(ctx.scalar(6))
     past = ctx.shape(ctx.input(3))[2] if ctx.has_input(3) else 0
     prompt = length == total
-    room = max(past, total)
+    capacity = max(past, total)
     if ctx.attr("do_rotary", 0) and not prompt:
-        room = min(room, ctx.shape(ctx.input(7))[0])
-    lasts = checked_range(ctx, 5, room, "last place", 0 if prompt else length - 1)
+        capacity = min(capacity, ctx.shape(ctx.input(7))[0])
+    lasts = checked_range(ctx, 5, capacity, "last place", 0 if prompt else length - 1)
     ends = relay_op.reshape(relay_op.cast(lasts, "int32"), (batch, 1))
     start: RelayExpr = relay_op.zeros((batch, 1), "int32")
     if not prompt:
@@ -320,6 +322,8 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     places = typed(relay_op.add(start, const(np.arange(length, dtype="int32"))))
     if ctx.attr("do_rotary", 0):
         caches, pairs = (ctx.input(7), ctx.input(8)), bool(ctx.attr("rotary_interleaved", 0))
+        if length > ctx.shape(caches[0])[0]:
+            ctx.fail(f"{length} places, and angles for {ctx.shape(caches[0])[0]}")
         q, k = (rotated(ctx, x, caches, places, 1, pairs) for x in (q, k))
     present = max(past, total)
     keys, values = (_cached(ctx, new, 3 + i, start, present) for i, new in enumerate((k, v)))
@@ -332,7 +336,7 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
 
 
 def _query_key_value(ctx: NodeContext, heads: int, groups: int) -> list[RelayExpr]:
-    """Queries, keys and values by heads: three tensors, or one that has all features in a row."""
+    """Return queries, keys and values by heads, from three tensors or one of all features."""
     if ctx.has_input(1):
         return [_heads(ctx, ctx.input(i), n) for i, n in enumerate((heads, groups, groups))]
     size = ctx.shape(ctx.input(0))[2] // (heads + 2 * groups)
@@ -341,7 +345,7 @@ def _query_key_value(ctx: NodeContext, heads: int, groups: int) -> list[RelayExp
 
 
 def _cached(ctx: NodeContext, new: RelayExpr, index: int, start: RelayExpr, present: int) -> RelayExpr:
-    """What the cache holds before ``start``, then the new entries; (batch, groups, present, size)."""
+    """Return the cache before ``start``, then the new entries: (batch, groups, present, size)."""
     if not ctx.has_input(index):
         return new
     past = ctx.shape(ctx.input(index))[2]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.linear import matmul
-from tilewright.relay.frontend.onnx.quantization import along, shifted
+from tilewright.relay.frontend.onnx.indices import checked_indices
+from tilewright.relay.frontend.onnx.quantization import along, convert_dynamic_quantize, folded, integer_product
+from tilewright.relay.frontend.onnx.recurrent import Step, check_lstm, direction_slice, lstm_cell, unroll
 from tilewright.relay.frontend.onnx.registry import converter
 
 _DOMAIN = "com.microsoft"
@@ -18,8 +21,8 @@ _DOMAIN = "com.microsoft"
 @converter("MatMulIntegerToFloat", domain=_DOMAIN)
 def convert_matmul_integer_to_float(ctx: NodeContext) -> RelayExpr:
     """The product of integers less their zero points, times the scales of both, and a bias: float32."""
-    a, b = shifted(ctx, ctx.input(0), ctx.optional(4), -2), shifted(ctx, ctx.input(1), ctx.optional(5), -1)
-    sums = typed(relay_op.cast(matmul(ctx, a, b), "float32"))
+    product = integer_product(ctx, (ctx.input(0), ctx.optional(4)), (ctx.input(1), ctx.optional(5)))
+    sums = typed(relay_op.cast(product, "float32"))
     rank = ctx.rank(sums)
     scale = relay_op.multiply(along(ctx, ctx.input(2), -2, rank), along(ctx, ctx.input(3), -1, rank))
     out = relay_op.multiply(sums, scale)
@@ -27,7 +30,7 @@ def convert_matmul_integer_to_float(ctx: NodeContext) -> RelayExpr:
 
 
 def split_dynamic_products(model: onnx.ModelProto) -> None:
-    """Write ``DynamicQuantizeMatMul`` as the two operators that it stands for."""
+    """Replace ``DynamicQuantizeMatMul`` by the two operators that define it."""
     if all(node.op_type != "DynamicQuantizeMatMul" for node in model.graph.node):
         return
     nodes: list[onnx.NodeProto] = []
@@ -51,36 +54,64 @@ def _split(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 def convert_gather_block_quantized(ctx: NodeContext) -> RelayExpr:
     """Rows of a table of few bits, with a scale for each block of a row, as floating-point numbers.
 
-    Bytes hold one number of 8 bits or two of 4, the low ones first.
+    Bytes hold one number of 8 bits or two of 4, the low ones first; without zero points their middle stands for 0.
     """
     table, scales = ctx.input(0), ctx.input(2)
     dtype, rank = ctx.dtype(table), ctx.rank(table)
     bits, block = ctx.attr("bits", 4), ctx.attr("block_size", 128)
     last = ctx.normalize_axis(ctx.attr("quantize_axis", 1), rank) == rank - 1
-    if ctx.normalize_axis(ctx.attr("gather_axis", 0), rank) or not last or dtype != "uint8" or bits not in (4, 8):
+    packed = dtype == "uint8"
+    if ctx.normalize_axis(ctx.attr("gather_axis", 0), rank) or not last or bits not in ((4, 8) if packed else (4,)):
         ctx.unsupported(
-            f"{dtype} of {bits} bits; supported are uint8 of 4 and 8 bits, gathered along the first axis and quantized "
-            "along the last"
+            f"{dtype} of {bits} bits; supported are uint8 of 4 and 8 bits, int4, uint4; gathered along the first axis "
+            "and quantized along the last"
         )
-    columns = ctx.extent(table, -1) * (8 // bits)
+    columns = ctx.extent(table, -1) * (8 // bits if packed else 1)
+    places = checked_indices(ctx, 1, table, [0])
 
     def rows(parameter: RelayExpr) -> RelayExpr:
         """The gathered rows of an array, a number for each column."""
-        found = typed(relay_op.take(parameter, ctx.input(1), axis=0))
+        found = typed(relay_op.take(parameter, places, axis=0, mode="fast"))
         return _nibbles(found, ctx.rank(found)) if bits == 4 and ctx.dtype(parameter) == "uint8" else found
 
     def spread(parameter: RelayExpr) -> RelayExpr:
-        """What a block has, for each of its columns."""
+        """Repeat the values of a block for each of its columns."""
         wide = typed(relay_op.repeat(relay_op.cast(rows(parameter), ctx.dtype(scales)), block, axis=-1))
         return relay_op.strided_slice(wide, [0], [columns], axes=[ctx.rank(wide) - 1])
 
-    zero = spread(ctx.input(3)) if ctx.has_input(3) else const(float(1 << (bits - 1)), ctx.dtype(scales))
+    zero = spread(ctx.input(3)) if ctx.has_input(3) else const(float(packed << (bits - 1)), ctx.dtype(scales))
     numbers = relay_op.subtract(relay_op.cast(rows(table), ctx.dtype(scales)), zero)
     return relay_op.multiply(numbers, spread(scales))
 
 
 def _nibbles(data: RelayExpr, rank: int) -> RelayExpr:
-    """Two numbers of 4 bits for each byte along the last axis."""
+    """Split each byte along the last axis into two numbers of 4 bits."""
     low = relay_op.bitwise_and(data, const(15, "uint8"))
     high = relay_op.right_shift(data, const(4, "uint8"))
     return relay_op.reshape(relay_op.stack([low, high], axis=rank), (*([0] * (rank - 1)), -1))
+
+
+@converter("DynamicQuantizeLSTM", domain=_DOMAIN)
+def convert_dynamic_quantize_lstm(ctx: NodeContext) -> Any:
+    """An LSTM of quantized weights: what each product multiplies them with is quantized by its own range."""
+    check_lstm(ctx)
+
+    def product(rows: RelayExpr, index: int, direction: int) -> RelayExpr:
+        """Of a weight, laid out (inner, gates), whose scale and zero point are inputs ``index + 7`` and the next."""
+        quantized: Any = convert_dynamic_quantize(NodeContext(ctx.importer, ctx.node, [typed(rows)]))
+        number, scale, zero = quantized
+        places = (index, 6 + 2 * index, 7 + 2 * index)
+        weight, own_scale, own_zero = (
+            folded(ctx, direction_slice(ctx, ctx.input(i), direction), ctx.input(i)) for i in places
+        )
+        inputs = [typed(number), weight, scale, own_scale, zero, own_zero]
+        found: Any = convert_matmul_integer_to_float(NodeContext(ctx.importer, ctx.node, inputs))
+        return typed(found)
+
+    def project(ctx: NodeContext, direction: int, rows: RelayExpr) -> RelayExpr:
+        return product(rows, 1, direction)
+
+    def step(ctx: NodeContext, direction: int, *_: Any) -> Step:
+        return lstm_cell(ctx, direction, lambda output: product(output, 2, direction))
+
+    return unroll(ctx, 4, 2, step, project=project)[: ctx.num_outputs]

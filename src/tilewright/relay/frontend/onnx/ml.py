@@ -89,7 +89,7 @@ def _default(ctx: NodeContext) -> Array:
 
 @converter("TfIdfVectorizer", since=9)
 def convert_tf_idf(ctx: NodeContext) -> RelayExpr:
-    """How often each n-gram of the pool occurs, items apart by up to ``max_skip_count``, or whether; by weights."""
+    """Counts, occurrences or weights of the pool's n-grams, of items up to ``max_skip_count`` apart."""
     data = ctx.input(0)
     rows = data if ctx.rank(data) == 2 else typed(relay_op.reshape(data, (1, -1)))
     names = "pool_strings" in ctx.attrs
@@ -120,19 +120,19 @@ def _starts(ctx: NodeContext, pool: Array) -> list[int]:
 
 
 def _grams(ctx: NodeContext, pool: Array) -> list[Array]:
-    """The n-grams of each length that is counted, a row each."""
+    """Return the n-grams of each counted length, one a row."""
     starts = _starts(ctx, pool)
     return [pool[a:b].reshape(-1, n) for n, (a, b) in enumerate(pairwise(starts), 1) if n in _lengths(ctx)]
 
 
 def _owners(ctx: NodeContext, pool: Array) -> list[bool]:
-    """For each n-gram of the pool, whether its length is counted."""
+    """Return for each n-gram of the pool whether its length is counted."""
     parts = enumerate(pairwise(_starts(ctx, pool)), 1)
     return [n in _lengths(ctx) for n, (a, b) in parts for _ in range((b - a) // n)]
 
 
 def _occurrences(ctx: NodeContext, rows: RelayExpr, grams: Array) -> RelayExpr | None:
-    """How often each of the n-grams occurs in each row, as float32."""
+    """Return how often each of the n-grams occurs in each row, as float32."""
     count, length = grams.shape
     if not count:
         return None
@@ -161,7 +161,7 @@ _MEMBER = 6
 
 @converter("TreeEnsemble", domain=_ML, since=5)
 def convert_tree_ensemble(ctx: NodeContext) -> RelayExpr:
-    """Decision trees: every row walks all trees at once, as many steps as the deepest has."""
+    """Decision trees: every row walks all trees at once, as many steps as the deepest tree has."""
     data = ctx.input(0)
     dtype = ctx.dtype(data)
     rows, _ = ctx.shape(data)
@@ -230,7 +230,7 @@ class _Trees:
         return np.append(np.where(is_leaf, ids + self.nodes, ids), itself).astype("int32")
 
     def _members(self, ctx: NodeContext) -> Array:
-        """The set of each MEMBER node, a row for each node, filled up with NaN."""
+        """Return the set of each MEMBER node, a row for each node, padded with NaN."""
         values = np.asarray(ctx.attr("membership_values", np.zeros(0)))
         sets = [part[~np.isnan(part)] for part in np.split(values, np.flatnonzero(np.isnan(values)))]
         width = max((len(s) for s in sets), default=0)
@@ -249,7 +249,7 @@ class _Trees:
         return steps
 
     def step(self, ctx: NodeContext, data: RelayExpr, at: RelayExpr) -> RelayExpr:
-        """Where each row is in each tree after one more test."""
+        """Return the node of each row in each tree after one more test."""
         dtype = ctx.dtype(data)
         table = lambda values, kind: typed(relay_op.take(const(values.astype(kind)), at, axis=0))  # noqa: E731
         value = typed(relay_op.gather(data, 1, table(self.features, "int32")))

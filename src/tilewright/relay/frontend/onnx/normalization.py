@@ -50,7 +50,7 @@ def convert_instance_norm(ctx: NodeContext) -> RelayExpr:
 
 
 def _one_row(ctx: NodeContext, value: RelayExpr | None, extent: int) -> RelayExpr | None:
-    """``value`` as a vector for the last dimension, or None where it varies along others."""
+    """Return ``value`` as a vector for the last dimension, or None where it varies along others."""
     shape = () if value is None else ctx.shape(value)
     if value is None or math.prod(shape[:-1]) != 1:
         return None
@@ -139,7 +139,7 @@ def convert_lrn(ctx: NodeContext) -> RelayExpr:
 
 
 def _flattened_softmax(ctx: NodeContext, build: Any) -> RelayExpr:
-    """Before opset 13: over all axes from ``axis`` on, as one."""
+    """Apply softmax over all axes from ``axis`` on, flattened (before opset 13)."""
     data = ctx.input(0)
     shape = ctx.dims(data)
     axis = ctx.normalize_axis(ctx.attr("axis", 1), len(shape))

@@ -1,4 +1,4 @@
-"""Rewrites forms of a model that mean the same as others, so that the importer meets one form of each.
+"""Canonicalization of models: equivalent forms become one form for the importer.
 
 Sparse tensors become dense ones; ONNX's own operators lose the name "ai.onnx" of their domain.
 """

@@ -31,7 +31,7 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
 
     def pool(data: RelayExpr, pads: tuple[int, ...], **extra: Any) -> RelayExpr:
         ceil_mode = bool(ctx.attr("ceil_mode", 0))
-        if ceil_mode and not _pads_by_itself(ctx):  # what auto_pad makes room for is rounded up either way
+        if ceil_mode and not _pads_by_itself(ctx):  # the padding of auto_pad is rounded up either way
             data, pads, ceil_mode = _without_windows_in_padding(ctx, data, kernel, strides, dilations, pads)
         else:
             ceil_mode = False
@@ -51,7 +51,7 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
         return padded(ctx, data, kernel, strides, dilations, pool, _lowest(ctx.dtype(data)))
     if not pads_at_run_time(ctx, data, strides):
         return pool(data, padding(ctx, data, kernel, strides, dilations), **extra)
-    # The padding becomes part of the data; what share of each window it is, a picture of ones tells.
+    # The padding becomes part of the data; an image of ones yields its share of each window.
     whole = lambda data, pads: pool(data, pads, count_include_pad=True)  # noqa: E731
     mean = padded(ctx, data, kernel, strides, dilations, whole)
     if extra["count_include_pad"]:
@@ -69,11 +69,11 @@ def _lowest(dtype: str) -> float:
 
 
 def _count(extent: int, window: int, stride: int, before: int, after: int, ceil_mode: bool) -> int:
-    """Number of windows: with ``ceil_mode`` one that starts in the padding at the end is none, as ONNX has it."""
-    room = extent + before + after - window
+    """Return the number of windows: with ``ceil_mode``, one that starts in the padding at the end does not count."""
+    free = extent + before + after - window
     if not ceil_mode:
-        return room // stride + 1
-    return min(-(-room // stride) + 1, -(-(extent + before) // stride))
+        return free // stride + 1
+    return min(-(-free // stride) + 1, -(-(extent + before) // stride))
 
 
 def _without_windows_in_padding(
@@ -84,9 +84,9 @@ def _without_windows_in_padding(
     dilations: Sequence[int],
     pads: tuple[int, ...],
 ) -> tuple[RelayExpr, tuple[int, ...], bool]:
-    """Data, padding and ceil_mode for Relay, whose ceil_mode adds windows that start in the padding at the end.
+    """Return data, padding and ceil_mode for Relay, whose ceil_mode adds windows that start in the padding at the end.
 
-    Where it would, the padding at the end shrinks to what the other windows need, or the data do.
+    Where it would, the padding at the end shrinks to what the other windows need, or the data is cropped.
     """
     extents = ctx.dims(data)[2:]
     rank = len(extents)
@@ -110,7 +110,7 @@ def _without_windows_in_padding(
 
 
 def _require_windows_in_data(ctx: NodeContext, window: int, stride: int, after: int) -> None:
-    """With ceil_mode no window may start in the padding at the end, whatever an extent is."""
+    """Require with ceil_mode that no window starts in the padding at the end, whatever an extent is."""
     if after + stride > window:
         ctx.unsupported(
             f"ceil_mode with a window of {window}, stride {stride} and padding {after}, over dimensions that are known "
@@ -120,13 +120,13 @@ def _require_windows_in_data(ctx: NodeContext, window: int, stride: int, after: 
 
 @converter("MaxPool")
 def convert_max_pool(ctx: NodeContext) -> Any:
-    """Maximum pooling, and where in the flattened input the maxima are."""
+    """Maximum pooling, and the indices of the maxima in the flattened input."""
     pooled = typed(_pool(ctx, "max"))
     return [pooled, _indices_of_maxima(ctx, ctx.shape(pooled)[2:])] if ctx.num_outputs > 1 else pooled
 
 
 def _indices_of_maxima(ctx: NodeContext, counts: Sequence[int]) -> RelayExpr:
-    """The first maximum of each window, as its place in the input; by columns where ``storage_order`` is 1."""
+    """Return the first maximum of each window, as its index in the input; by columns where ``storage_order`` is 1."""
     data = ctx.input(0)
     batch, channels, *extents = ctx.shape(data)
     rank, size = len(extents), int(np.prod(extents))
@@ -224,7 +224,7 @@ def _padding_that_counts(
     dilations: Sequence[int],
     pads: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """So much padding that all of each window counts."""
+    """Return padding so large that all of each window counts."""
     rank = len(kernel)
     before, after = pads[:rank], list(pads[rank:])
     ceil_mode = bool(ctx.attr("ceil_mode", 0)) and not _pads_by_itself(ctx)

@@ -75,7 +75,7 @@ def integers(ctx: NodeContext, value: RelayExpr, scale: int, zero: int, dtype: s
 
 
 def _units(ctx: NodeContext, left: int, right: int, factor: float = 1.0) -> RelayExpr:
-    """What the sums of products count: the product of two scales, a number or a vector, in float32."""
+    """Return the unit of the sums of products: the product of two scales, a number or a vector, in float32."""
     sides = [ctx.constant(i, "a scale").astype("float32") for i in (left, right)]
     found = (sides[0].reshape(-1) * sides[1].reshape(-1) * np.float32(factor)).astype("float32")
     return const(found[0] if found.size == 1 else found)

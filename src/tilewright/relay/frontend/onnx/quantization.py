@@ -20,6 +20,8 @@ from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.qnn import op as qnn
 
+_FLIP = 128  # between uint8 and the int8 of the same bits but the first
+
 
 def dequantized_operators(model: onnx.ModelProto) -> int:
     """How many operators of a quantized (QDQ) model are computed in float32, most of them on whole numbers.
@@ -195,8 +197,43 @@ def shifted(ctx: NodeContext, data: RelayExpr, zero: RelayExpr | None, axis: int
 @converter("MatMulInteger", since=10)
 def convert_matmul_integer(ctx: NodeContext) -> RelayExpr:
     """The product of integers less their zero points, in int32."""
-    a, b = ctx.input(0), ctx.input(1)
-    return matmul(ctx, shifted(ctx, a, ctx.optional(2), -2), shifted(ctx, b, ctx.optional(3), -1))
+    return integer_product(ctx, (ctx.input(0), ctx.optional(2)), (ctx.input(1), ctx.optional(3)))
+
+
+def integer_product(
+    ctx: NodeContext, left: tuple[RelayExpr, RelayExpr | None], right: tuple[RelayExpr, RelayExpr | None]
+) -> RelayExpr:
+    """The product in int32 of two matrices less their zero points.
+
+    Of bytes with a known matrix it is a product of the bytes themselves, since zero points come out of the sums::
+
+        sum((a - za) * (b - zb)) = sum(a * b) - za * sum(b - zb) - zb * sum(a)
+    """
+    (a, a_zero), (b, b_zero) = left, right
+    known = ctx.rank(b) == 2 and all(ctx.importer.is_known(e) for e in (b, b_zero) if e is not None)
+    zero = ctx.folded(relay_op.cast(const(0) if b_zero is None else b_zero, "int32")) if known else None
+    if zero is None or any(ctx.dtype(e) not in ("int8", "uint8") for e in (a, b)):
+        return matmul(ctx, shifted(ctx, a, a_zero, -2), shifted(ctx, b, b_zero, -1))
+    if ctx.dtype(b) == "uint8":
+        b = folded(ctx, relay_op.cast(relay_op.bitwise_xor(b, const(_FLIP, "uint8")), "int8"), b)
+        zero = zero - _FLIP
+    sums = typed(matmul(ctx, a, b, "int32"))
+    if a_zero is not None:
+        shift, depth = relay_op.cast(_beside_rows(ctx, a_zero), "int32"), const(ctx.dims(b)[0] * zero, "int32")
+        columns = relay_op.subtract(relay_op.sum(relay_op.cast(b, "int32"), axis=[0]), depth)
+        sums = relay_op.subtract(sums, relay_op.multiply(shift, folded(ctx, columns, b)))
+    if zero.any():
+        rows = relay_op.sum(relay_op.cast(a, "int32"), axis=[-1], keepdims=ctx.rank(a) > 1)
+        sums = relay_op.subtract(sums, relay_op.multiply(rows, const(zero.astype("int32"))))
+    return sums
+
+
+def _beside_rows(ctx: NodeContext, zero: RelayExpr) -> RelayExpr:
+    """A zero point, or one for each row, that broadcasts with a matrix."""
+    shape = ctx.shape(zero)
+    if math.prod(shape) == 1:
+        return relay_op.reshape(zero, newshape=())
+    return relay_op.reshape(zero, newshape=(-1, 1)) if len(shape) == 1 else zero
 
 
 def along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExpr:

@@ -18,7 +18,7 @@ from tilewright.relay.op.random import threefry
 
 
 def uniform(ctx: NodeContext, shape: Sequence[int], dtype: str = "float32") -> RelayExpr:
-    """Numbers from [0, 1) by the attribute ``seed``; without one, by the place of the node in the model."""
+    """Numbers from [0, 1) by the attribute ``seed``; without one, by the position of the node in the model."""
     name = next((o for o in ctx.node.output if o), "")
     seed = ctx.attrs.get("seed")
     number = sum(name.encode()) if seed is None else int(np.float32(seed).view(np.uint32))
@@ -60,7 +60,7 @@ def convert_random(ctx: NodeContext) -> RelayExpr:
 
 @converter("RandomNormalLike", "RandomUniformLike")
 def convert_random_like(ctx: NodeContext) -> RelayExpr:
-    """Numbers of the input's shape, and of its data type unless another is given."""
+    """Numbers of the input's shape, and by default of its data type."""
     data = ctx.input(0)
     dtype = dtype_of(ctx.attr("dtype"), "attribute 'dtype'") if ctx.attr("dtype") else ctx.dtype(data)
     return _drawn(ctx, _known_shape(ctx, data), dtype)
@@ -100,7 +100,7 @@ def _known_shape(ctx: NodeContext, data: RelayExpr) -> tuple[int, ...]:
 
 
 def dropout(ctx: NodeContext, data: RelayExpr, ratio: float) -> list[RelayExpr]:
-    """Training's dropout: what is kept, scaled, and the mask."""
+    """Training's dropout: the kept elements, scaled, and the mask."""
     dtype = ctx.dtype(data)
     if not 0 <= ratio < 1 or not dt.is_float(dtype):
         ctx.fail(f"a ratio of {ratio}; it must be at least 0 and less than 1")

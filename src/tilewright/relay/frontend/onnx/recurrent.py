@@ -1,4 +1,6 @@
-"""Recurrent networks: LSTM, GRU, RNN, unrolled over time, or a loop where it is known at run time how many steps."""
+"""Recurrent networks: LSTM, GRU, RNN, unrolled over time, or as a loop where the number of steps is known at run
+time.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def _check(ctx: NodeContext) -> None:
 
 
 def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayExpr]:
-    """The outputs as attribute ``layout`` asks for: batch first where it is 1."""
+    """Transpose the outputs where attribute ``layout`` asks for batch first."""
     if not ctx.attr("layout", 0):
         return list(outputs)
     sequence, *states = outputs
@@ -51,7 +53,7 @@ def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayEx
 
 
 def _ends(ctx: NodeContext, steps: Any) -> RelayExpr | None:
-    """The lengths of the sequences as a column; None where all are as long as the data."""
+    """Return the lengths of the sequences as a column; None where all are as long as the data."""
     if not ctx.has_input(4):
         return None
     lengths = checked_lengths(ctx, 4, ctx.input(0), 1 if ctx.attr("layout", 0) else 0, "length")
@@ -64,7 +66,7 @@ def _ends(ctx: NodeContext, steps: Any) -> RelayExpr | None:
 def _until(
     ends: RelayExpr | None, t: RelayExpr, states: Sequence[RelayExpr], before: Sequence[RelayExpr], dtype: str
 ) -> tuple[RelayExpr, list[RelayExpr]]:
-    """The output of step ``t`` and the states after it: beyond a sequence's end 0, and the states before it."""
+    """Return the output of step ``t`` and the states after it: beyond a sequence's end 0, and the previous states."""
     if ends is None:
         return states[0], list(states)
     lives = relay_op.less(t, ends)
@@ -72,23 +74,23 @@ def _until(
     return relay_op.where(lives, states[0], const(0.0, dtype)), kept
 
 
-def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
-    """Entry ``direction`` of the leading axis."""
+def direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
+    """Return entry ``direction`` of the leading axis."""
     return typed(relay_op.squeeze(relay_op.strided_slice(expr, [direction], [direction + 1], axes=[0]), axis=[0]))
 
 
 def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list[RelayExpr]:
-    """Biases of the input and of the recurrence; zeros when there are none."""
+    """Return biases of the input and of the recurrence; zeros when there are none."""
     if not ctx.has_input(3):
         zero = relay_op.zeros((size,), dtype)
         return [zero, zero]
-    bias = _direction_slice(ctx, ctx.input(3), direction)
+    bias = direction_slice(ctx, ctx.input(3), direction)
     parts = relay_op.split(bias, 2, axis=0)
     return [parts[0], parts[1]]
 
 
 def _initial(ctx: NodeContext, index: int, direction: int, data: RelayExpr, hidden: int) -> RelayExpr:
-    """The first states (batch, hidden) of a direction: zeros when none are given."""
+    """Return the initial states (batch, hidden) of a direction, by default zeros."""
     if not ctx.has_input(index):
         batch, dtype = ctx.dims(data)[1], ctx.dtype(data)
         if is_number(batch):
@@ -98,18 +100,23 @@ def _initial(ctx: NodeContext, index: int, direction: int, data: RelayExpr, hidd
     states = ctx.input(index)
     if ctx.attr("layout", 0):
         states = relay_op.transpose(states, axes=(1, 0, 2))
-    return _direction_slice(ctx, typed(states), direction)
+    return direction_slice(ctx, typed(states), direction)
 
 
 MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr | None, int], Step]
 
 
-def _unroll(
-    ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep, add_biases: bool = True
+def unroll(
+    ctx: NodeContext,
+    gates: int,
+    num_states: int,
+    make_step: MakeStep,
+    add_biases: bool = True,
+    project: Callable[[NodeContext, int, RelayExpr], RelayExpr] | None = None,
 ) -> list[RelayExpr]:
-    """All directions over all steps: outputs (Y, Y_h[, Y_c]).
+    """Return the outputs (Y, Y_h[, Y_c]) of all directions over all steps.
 
-    Where the cell only adds both biases (``add_biases``), their sum joins the input of all steps at once.
+    Where the cell only adds both biases (``add_biases``), their sum is added to the input of all steps at once.
     """
     data = ctx.input(0)
     if ctx.attr("layout", 0):
@@ -125,12 +132,12 @@ def _unroll(
     finals: list[list[RelayExpr]] = []
     rows = typed(relay_op.reshape(data, newshape=(-3, 0)))
     for index, backwards in enumerate(directions):
-        weight = _direction_slice(ctx, ctx.input(1), index)
-        recurrence = _direction_slice(ctx, ctx.input(2), index)
+        recurrence = direction_slice(ctx, ctx.input(2), index)
         bias, bias_recurrence = _split_bias(ctx, index, gates * hidden, dtype)
         if add_biases:
             bias = relay_op.add(bias, bias_recurrence)
-        added = relay_op.nn.bias_add(relay_op.nn.dense(rows, weight, units=gates * hidden), bias)
+        product = (project or _projected)(ctx, index, rows)
+        added = relay_op.nn.bias_add(product, bias)
         projected = typed(ctx.reshaped(added, data, 1, 0, 2))
         states = [_initial(ctx, 5 + s, index, data, hidden) for s in range(num_states)]
         step = make_step(ctx, index, recurrence, None if add_biases else bias_recurrence, hidden)
@@ -142,9 +149,15 @@ def _unroll(
     return _batch_first(ctx, [relay_op.stack(outputs, axis=1), *states])
 
 
+def _projected(ctx: NodeContext, direction: int, rows: RelayExpr) -> RelayExpr:
+    """The product of a direction's weight with the data of all steps."""
+    weight = direction_slice(ctx, ctx.input(1), direction)
+    return relay_op.nn.dense(rows, weight, units=ctx.shape(weight)[0])
+
+
 @dataclass(frozen=True)
 class _Direction:
-    """A direction of a network: its step, what the input adds to the gates in all steps, and the sequences' ends."""
+    """A direction of a network: its step, the input's part of the gates in all steps, and the sequences' ends."""
 
     ctx: NodeContext
     step: Step
@@ -153,7 +166,7 @@ class _Direction:
     backwards: bool
 
     def unrolled(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
-        """All steps one after another: the outputs (steps, batch, hidden), and the last states."""
+        """Unroll all steps: return the outputs (steps, batch, hidden), and the last states."""
         steps, dtype = self.ctx.extent(self.projected, 0), self.ctx.dtype(self.projected)
         self.ctx.write_out(_NODES_OF_A_STEP * steps, f"its {steps} steps, written out")
         sequence = relay_op.split(self.projected, steps, axis=0) if steps > 1 else [self.projected]
@@ -164,7 +177,7 @@ class _Direction:
         return relay_op.stack(collected, axis=0), states
 
     def loop(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
-        """As ``unrolled``, of as many steps as the data have when the model runs."""
+        """As ``unrolled``, with as many steps as the data has at run time."""
         ctx, projected = self.ctx, self.projected
         dtype, length = ctx.dtype(projected), runtime_extent(projected, 0)
 
@@ -183,24 +196,34 @@ class _Direction:
 @converter("LSTM", in_float32=True, weights=(1, 2))
 def convert_lstm(ctx: NodeContext) -> Any:
     """Long short-term memory; gates in ONNX's order input, output, forget, cell."""
+    check_lstm(ctx)
+    return unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
+
+
+def check_lstm(ctx: NodeContext) -> None:
+    """Refuse attributes that are not supported."""
     _check(ctx)
     if ctx.attr("input_forget", 0):
         ctx.unsupported("attribute input_forget=1")
-    return _unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
 
 
 def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: RelayExpr | None, hidden: int) -> Step:
+    return lstm_cell(ctx, direction, lambda output: relay_op.nn.dense(output, recurrence, units=4 * hidden))
+
+
+def lstm_cell(ctx: NodeContext, direction: int, recur: Callable[[RelayExpr], RelayExpr]) -> Step:
+    """A step of an LSTM whose recurrent product is ``recur``."""
     f, g, h = _activations(ctx, ("Sigmoid", "Tanh", "Tanh"), direction)
     peepholes = None
     if ctx.has_input(7):
-        peepholes = relay_op.split(_direction_slice(ctx, ctx.input(7), direction), 3, axis=0)
+        peepholes = relay_op.split(direction_slice(ctx, ctx.input(7), direction), 3, axis=0)
 
     def seeing(gate: RelayExpr, which: int, cell: RelayExpr) -> RelayExpr:
         return gate if peepholes is None else relay_op.add(gate, relay_op.multiply(peepholes[which], cell))
 
     def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
         output, cell = states
-        gates = relay_op.add(projected, relay_op.nn.dense(output, recurrence, units=4 * hidden))
+        gates = relay_op.add(projected, recur(output))
         i, o, fg, c = relay_op.split(gates, 4, axis=1)
         kept = relay_op.multiply(f(seeing(fg, 2, cell)), cell)
         cell = relay_op.add(kept, relay_op.multiply(f(seeing(i, 0, cell)), g(c)))
@@ -213,11 +236,11 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: Relay
 def convert_gru(ctx: NodeContext) -> Any:
     """Gated recurrent unit; gates in ONNX's order update, reset, hidden."""
     _check(ctx)
-    return _unroll(ctx, 3, 1, _gru_step, add_biases=not ctx.attr("linear_before_reset", 0))[: ctx.num_outputs]
+    return unroll(ctx, 3, 1, _gru_step, add_biases=not ctx.attr("linear_before_reset", 0))[: ctx.num_outputs]
 
 
 def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr | None, hidden: int) -> Step:
-    """The reset gate is applied before the recurrent product, or, where the bias is given, to product and bias."""
+    """Apply the reset gate before the recurrent product, or, where there is a bias, to product and bias."""
     f, g = _activations(ctx, ("Sigmoid", "Tanh"), direction)
     one = const(1.0, ctx.dtype(ctx.input(0)))
     gate_rows, hidden_rows = relay_op.split(recurrence, (2 * hidden,), axis=0)
@@ -245,7 +268,7 @@ def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Rel
 def convert_rnn(ctx: NodeContext) -> Any:
     """Elman network."""
     _check(ctx)
-    return _unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
+    return unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
 
 
 def _rnn_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: RelayExpr | None, hidden: int) -> Step:

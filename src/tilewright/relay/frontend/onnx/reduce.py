@@ -18,7 +18,7 @@ Build = Callable[..., RelayExpr]
 
 
 def _axes(ctx: NodeContext) -> Sequence[int] | None:
-    """Axes from the attribute, or (newer opsets) from the second input; None means all."""
+    """Return the axes from the attribute, or (newer opsets) from the second input; None means all."""
     given = ctx.attr("axes")
     if given is None:
         given = ctx.ints_or_none(1, "the axes")
@@ -34,7 +34,7 @@ def _reduce(ctx: NodeContext, build: Build, data: RelayExpr | None = None) -> Re
 
 
 def _extremum(ctx: NodeContext, build: Build) -> RelayExpr:
-    """Maximum or minimum; of booleans as of numbers."""
+    """Return a maximum or minimum; of booleans as of numbers."""
     data = ctx.input(0)
     dtype = ctx.dtype(data)
     if dt.is_bool(dtype):
@@ -169,7 +169,7 @@ def convert_topk(ctx: NodeContext) -> Any:
 
 
 def _topk_of_computed(ctx: NodeContext, data: RelayExpr, axis: int, smallest: bool) -> Any:
-    """All elements in order, and as many of them as the model says."""
+    """Sort all elements and slice the first k, where the model computes k."""
     given = checked_lengths(ctx, 1, data, axis, "k")
     count = relay_op.reshape(relay_op.cast(given, "int64"), newshape=(1,))
     whole = relay_op.topk(data, k=0, axis=axis, is_ascend=smallest, dtype="int64")

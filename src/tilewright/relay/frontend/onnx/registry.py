@@ -50,7 +50,7 @@ def _widened(function: Converter, weights: Sequence[int]) -> Converter:
 
 
 def find_converter(domain: str, op_type: str, opset: int) -> Converter | None:
-    """The converter of the newest version that is not newer than ``opset``."""
+    """Return the converter of the newest version that is not newer than ``opset``."""
     domain = "" if domain in DEFAULT_DOMAINS else domain
     chosen = None
     for since, function in _CONVERTERS.get((domain, op_type), ()):
@@ -60,7 +60,7 @@ def find_converter(domain: str, op_type: str, opset: int) -> Converter | None:
 
 
 def supported_operators() -> list[str]:
-    """Names of all ONNX operators that have a converter, sorted."""
+    """Return the names of all ONNX operators that have a converter, sorted."""
     return sorted(f"{domain}.{name}" if domain else name for domain, name in _CONVERTERS)
 
 

@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis come from, as ONNX's Resize defines it: indices and weights."""
+"""Sources of the elements of a resized axis, as ONNX's Resize defines them: indices and weights."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Axis:
     end: float = 1.0
 
     def changes(self, coordinates: str) -> bool:
-        """Whether anything but a copy is asked for."""
+        """Return whether anything but a copy is asked for."""
         return self.size != self.extent or self.scale != 1.0 or coordinates == "tf_crop_and_resize"
 
     def coordinates(self, mode: str) -> Floats:
-        """Return the place in the input of every element of the output, computed in float32 where that divides."""
+        """Return the input coordinate of every element of the output, computed in float32 where that divides."""
         x, half, scale = np.arange(self.size, dtype=np.float64), np.float32(0.5), np.float32(self.scale)
         centred = (x.astype(NARROW) + half) / scale - half
         match mode:
@@ -68,7 +68,7 @@ class Axis:
                 return (x.astype(NARROW) / scale).astype(np.float64)
 
     def outside(self, mode: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which elements of the output lie outside the input, and take the extrapolation value."""
+        """Return which elements of the output lie outside the input, and take the extrapolation value."""
         if mode != "tf_crop_and_resize":
             return np.zeros(self.size, dtype=bool)
         places = self.coordinates(mode)
@@ -76,7 +76,7 @@ class Axis:
 
 
 def nearest_indices(axis: Axis, coordinates: str, rounding: str) -> list[int]:
-    """The element of the input that each element of the output copies."""
+    """Return the index of the input element that each element of the output copies."""
     places = axis.coordinates(coordinates)
     rounded = {
         "round_prefer_floor": np.ceil(places - 0.5 - NEAR_HALF),
@@ -88,10 +88,10 @@ def nearest_indices(axis: Axis, coordinates: str, rounding: str) -> list[int]:
 
 
 def weights(axis: Axis, mode: str, coordinates: str, a: float, antialias: bool, exclude_outside: bool) -> Floats:
-    """The matrix (size, extent) of what each input element gives to each output element.
+    """Return the matrix (size, extent) of the weight of each input element in each output element.
 
     ``a`` is the parameter of the cubic kernel (Keys 1981). With ``antialias`` the kernel widens when the axis
-    shrinks. With ``exclude_outside``, elements beyond the edge count nothing; otherwise the edge repeats.
+    shrinks. With ``exclude_outside``, elements beyond the edge have weight 0; otherwise the edge repeats.
     """
     places = axis.coordinates(coordinates)
     stretch = min(axis.scale, 1.0) if antialias else 1.0

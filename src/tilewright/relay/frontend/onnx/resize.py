@@ -36,7 +36,7 @@ _POLICIES = ("stretch", "not_larger", "not_smaller")
 
 @dataclass(frozen=True)
 class _Settings:
-    """What a Resize node asks for."""
+    """The attributes of a Resize node."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -92,13 +92,13 @@ def convert_resize(ctx: NodeContext) -> RelayExpr:
 
 
 def _count(ctx: NodeContext, index: int) -> int:
-    """How many scales or sizes input ``index`` has."""
+    """Return how many scales or sizes input ``index`` has."""
     given = ctx.input(index)
     return ctx.extent(given, 0) if ctx.rank(given) else 1
 
 
 def _at_run_time(ctx: NodeContext, index: int) -> bool:
-    """Whether the data's dimensions, or input ``index``, are known only when the model runs."""
+    """Return whether the data's dimensions, or input ``index``, are known only at run time."""
     if ctx.importer.static:
         return False
     return ctx.is_dynamic(ctx.input(0)) or ctx.constant_or_none(ctx.input(index)) is None
@@ -112,7 +112,7 @@ def _resize_by_scales(ctx: NodeContext, index: int, settings: _Settings) -> Rela
 
 
 def _resize_at_run_time(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: _Settings) -> RelayExpr:
-    """Relay's resize where only axes that keep their extents are unknown, else axis by axis."""
+    """Resize with Relay's operator where unknown axes keep their extents, else axis by axis."""
     _check_mode(ctx, settings)
     dims = ctx.dims(ctx.input(0))
     known = {axis.index: axis.known for axis in axes if axis.known is not None}
@@ -135,7 +135,7 @@ def _chosen_axes(ctx: NodeContext, given: int) -> list[int]:
 
 
 def _regions(ctx: NodeContext, count: int) -> list[tuple[float, float]]:
-    """Start and end of the region of interest on each axis, where there is one."""
+    """Return start and end of the region of interest on each axis, if there is one."""
     if ctx.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
         return [(0.0, 1.0)] * count
     roi = ctx.constant(1, "the region of interest").reshape(-1).astype(float)
@@ -198,7 +198,7 @@ def _resize(ctx: NodeContext, axes: dict[int, Axis], settings: _Settings) -> Rel
 
 
 def _suits_relay(ctx: NodeContext, shape: Sequence[Any], axes: dict[int, Axis], settings: _Settings) -> bool:
-    """Whether Relay's resize does the same: spatial axes, whose scale is the ratio of the sizes."""
+    """Return whether Relay's resize does the same: spatial axes, whose scale is the ratio of the sizes."""
     if len(shape) not in (3, 4, 5) or settings.antialias or settings.exclude_outside:
         return False
     if settings.coordinates not in _RELAY_COORDINATES or ctx.dtype(ctx.input(0)) not in _INTERPOLATED:
@@ -213,7 +213,9 @@ def _suits_relay(ctx: NodeContext, shape: Sequence[Any], axes: dict[int, Axis], 
 
 
 def _is_neighbour_of_relay(axis: Axis, settings: _Settings) -> bool:
-    """Whether Relay's resize, which knows the sizes alone, copies the same elements as the node's scale asks for."""
+    """Return whether Relay's resize, which knows the sizes alone, copies the same elements as the node's scale asks
+    for.
+    """
     if axis.scale.is_integer() and axis.size == axis.scale * axis.extent:
         return True
     found = nearest_elements(axis.extent, axis.size, settings.rounding, settings.coordinates)
@@ -234,7 +236,7 @@ def _relay_resize(data: RelayExpr, shape: Sequence[Any], axes: dict[int, Axis], 
 
 
 def _resize_axis(ctx: NodeContext, data: RelayExpr, index: int, axis: Axis, settings: _Settings) -> RelayExpr:
-    """One axis, by constant indices or as a product with the matrix of the weights."""
+    """Resize one axis, by constant indices or as a product with the matrix of the weights."""
     dtype = ctx.dtype(data)
     outside = axis.outside(settings.coordinates)
     if settings.mode == "nearest":

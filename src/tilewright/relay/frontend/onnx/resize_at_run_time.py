@@ -1,7 +1,7 @@
-"""Resize over dimensions, or by scales and to sizes, that are known when the model runs.
+"""Resize over dimensions, or by scales and to sizes, that are known at run time.
 
-An axis at a time: where its elements come from is computed as vectors (``resampling.py`` says the same of numbers), and
-the result is gathered.
+Each axis is processed separately: the sources of its elements are computed as vectors (``resampling.py`` does the same
+for numbers), and the result is gathered.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RunTimeAxis:
     known: Axis | None = None
 
     def coordinates(self, mode: str) -> RelayExpr:
-        """Return the place in the input of every element of the output, as a vector of float64."""
+        """Return the input coordinate of every element of the output, as a vector of float64."""
         if mode in ("half_pixel", "pytorch_half_pixel", "asymmetric"):
             return relay_op.cast(self._in_float32(mode), _WIDE)
         x = relay_op.cast(counted(self.size), _WIDE)
@@ -81,7 +81,7 @@ class RunTimeAxis:
                 return relay_op.where(relay_op.greater(size, one), spread, middle)
 
     def _in_float32(self, mode: str) -> RelayExpr:
-        """The places that ``resampling.py`` has in float32."""
+        """Return the coordinates that ``resampling.py`` computes in float32."""
         x, scale = relay_op.cast(counted(self.size), NARROW), relay_op.cast(self.scale, NARROW)
         if mode == "asymmetric":
             return relay_op.divide(x, scale)
@@ -95,7 +95,7 @@ class RunTimeAxis:
 def axes_by_scales(
     ctx: NodeContext, place: int, axes: Sequence[int], regions: Sequence[tuple[float, float]]
 ) -> list[RunTimeAxis]:
-    """The axes whose scales are input ``place``, those at the scale 1 left out."""
+    """Return the axes whose scales are input ``place``, without those of scale 1."""
     data = ctx.input(0)
     known = ctx.constant_or_none(ctx.input(place))
     found = []
@@ -117,20 +117,20 @@ def axes_by_scales(
 
 
 def _scale(ctx: NodeContext, place: int, k: int) -> RelayExpr:
-    """Scale ``k`` of input ``place``: a number that is not negative, nor infinite."""
+    """Return scale ``k`` of input ``place``: a number that is neither negative nor infinite."""
     given = typed(relay_op.take(ctx.input(place), integer(k, "int32")))
     return checked_range(ctx, place, MOST_ELEMENTS + 1, "scale", values=given)
 
 
 def _known_by_scale(extent: Any, scale: float | None) -> Axis | None:
-    """The axis in numbers."""
+    """Return the axis in numbers."""
     if scale is None or not is_number(extent) or not extent:
         return None
     return Axis(extent, scaled_size(extent, scale), scale)
 
 
 def _scaled(extent: Any, scale: float, share: float) -> Any:
-    """``floor(extent * scale * share)`` as an element; None where that is no expression."""
+    """Return ``floor(extent * scale * share)`` as an element; None where that is no expression."""
     if extent is None:
         return None
     if is_number(extent):
@@ -144,9 +144,9 @@ def _scaled(extent: Any, scale: float, share: float) -> Any:
 def axes_by_sizes(
     ctx: NodeContext, axes: Sequence[int], policy: str, regions: Sequence[tuple[float, float]]
 ) -> list[RunTimeAxis]:
-    """The axes whose sizes are input 3, those that keep their extents left out."""
+    """Return the axes whose sizes are input 3, without those that keep their extents."""
     data, wanted = ctx.input(0), ctx.shape_elements(3)
-    told = wanted if wanted is not None and policy == "stretch" else [None] * len(axes)
+    expected = wanted if wanted is not None and policy == "stretch" else [None] * len(axes)
     extents = [runtime_extent(data, axis) for axis in axes]
     given: RelayExpr = relay_op.cast(ctx.input(3), "int64")
     if wanted is None or None in wanted:
@@ -167,20 +167,26 @@ def axes_by_sizes(
     dims = ctx.dims(data)
     return [
         RunTimeAxis(
-            axis, (dims[axis], told[k]), extents[k], sizes[k], ratios[k], regions[k], _known(dims[axis], told[k])
+            axis,
+            (dims[axis], expected[k]),
+            extents[k],
+            sizes[k],
+            ratios[k],
+            regions[k],
+            _known(dims[axis], expected[k]),
         )
         for k, axis in enumerate(axes)
-        if not same_element(dims[axis], told[k]) or regions[k] != (0.0, 1.0)
+        if not same_element(dims[axis], expected[k]) or regions[k] != (0.0, 1.0)
     ]
 
 
 def _known(extent: Any, size: Any) -> Axis | None:
-    """The axis in numbers."""
+    """Return the axis in numbers."""
     return Axis(extent, size, size / extent) if is_number(extent) and is_number(size) and extent else None
 
 
 def resized(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr:
-    """The data with ``axes`` resized as ``settings`` (of ``resize.py``) say."""
+    """Resize ``axes`` of the data by ``settings`` (of ``resize.py``)."""
     data = ctx.input(0)
     dtype, dims = ctx.dtype(data), ctx.dims(data)
     whole = settings.mode == "nearest" or dt.is_float(dtype)
@@ -197,7 +203,7 @@ def _resized_axis(ctx: NodeContext, data: RelayExpr, axis: RunTimeAxis, settings
     last = relay_op.subtract(relay_op.cast(axis.extent, _WIDE), _number(1.0))
 
     def along(vector: RelayExpr) -> RelayExpr:
-        """A vector along the axis."""
+        """Reshape a vector to run along the axis."""
         after = rank - 1 - axis.index
         return relay_op.expand_dims(vector, axis=1, num_newaxis=after) if after else vector
 
@@ -238,7 +244,7 @@ def _rounded(places: RelayExpr, rounding: str) -> RelayExpr:
 
 
 def _taps(places: RelayExpr, last: RelayExpr, settings: Any) -> list[tuple[RelayExpr, RelayExpr]]:
-    """The elements that each element of the output is made of, and their shares."""
+    """Return the input elements of each output element, and their weights."""
     first = relay_op.floor(places)
     steps = (0, 1) if settings.mode == "linear" else (-1, 0, 1, 2)
     taps = [relay_op.add(first, _number(float(step))) for step in steps]
@@ -256,9 +262,9 @@ def _taps(places: RelayExpr, last: RelayExpr, settings: Any) -> list[tuple[Relay
 
 
 def _wide_taps(places: RelayExpr, axis: RunTimeAxis, last: RelayExpr, settings: Any) -> tuple[RelayExpr, RelayExpr]:
-    """A vector of elements, the edges repeated, and the matrix of what each gives to each element of the output.
+    """Return a vector of elements, with the edges repeated, and the matrix of their weights in each output element.
 
-    The kernel widens when the axis shrinks: by how much is known when the model runs, so every element has a share.
+    The kernel widens when the axis shrinks, by a factor known at run time, so every element has a weight.
     """
     zero, one = _number(0.0), _number(1.0)
     stretch = relay_op.minimum(axis.scale, one)
@@ -278,7 +284,7 @@ def _wide_taps(places: RelayExpr, axis: RunTimeAxis, last: RelayExpr, settings: 
 
 
 def _weighted(ctx: NodeContext, data: RelayExpr, shares: RelayExpr, axis: int, rank: int) -> RelayExpr:
-    """Sums along an axis by the rows of the matrix ``shares``."""
+    """Return sums along an axis by the rows of the matrix ``shares``."""
     order = [*(i for i in range(rank) if i != axis), axis]
     moved = typed(relay_op.transpose(data, axes=order))
     rows = relay_op.nn.dense(joined(moved, [rank - 1, 1]), shares, units=None)
@@ -287,7 +293,7 @@ def _weighted(ctx: NodeContext, data: RelayExpr, shares: RelayExpr, axis: int, r
 
 
 def _kernel(x: RelayExpr, mode: str, a: float) -> RelayExpr:
-    """The share of an element at the distance ``x``: linear, or cubic with the parameter ``a`` (Keys 1981)."""
+    """Return the weight of an element at the distance ``x``: linear, or cubic with the parameter ``a`` (Keys 1981)."""
     zero, one = _number(0.0), _number(1.0)
     if mode == "linear":
         return relay_op.maximum(relay_op.subtract(one, x), zero)

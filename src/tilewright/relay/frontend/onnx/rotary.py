@@ -1,4 +1,4 @@
-"""Pairs of features turned by the angles of their places (Su et al., 2021)."""
+"""Rotary position embedding: pairs of features rotated by angles of their positions (Su et al., 2021)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.dynamic import counted, runtime_extent
+from tilewright.relay.frontend.onnx.indices import checked_numbers
 from tilewright.relay.frontend.onnx.registry import converter
 
 
 def rotated(
     ctx: NodeContext, data: RelayExpr, caches: tuple[RelayExpr, RelayExpr], places: RelayExpr, heads: int, pairs: bool
 ) -> RelayExpr:
-    """Turn the first features of ``data``, of rank 4 with the heads in axis ``heads``.
+    """Rotate the first features of ``data``, of rank 4 with the heads in axis ``heads``.
 
-    ``caches`` hold cosines and sines, (places, half as many as are turned); ``places`` is (batch, length), or
-    (1, length). ``pairs``: neighbours are turned, else a feature with that of the other half.
+    ``caches`` hold cosines and sines, (positions, half the number of rotated features); ``places``, rows of them, is
+    (batch, length), or (1, length). ``pairs``: adjacent features form pairs, else a feature and that of the other half.
     """
     half, size = ctx.extent(caches[0], 1), ctx.extent(data, 3)
     cos, sin = (
-        relay_op.cast(relay_op.expand_dims(relay_op.take(cache, places, axis=0), heads), ctx.dtype(data))
+        relay_op.cast(relay_op.expand_dims(relay_op.take(cache, places, axis=0, mode="fast"), heads), ctx.dtype(data))
         for cache in caches
     )
     if 2 * half > size:
@@ -47,9 +48,9 @@ def rotated(
 
 @converter("RotaryEmbedding", domain="com.microsoft", in_float32=True)
 def convert_rotary_embedding(ctx: NodeContext) -> RelayExpr:
-    """Turn (batch, length, features) or (batch, heads, length, size).
+    """Rotate (batch, length, features) or (batch, heads, length, size).
 
-    Input 1 has the place of each row, (batch, length), or that of the first one.
+    Input 1 has the position of each row, (batch, length), or that of the first one.
     """
     if ctx.attr("is_packed_batching", 0) or ctx.attr("scale", 1.0) != 1.0:
         ctx.unsupported("attributes is_packed_batching and scale")
@@ -60,12 +61,13 @@ def convert_rotary_embedding(ctx: NodeContext) -> RelayExpr:
         dim = ctx.dims(data)[axis]
         steps = int_const(range(dim)) if is_number(dim) else counted(runtime_extent(data, axis), [dim])
         places = relay_op.expand_dims(relay_op.add(steps, relay_op.cast(places, "int64")), 0)
+    places = checked_numbers(ctx, 1, caches[0], 0, "place", typed(places))
     pairs = bool(ctx.attr("interleaved", 0))
     if by_heads:
-        return rotated(ctx, data, caches, typed(places), 1, pairs)
+        return rotated(ctx, data, caches, places, 1, pairs)
     width = ctx.extent(data, 2)
     heads = ctx.attr("num_heads", 0) or width // (2 * ctx.extent(caches[0], 1))
     if heads < 1 or width % heads:
         ctx.fail(f"{width} features do not divide into {heads} heads")
     split = typed(relay_op.reshape(data, (0, 0, heads, width // heads)))
-    return relay_op.reshape(rotated(ctx, split, caches, typed(places), 2, pairs), (0, 0, width))
+    return relay_op.reshape(rotated(ctx, split, caches, places, 2, pairs), (0, 0, width))

@@ -1,7 +1,7 @@
-"""If, Loop and Scan that are decided when the model runs: Relay's branches, and functions that call themselves.
+"""If, Loop and Scan that are decided at run time: Relay's branches, and recursive functions.
 
-A value that goes from round to round has one type. Where its dimensions change they are unknown; the types are found by
-going through the body until they stay. Outputs that a loop collects grow by a row in each round.
+A value that a loop carries has one type. Dimensions that change are unknown; the types are found by typing the body
+until they stay the same. Outputs that a loop collects grow by a row in each iteration.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _scalar_bool(value: RelayExpr) -> RelayExpr:
 
 
 def _common(ctx: NodeContext, a: TensorType, b: TensorType, what: str) -> TensorType:
-    """The type that both have, with unknown dimensions where they differ."""
+    """Return the type that both have, with unknown dimensions where they differ."""
     if a.dtype != b.dtype or len(a.shape) != len(b.shape):
         ctx.unsupported(f"{what} is a {a} and a {b}: data type and number of dimensions must stay the same")
     return TensorType([x if x is y else AnyDim() for x, y in zip(a.shape, b.shape, strict=True)], a.dtype)
 
 
 def _as_type(value: RelayExpr, type_: TensorType) -> RelayExpr:
-    """``value`` with the dimensions forgotten that ``type_`` does not know."""
+    """Return ``value`` with those dimensions unknown that are unknown in ``type_``."""
     own = typed(value).checked_type
     assert isinstance(own, TensorType)
     if all(isinstance(d, AnyDim) or not isinstance(t, AnyDim) for d, t in zip(own.shape, type_.shape, strict=True)):
@@ -67,7 +67,7 @@ def _tensor_type(value: RelayExpr) -> TensorType:
 
 
 def branch_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
-    """The outputs of the branch that is taken when the model runs."""
+    """Return the outputs of the branch that is taken at run time."""
     branches = [
         _tensors(ctx, ctx.subgraph(ctx.required(f"{name}_branch"), []), "a result") for name in ("then", "else")
     ]
@@ -81,7 +81,7 @@ def branch_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
 
 
 def loop_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
-    """Rounds while the number is not reached and the condition holds."""
+    """Return a loop that runs while the number is not reached and the condition holds."""
     graph = ctx.required("body")
     carried = _tensors(ctx, [ctx.value(i) for i in range(2, ctx.num_inputs)], "a value that goes from round to round")
     limit = relay_op.reshape(relay_op.cast(ctx.input(0), "int64"), newshape=()) if ctx.has_input(0) else None
@@ -99,7 +99,7 @@ def loop_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
 def scan_at_run_time(
     ctx: NodeContext, states: Sequence[RelayExpr], scanned: Sequence[RelayExpr], axes: Sequence[int]
 ) -> Sequence[RelayExpr]:
-    """A round for each slice of the scanned inputs."""
+    """Return a loop with an iteration for each slice of the scanned inputs."""
     graph = ctx.required("body")
     backwards = ctx.attr("scan_input_directions", (0,) * len(scanned))
     length = _common_length(ctx, len(states), scanned, axes)
@@ -126,7 +126,7 @@ def scan_at_run_time(
 
 
 def _common_length(ctx: NodeContext, first: int, scanned: Sequence[RelayExpr], axes: Sequence[int]) -> RelayExpr:
-    """The length of all scanned inputs, of which ``first`` is the first one's index."""
+    """Return the length of all scanned inputs, of which ``first`` is the first one's index."""
     length = runtime_extent(scanned[0], axes[0])
     total = length
     for index, (x, axis) in enumerate(zip(scanned[1:], axes[1:], strict=True), first + 1):
@@ -145,7 +145,7 @@ def rounds(
     first: RelayExpr,
     reverse: Sequence[bool],
 ) -> tuple[list[RelayExpr], list[RelayExpr]]:
-    """The last values, and what was collected, of rounds of ``body``; ``reverse``: the last round's row comes first."""
+    """Return the last values, and the collected rows, of a loop; ``reverse``: the last iteration's row comes first."""
     types, rows = _settled(ctx, body, [_tensor_type(v) for v in first_values])
     grown = [TensorType([AnyDim(), *row.shape], row.dtype) for row in rows]
     names = [Var("step", TensorType((), "int64")), Var("go_on", TensorType((), "bool"))]
@@ -173,7 +173,9 @@ def rounds(
 
 
 def _shaped_like(ctx: NodeContext, rows: RelayExpr, row: RelayExpr) -> RelayExpr:
-    """What was collected, for one more row: of none, the dimensions that only a round tells are 0 (``no_rows``)."""
+    """Return the collected rows in the shape of one more row: of none, dimensions known only from a row are 0
+    (``no_rows``).
+    """
     dims = ctx.dims(row)
     if None not in dims:
         return rows
@@ -182,7 +184,7 @@ def _shaped_like(ctx: NodeContext, rows: RelayExpr, row: RelayExpr) -> RelayExpr
 
 
 def _settled(ctx: NodeContext, body: Body, types: list[TensorType]) -> tuple[list[TensorType], list[TensorType]]:
-    """The types that values have in every round, and those of the rows that are collected."""
+    """Return the types of values that hold in every iteration, and those of the collected rows."""
     while True:
         variables = [typed(Var(f"value{i}", t)) for i, t in enumerate(types)]
         _, results, rows = body(typed(Var("step", TensorType((), "int64"))), variables)
@@ -196,7 +198,9 @@ def _settled(ctx: NodeContext, body: Body, types: list[TensorType]) -> tuple[lis
 
 
 def no_rows(ctx: NodeContext, row: TensorType) -> RelayExpr:
-    """What no round collects. A dimension that is known after a round only is 0, as in ONNX Runtime."""
+    """Return collected rows of no iteration. A dimension that is known after an iteration only is 0, as in ONNX
+    Runtime.
+    """
     if not row.is_dynamic:
         return const(np.zeros((0, *row.concrete_shape), row.dtype), row.dtype)
     extents = [runtime_dim(ctx.importer.inputs.values(), d) for d in row.shape]

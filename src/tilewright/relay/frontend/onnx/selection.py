@@ -26,7 +26,7 @@ def convert_non_zero(ctx: NodeContext) -> Any:
 
 @converter("NonMaxSuppression", since=10)
 def convert_non_max_suppression(ctx: NodeContext) -> Any:
-    """Of overlapping boxes the best; of boxes that are not constant, on the virtual machine."""
+    """The best of overlapping boxes; of boxes that are not constant, on the virtual machine."""
     given = [ctx.input(i) for i in range(2)]
     if ctx.importer.static or all(ctx.constant_or_none(x) is not None for x in given):
         return convert_selection(ctx)
@@ -35,7 +35,7 @@ def convert_non_max_suppression(ctx: NodeContext) -> Any:
 
 @converter("Unique", since=11)
 def convert_unique(ctx: NodeContext) -> Any:
-    """The different elements; of data that are not constant, along no axis, on the virtual machine."""
+    """The distinct elements; of data that are not constant, along no axis, on the virtual machine."""
     data, axis = ctx.input(0), ctx.attr("axis")
     flat = axis is None or ctx.rank(data) == 1
     if ctx.importer.static or not flat or ctx.constant_or_none(data) is not None:

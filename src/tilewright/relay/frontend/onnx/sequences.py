@@ -1,4 +1,4 @@
-"""Sequences and optional values, known while importing: lists of expressions, of which nothing remains."""
+"""Sequences and optional values, known at import: lists of expressions, which leave no trace in the program."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def convert_sequence_construct(ctx: NodeContext) -> TensorSequence:
 
 @converter("SequenceLength", since=11)
 def convert_sequence_length(ctx: NodeContext) -> RelayExpr:
-    """How many tensors there are."""
+    """The number of tensors."""
     return const(np.array(len(ctx.sequence(0))), "int64")
 
 
 def _position(ctx: NodeContext, index: int, length: int, last: int) -> int:
-    """The constant position in input ``index``, which may count from the end."""
+    """Return the constant position in input ``index``, which may count from the end."""
     position = int(ctx.scalar(index))
     if not -length <= position <= last:
         ctx.fail(f"position {position} is out of range for a sequence of {length}")
@@ -81,7 +81,7 @@ def convert_concat_from_sequence(ctx: NodeContext) -> RelayExpr:
 
 @converter("SplitToSequence", since=11)
 def convert_split_to_sequence(ctx: NodeContext) -> TensorSequence:
-    """Parts of a tensor along an axis: of one size, of given sizes, or single entries."""
+    """Parts of a tensor along an axis: of one size, of several sizes, or single entries."""
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     extent = ctx.shape(data)[axis]

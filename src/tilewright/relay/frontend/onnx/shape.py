@@ -39,7 +39,7 @@ def convert_shape(ctx: NodeContext) -> RelayExpr:
     chosen = dims[first:last]
     if all(map(is_number, chosen)):
         return int_const(chosen)
-    ctx.told = as_elements(chosen)
+    ctx.result_elements = as_elements(chosen)
     shape = runtime_shape(data)
     return shape if len(chosen) == len(dims) else relay_op.strided_slice(shape, [first], [last])
 
@@ -52,7 +52,7 @@ def convert_size(ctx: NodeContext) -> RelayExpr:
     if all(map(is_number, dims)):
         return const(np.array(int(np.prod(dims, dtype=np.int64)), dtype="int64"), "int64")
     if None not in dims:
-        ctx.told = as_elements([dim_mul(*dims)]).reshape(())
+        ctx.result_elements = as_elements([dim_mul(*dims)]).reshape(())
     return relay_op.ndarray_size(data, "int64")
 
 
@@ -91,7 +91,9 @@ def convert_reshape(ctx: NodeContext) -> RelayExpr:
 
 
 def _reshaped(ctx: NodeContext, data: RelayExpr, shape: Sequence[int]) -> RelayExpr:
-    """Exactly ``shape``: Relay reads a 0 as "keep this dimension", but a tensor without elements can be made anew."""
+    """Return exactly ``shape``: Relay reads a 0 as "keep this dimension", but a tensor without elements can be made
+    anew.
+    """
     if 0 in shape:
         return relay_op.zeros(tuple(shape), ctx.dtype(data))
     return relay_op.reshape(data, newshape=tuple(shape))
@@ -139,14 +141,14 @@ def convert_unsqueeze(ctx: NodeContext) -> RelayExpr:
 
 @converter("ExpandDims", domain="com.microsoft")
 def convert_expand_dims(ctx: NodeContext) -> RelayExpr:
-    """Insert an axis of extent 1 at the place in input 1."""
+    """Insert an axis of extent 1 at the position in input 1."""
     data = ctx.input(0)
     return relay_op.expand_dims(data, axis=ctx.normalize_axis(int(ctx.scalar(1)), ctx.rank(data) + 1))
 
 
 @converter("Squeeze")
 def convert_squeeze(ctx: NodeContext) -> RelayExpr:
-    """Remove axes of extent 1: the given ones, or all."""
+    """Remove axes of extent 1: the listed ones, or all."""
     data = ctx.input(0)
     axes = _axes(ctx)
     rank = ctx.rank(data)
@@ -163,7 +165,7 @@ def convert_concat(ctx: NodeContext) -> RelayExpr:
 
 @converter("Split")
 def convert_split(ctx: NodeContext) -> Any:
-    """Split along an axis into equal or given parts."""
+    """Split along an axis into equal parts or parts of the listed sizes."""
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     sizes = ctx.attr("split")
@@ -190,7 +192,7 @@ def convert_split(ctx: NodeContext) -> Any:
 def _split_at_run_time(
     ctx: NodeContext, data: RelayExpr, axis: int, parts: int, sizes: Sequence[int] | None
 ) -> list[RelayExpr]:
-    """Parts of an extent, or of sizes, that are known when the model runs."""
+    """Split an extent, or into sizes, that are known at run time."""
     dims = ctx.dims(data)
     if sizes is not None or ctx.has_input(1):
         counts = vector(sizes) if sizes is not None else _given_sizes(ctx, data, axis)
@@ -210,7 +212,7 @@ def _split_at_run_time(
 
 
 def _given_sizes(ctx: NodeContext, data: RelayExpr, axis: int) -> RelayExpr:
-    """Sizes of parts that make up an axis, in int64."""
+    """Return sizes of parts that make up an axis, in int64."""
     counts = relay_op.cast(checked_lengths(ctx, 1, data, axis, "size"), "int64")
     rest = relay_op.subtract(relay_op.sum(counts, axis=[0], keepdims=True), runtime_extent(data, axis))
     nothing = checked_range(ctx, 1, 1, f"the sum of the sizes less the extent of axis {axis}", values=typed(rest))
@@ -250,7 +252,7 @@ def convert_slice(ctx: NodeContext) -> RelayExpr:
 
 
 def _steps(ctx: NodeContext, steps: Sequence[Any]) -> RelayExpr:
-    """The steps of a slice in int64; those that the model computes are not 0, and none that its extents can tell."""
+    """Return the steps of a slice in int64; computed steps are checked not to be 0, and clipped beyond any extent."""
     if not ctx.has_input(4):
         return vector([1] * len(steps))
     if None not in steps:
@@ -266,7 +268,7 @@ def _int64(value: RelayExpr) -> RelayExpr:
 def _backward_bounds(
     data: RelayExpr, first: RelayExpr, last: RelayExpr, stride: RelayExpr, axes: Sequence[int]
 ) -> tuple[RelayExpr, RelayExpr]:
-    """Bounds by the rules of ``_bounds`` where ``stride`` is negative; extents are known when the model runs."""
+    """Return bounds by the rules of ``_bounds`` where ``stride`` is negative and extents are known at run time."""
     extents = relay_op.take(runtime_shape(data), vector(axes), axis=0)
     zero, one = vector([0] * len(axes)), vector([1] * len(axes))
     end = relay_op.subtract(extents, one)
@@ -286,7 +288,7 @@ def _slice(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> RelayExpr:
-    """A slice by the specification's rules, worked out to begins and ends in range."""
+    """Slice by the specification's rules, with begins and ends resolved to be in range."""
     data = ctx.input(0)
     shape = ctx.dims(data)
     axes = list(range(len(starts))) if axes is None else axes
@@ -305,9 +307,9 @@ def _slice(
 
 
 def _bounds(start: int, stop: int, step: int, extent: int) -> tuple[int, int, int]:
-    """Begin, end and step of a slice, limited as ONNX has it.
+    """Return begin, end and step of a slice, clipped by ONNX's rules.
 
-    Numpy differs where a backward slice starts in front of the first element: it takes nothing, ONNX starts there.
+    Numpy differs where a backward slice starts before the first element: it takes nothing, ONNX starts there.
     """
     if extent == 0:
         return 0, 0, 1
@@ -343,7 +345,9 @@ def convert_gather_nd(ctx: NodeContext) -> RelayExpr:
 
 
 def _coordinates(ctx: NodeContext, batch: int = 0) -> RelayExpr:
-    """Input 1, whose last dimension lists coordinates of input 0 behind ``batch`` dimensions; here the first does."""
+    """Return input 1, whose last dimension lists coordinates of input 0 after ``batch`` dimensions, with that one
+    first.
+    """
     data, indices = ctx.input(0), ctx.input(1)
     rank = ctx.rank(indices)
     axes = range(batch, batch + ctx.extent(indices, -1))
@@ -355,7 +359,7 @@ def _coordinates(ctx: NodeContext, batch: int = 0) -> RelayExpr:
 
 @converter("ScatterElements", "Scatter")
 def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
-    """Replace entries along an axis, or combine them with what is there."""
+    """Replace entries along an axis, or combine them with the old ones."""
     data, updates = ctx.input(0), ctx.input(2)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     indices = checked_indices(ctx, 1, data, [axis])
@@ -368,7 +372,7 @@ def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
 
 
 def _places(ctx: NodeContext, indices: RelayExpr, axis: int) -> RelayExpr:
-    """Coordinates of the elements that ``indices`` along ``axis`` mean: a row for each axis."""
+    """Return the coordinates that ``indices`` along ``axis`` address: a row for each axis."""
     shape, dtype = ctx.shape(indices), ctx.dtype(indices)
     rows = [
         indices if i == axis else const(np.ascontiguousarray(row), dtype)
@@ -381,7 +385,7 @@ _SCATTER_MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "m
 
 
 def _scatter_mode(ctx: NodeContext) -> str:
-    """Relay's name of the attribute ``reduction``."""
+    """Return Relay's name of the attribute ``reduction``."""
     reduction = ctx.attr("reduction", "none")
     if reduction not in _SCATTER_MODES:
         ctx.unsupported(f"reduction {reduction!r}; supported are {', '.join(_SCATTER_MODES)}")
@@ -390,7 +394,7 @@ def _scatter_mode(ctx: NodeContext) -> str:
 
 @converter("ScatterND")
 def convert_scatter_nd(ctx: NodeContext) -> RelayExpr:
-    """Replace slices at index tuples, or combine them with what is there."""
+    """Replace slices at index tuples, or combine them with the old ones."""
     return relay_op.scatter_nd(ctx.input(0), _coordinates(ctx), ctx.input(2), _scatter_mode(ctx))
 
 
@@ -446,7 +450,7 @@ def convert_pad(ctx: NodeContext) -> RelayExpr:
 
 
 def _pad_by_values(ctx: NodeContext) -> RelayExpr:
-    """Padding with widths that the model computes; negative ones cut."""
+    """Pad with widths that the model computes; negative ones crop."""
     data, dtype = ctx.input(0), ctx.dtype(ctx.input(0))
     if ctx.attr("mode", "constant") != "constant":
         ctx.unsupported("Pad with widths that the model computes fills with a constant; other modes need known widths")
@@ -521,7 +525,7 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
 
 
 def _trilu_by_places(ctx: NodeContext, data: RelayExpr, k: RelayExpr) -> RelayExpr:
-    """Rows and columns are compared as the model runs."""
+    """Keep a triangle by comparing row and column indices at run time."""
     dims, dtype = ctx.dims(data), ctx.dtype(data)
     k = relay_op.minimum(relay_op.maximum(k, integer(-FAR)), integer(FAR))
     rows, columns = (

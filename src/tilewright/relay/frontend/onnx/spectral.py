@@ -1,4 +1,4 @@
-"""Fourier transforms: products with matrices of waves, whose size the length's factors keep small."""
+"""Fourier transforms: products with matrices of waves, which factorizing the length keeps small."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
 
 
 def _part(ctx: NodeContext, pairs: RelayExpr, which: int, length: int) -> RelayExpr:
-    """The real or imaginary parts of [..., n, parts], cut or filled with zeros to ``length``."""
+    """Return the real or imaginary parts of [..., n, parts], cropped or padded with zeros to ``length``."""
     shape = ctx.shape(pairs)
     if which >= shape[-1]:
         return typed(relay_op.zeros((*shape[:-2], length), ctx.dtype(pairs)))
@@ -69,7 +69,9 @@ def _part(ctx: NodeContext, pairs: RelayExpr, which: int, length: int) -> RelayE
 
 
 def _with_conjugates(ctx: NodeContext, half: RelayExpr, length: int) -> RelayExpr:
-    """The whole spectrum of real numbers, of which ``half`` has the first entries: the others are conjugates."""
+    """Return the whole spectrum of real numbers, of which ``half`` has the first entries: the others are
+    conjugates.
+    """
     shape = ctx.shape(half)
     entries = min(shape[-2], length // 2 + 1)
     first = relay_op.strided_slice(half, [0], [entries], axes=[len(shape) - 2])
@@ -82,7 +84,7 @@ def _with_conjugates(ctx: NodeContext, half: RelayExpr, length: int) -> RelayExp
 
 
 def transform(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, inverse: bool) -> Parts:
-    """The transform along the last axis of real and imaginary parts; the inverse divides by the length."""
+    """Return the transform along the last axis of real and imaginary parts; the inverse divides by the length."""
     length = ctx.shape(real)[-1]
     parts = _forward(ctx, real, imaginary, 1.0 if inverse else -1.0)
     if not inverse:
@@ -92,9 +94,9 @@ def transform(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, inverse: 
 
 
 def _forward(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, sign: float) -> Parts:
-    """Sums of ``x[n] * exp(sign * 2 pi i n k / length)``; for a length p * q by sums of p and of q terms.
+    """Return sums of ``x[n] * exp(sign * 2 pi i n k / length)``; for a length p * q by sums of p and of q terms.
 
-    With n = q a + b and k = c + p d the exponent n k / (p q) is a c / p + b c / (p q) + b d / q, and a whole number.
+    With n = q a + b and k = c + p d the exponent n k / (p q) is a c / p + b c / (p q) + b d / q, and an integer.
     """
     *outer, length = ctx.shape(real)
     p = _factor(length)
@@ -116,7 +118,7 @@ def _forward(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, sign: floa
 
 
 def _factor(length: int) -> int:
-    """The factor of ``length`` nearest to its root, or ``length`` where that is short or has none."""
+    """Return the factor of ``length`` nearest to its root, or ``length`` where that is short or prime."""
     if length <= _LONGEST:
         return length
     factors = [p for p in range(2, int(length**0.5) + 1) if length % p == 0]

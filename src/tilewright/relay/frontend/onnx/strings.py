@@ -1,7 +1,7 @@
-"""Strings as numbers: a compiled program sees the number that a table gives each distinct string.
+"""Strings as numbers: a table maps each distinct string to the number that a compiled program sees.
 
-Whatever only moves or compares strings (Reshape, Gather, Concat, Equal, LabelEncoder, TfIdfVectorizer, ...) is compiled
-as for integers. What makes new strings runs on the host (``host.py``).
+Operators that only move or compare strings (Reshape, Gather, Concat, Equal, LabelEncoder, TfIdfVectorizer, ...) are
+compiled as for integers. Operators that make new strings run on the host (``host.py``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Array = np.ndarray[Any, Any]
 
 
 class StringTable:
-    """Numbers of strings, in the order in which they were met; the empty string is 0."""
+    """Numbers of strings, in order of occurrence; the empty string is 0."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {"": 0}
         self.texts: list[str] = [""]
 
     def number(self, text: Any) -> int:
-        """The number of a string (of bytes, as UTF-8)."""
+        """Return the number of a string (of bytes, as UTF-8)."""
         text = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else str(text)
         if text not in self.numbers:
             self.numbers[text] = len(self.texts)
@@ -30,22 +30,22 @@ class StringTable:
         return self.numbers[text]
 
     def encode(self, array: Any) -> Array:
-        """An int64 array of the shape of an array of strings."""
+        """Return an int64 array of the shape of an array of strings."""
         array = np.asarray(array)
         return np.array([self.number(v) for v in array.reshape(-1)], "int64").reshape(array.shape)
 
     def decode(self, numbers: Array) -> Array:
-        """The strings, as an array of objects."""
+        """Return the strings, as an array of objects."""
         return as_objects((self.texts[int(v)] for v in numbers.reshape(-1)), numbers.shape)
 
 
 def is_text(array: Any) -> bool:
-    """Whether a numpy array holds strings."""
+    """Return whether a numpy array holds strings."""
     return isinstance(array, np.ndarray) and array.dtype.kind in "OUST"
 
 
 def as_objects(texts: Iterable[Any], shape: tuple[int, ...]) -> Array:
-    """An array of objects, which numpy would otherwise take apart or cut to one length."""
+    """Return an array of objects, which numpy would otherwise split or cut to one length."""
     found = list(texts)
     made = np.empty(len(found), dtype=object)
     made[:] = found

@@ -16,7 +16,9 @@ DOMAIN = "ai.onnx.preview.training"
 
 
 def _groups(ctx: NodeContext, states: int) -> list[list[RelayExpr]]:
-    """For each tensor its weights, its gradient and its states; the inputs list all weights, all gradients, ..."""
+    """Return for each tensor its weights, its gradient and its states; the inputs list all weights, all gradients,
+    ...
+    """
     given = [ctx.input(i) for i in range(2, ctx.num_inputs)]
     count, rest = divmod(len(given), 2 + states)
     if rest:
@@ -25,7 +27,7 @@ def _groups(ctx: NodeContext, states: int) -> list[list[RelayExpr]]:
 
 
 def _in_order(results: Sequence[Sequence[RelayExpr]]) -> list[RelayExpr]:
-    """All first results, then all second ones, ..."""
+    """Return all first results, then all second ones, ..."""
     return [value for values in zip(*results, strict=True) for value in values]
 
 
@@ -72,7 +74,7 @@ def convert_adagrad(ctx: NodeContext) -> list[RelayExpr]:
 
 @converter("Adam", domain=DOMAIN)
 def convert_adam(ctx: NodeContext) -> list[RelayExpr]:
-    """Running means of gradients and of their squares; the rate makes up for their first values of zero."""
+    """Running means of gradients and of their squares, corrected for their initial zeros."""
     return _in_order([_adam(ctx, *group) for group in _groups(ctx, 2)])
 
 

@@ -33,7 +33,7 @@ def convert_roi_align(ctx: NodeContext) -> RelayExpr:
 
 
 def _largest_of_regions(ctx: NodeContext, batch: RelayExpr, half: bool) -> RelayExpr:
-    """RoiAlign of mode max: of each bin the largest weighted pixel that its samples read, as ONNX defines it."""
+    """RoiAlign of mode max: in each bin the largest weighted pixel that its samples read, as ONNX defines it."""
     data, regions = ctx.input(0), ctx.input(1)
     ratio, dtype = ctx.attr("sampling_ratio", 0), ctx.dtype(ctx.input(1))
     if ratio <= 0:
@@ -75,12 +75,12 @@ def _largest_of_regions(ctx: NodeContext, batch: RelayExpr, half: bool) -> Relay
 
 
 def len_of(ctx: NodeContext, expr: RelayExpr) -> int:
-    """The second extent of a tensor."""
+    """Return the second extent of a tensor."""
     return ctx.shape(expr)[1]
 
 
 def _samples(at: RelayExpr, extent: int, dtype: str) -> tuple[Any, Any, RelayExpr]:
-    """The two pixels that a coordinate lies between, with their shares; and whether it is near the data at all."""
+    """Return the two pixels around a coordinate, with their weights; and whether it is near the data at all."""
     zero, last = const(0.0, dtype), const(float(extent - 1), dtype)
     near = relay_op.logical_and(
         relay_op.greater_equal(at, const(-1.0, dtype)), relay_op.less_equal(at, const(float(extent), dtype))
@@ -105,7 +105,7 @@ def convert_roi_pool(ctx: NodeContext) -> RelayExpr:
 
 @converter("DeformConv", since=19, in_float32=True)
 def convert_deform_conv(ctx: NodeContext) -> RelayExpr:
-    """A convolution whose taps are moved; beyond the data's edge values fall to 0 within a pixel."""
+    """A convolution with offsets for its taps; beyond the data's edge values fall to 0 within a pixel."""
     if ctx.has_input(4):
         return _masked(ctx)
     data, weight, offset = ctx.input(0), ctx.input(1), ctx.input(2)
@@ -159,7 +159,7 @@ def _masked(ctx: NodeContext) -> RelayExpr:
 
 
 def _bilinear(planes: RelayExpr, y: RelayExpr, x: RelayExpr, extents: tuple[int, int], dtype: str) -> RelayExpr:
-    """Samples of planes (batch, channels, height * width) at points (batch, points); zeros beyond the edge."""
+    """Return samples of planes (batch, channels, height * width) at points (batch, points); zeros beyond the edge."""
     found: RelayExpr | None = None
     top, left = relay_op.floor(y), relay_op.floor(x)
     for down in (0.0, 1.0):

@@ -36,7 +36,7 @@ class DeviceCopyAttrs(Attrs):
     dst_dev_type: int
 
 
-class _Placement(OpDef):
+class _DeviceMark(OpDef):
     """Base of operators that say where their argument, of any type, lives; to numpy they are the identity."""
 
     inputs = ("data",)
@@ -53,7 +53,7 @@ class _Placement(OpDef):
         return [inputs[0].copy()]
 
 
-class OnDevice(_Placement):
+class OnDevice(_DeviceMark):
     """The argument lives on a device.
 
     Where the result is used may be on another device, and PlanDevices then copies; with ``is_fixed`` it may not.
@@ -64,7 +64,7 @@ class OnDevice(_Placement):
     gradient = staticmethod(same_gradient)
 
 
-class DeviceCopy(_Placement):
+class DeviceCopy(_DeviceMark):
     """The argument, copied from one device to another."""
 
     name = "device_copy"

@@ -133,7 +133,8 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
     """The parts ``boxes`` of images ``data``, each resized to ``crop_size``.
 
     ``boxes`` (count, 4) has rows (y1, x1, y2, x2), where 0 and 1 are the centres of the first and last pixel;
-    ``box_indices`` (count,) says which image each is of. ``method`` is bilinear or nearest_neighbor.
+    ``box_indices`` (count,) says which image each is of. ``method`` is bilinear or nearest_neighbor. A side of one
+    element has the middle of the box, as in TensorFlow.
     """
 
     name = "image.crop_and_resize"
@@ -190,7 +191,9 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
         made = np.zeros((len(boxes), images.shape[1], *attrs.crop_size))
         for b, (y1, x1, y2, x2) in enumerate(boxes.astype(np.float64)):
             y, x = (
-                first * (extent - 1) + np.arange(size) * ((last - first) * (extent - 1) / max(size - 1, 1))
+                np.linspace(first, last, size) * (extent - 1)
+                if size > 1
+                else np.array([(first + last) * (extent - 1) / 2])
                 for first, last, extent, size in zip((y1, x1), (y2, x2), (height, width), attrs.crop_size, strict=True)
             )
             rows, columns = np.meshgrid(y, x, indexing="ij")

@@ -97,7 +97,7 @@ class Gelu(Elementwise[GeluAttrs]):
 
     @staticmethod
     def gradient(attrs: GeluAttrs, orig: Call, grad: RelayExpr) -> Gradients:
-        """Of x P(x): P(x) + x p(x), where p is the derivative of P."""
+        """d/dx x P(x) = P(x) + x p(x), where p is the derivative of P."""
         x = orig.args[0]
         one, half, square = number(1, x), number(0.5, x), ops.multiply(x, x)
         if attrs.approximate == "none":
@@ -138,7 +138,7 @@ class Swish(Elementwise[SwishAttrs]):
 
     @staticmethod
     def gradient(attrs: SwishAttrs, orig: Call, grad: RelayExpr) -> Gradients:
-        """Of x s(b x): s + b x s (1 - s), of the sigmoid s."""
+        """d/dx x s(b x) = s + b x s (1 - s), where s is the sigmoid at b x."""
         x = orig.args[0]
         scaled = ops.multiply(x, number(float(attrs.beta), x))
         s = ops.sigmoid(scaled)

@@ -320,7 +320,9 @@ def _evaluate_adaptive(attrs: AnySizeAttrs, inputs: Sequence[Array], rank: int, 
 
 
 def _adaptive_gradient(attrs: AnySizeAttrs, orig: Call, grad: RelayExpr, kind: str, rank: int) -> Gradients:
-    """Of one window, the whole, or of windows of one size where the extents divide."""
+    """Return the gradients of windows of one size where the extents divide, or of one window that covers
+    everything.
+    """
     name, axes = str(orig.op), spatial_axes(attrs.layout, rank)
     if isinstance(attrs, GlobalPool2DAttrs):
         return _of_whole(orig, grad, kind == "avg", axes)

@@ -23,6 +23,7 @@ from tilewright.relay.op.gradients import Gradients, ops, require_shape, reshape
 from tilewright.relay.op.image.resize import resize_array, resize_gradient
 from tilewright.relay.op.nn.pooling import spatial_axes
 from tilewright.relay.op.relations import known
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.topi.nn.upsampling import scaled_extent
 
 _METHODS = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
@@ -176,6 +177,7 @@ def _from_nchw(x: Array, layout: str) -> Array:
 def _subpixel_axes(attrs: SubPixelAttrs, data: TensorType) -> tuple[int, list[int]]:
     if attrs.layout not in ("NCHW", "NHWC"):
         raise TypeInferenceError(f"layout should be NCHW or NHWC, found {attrs.layout!r}")
+    relations.require(attrs.block_size > 0, f"block_size should be at least 1, found {attrs.block_size}")
     return attrs.layout.index("C"), spatial_axes(attrs.layout, 2, data)
 
 
@@ -255,6 +257,7 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
         for axis in axes:
             extent = known(shape[axis])
             relations.require(extent is None or extent % block == 0, f"{extent} pixels are no multiple of {block}")
+            note_equal(relations.simple_dim(relations.dim_map(lambda d: d % block, shape[axis])), 0)
             shape[axis] = relations.dim_floordiv(shape[axis], block)
         shape[channel] = relations.dim_mul(shape[channel], block**2)
         return TensorType(shape, data.dtype)

@@ -33,16 +33,16 @@ from tilewright.relay.op.transform.slicing import strided_slice
 Sizes = tuple[int, int, int]
 """Rows, depth and columns of a product."""
 
-_BYTES_AND_HALVES: tuple[Sizes, ...] = ((16, 16, 16), (32, 16, 8), (8, 16, 32))
+_NARROW_TILES: tuple[Sizes, ...] = ((16, 16, 16), (32, 16, 8), (8, 16, 32))
 _NIBBLES: tuple[Sizes, ...] = ((8, 32, 8),)
 _PRODUCTS = {
-    **dict.fromkeys(("float16", "int8", "uint8"), _BYTES_AND_HALVES),
+    **dict.fromkeys(("float16", "int8", "uint8"), _NARROW_TILES),
     **dict.fromkeys(("int4", "uint4"), _NIBBLES),
 }
 _CONVOLUTIONS: dict[str, dict[str, tuple[Sizes, ...]]] = {
-    "NHWC": dict.fromkeys(("float16", "int8", "uint8", "int4", "uint4"), _BYTES_AND_HALVES),
+    "NHWC": dict.fromkeys(("float16", "int8", "uint8", "int4", "uint4"), _NARROW_TILES),
     "HWNC": {
-        **dict.fromkeys(("int8", "uint8"), _BYTES_AND_HALVES[2:]),
+        **dict.fromkeys(("int8", "uint8"), _NARROW_TILES[2:]),
         **dict.fromkeys(("int4", "uint4"), _NIBBLES),
     },
 }

@@ -80,14 +80,14 @@ class ThreefryGenerate(OpDef[ThreefryGenerateAttrs]):
     def evaluate(attrs: ThreefryGenerateAttrs, inputs: Sequence[Array]) -> list[Array]:
         count = math.prod(attrs.out_shape)
         blocks = -(-count // 4)
-        after = _with_room(inputs[0].copy(), 4 * blocks)
+        after = _with_free_counter(inputs[0].copy(), 4 * blocks)
         counters = np.tile(after[4:8], (blocks, 1))
         counters[:, 3] += np.arange(blocks, dtype=np.uint64)
         after[7] += np.uint64(4 * blocks)
         return [after, threefry(after[:4], counters).reshape(-1)[:count].reshape(attrs.out_shape)]
 
 
-def _with_room(state: Array, count: int) -> Array:
+def _with_free_counter(state: Array, count: int) -> Array:
     """Return a state whose counter can advance by ``count`` without overflow."""
     if int(state[7]) < END - count:
         return state

@@ -30,6 +30,7 @@ from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
+from tilewright.relay.op.strategy.cpu_byte_conv2d import of_bytes, pack_conv2d_of_bytes
 from tilewright.relay.op.strategy.cpu_byte_dense import has_small_weights, is_legal, pack_bytes
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
@@ -155,7 +156,6 @@ def _register_all() -> None:
         wrap_compute_softmax(f) for f in (topi.nn.softmax, topi.nn.fast_softmax, topi.nn.log_softmax)
     )
     for strategy, name, compute, schedule in (
-        (generic.conv2d_NCHWc_strategy, "conv2d_NCHWc", packed(cpu.conv2d_NCHWc), cpu.schedule_conv2d_NCHWc),
         (generic.depthwise_conv2d_NCHWc_strategy, "depthwise_conv2d_NCHWc", packed(cpu.depthwise_conv2d_NCHWc),
          cpu.schedule_depthwise_conv2d_NCHWc),
         (generic.bitserial_conv2d_strategy, "bitserial_conv2d", compute_bitserial_conv2d, cpu.schedule_bitserial),
@@ -181,6 +181,16 @@ def _register_all() -> None:
         _register(strategy, name, compute, schedule)
 
 
+@generic.conv2d_NCHWc_strategy.register("cpu")
+def conv2d_NCHWc_strategy_cpu(
+    attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
+) -> OpStrategy:
+    """Convolution of packed channels, of floats or of bytes."""
+    name = "conv2d_NCHWc_int8" if of_bytes(inputs) and len(inputs[1].shape) == 7 else "conv2d_NCHWc"
+    compute = wrap_compute_conv2d(getattr(cpu, name), need_data_layout=True, need_out_layout=True)
+    return one_implementation(compute, wrap_topi_schedule(getattr(cpu, f"schedule_{name}")), f"{name}.cpu")
+
+
 _register_all()
 
 
@@ -202,6 +212,9 @@ def conv2d_alter_layout_cpu(
 
     The configuration is that of a record for the convolution (``conv2d_task``), else the model's choice.
     """
+    bytes_packed = pack_conv2d_of_bytes(attrs, inputs, tinfos) if of_bytes(tinfos) else None
+    if bytes_packed is not None:
+        return bytes_packed
     task = conv2d_task(attrs, *tinfos[:2])
     constant = _is_known(inputs[1])
     chosen = _recorded(task) if task is not None else ""
@@ -306,7 +319,9 @@ def dense_alter_layout_cpu(
     if is_legal(attrs, data, weight) and isinstance(inputs[1], Constant):
         chosen = _recorded(task) if task is not None else ""
         with choosing_as(chosen):
-            return pack_bytes(attrs, inputs, tinfos, target, has_small_weights(inputs[1]), chosen)
+            packed = pack_bytes(attrs, inputs, tinfos, target, has_small_weights(inputs[1]), chosen)
+        if packed is not None:
+            return packed
     rows, units = typical_extent(data.shape[0]), int(weight.shape[0])
     if data.is_dynamic and not isinstance(inputs[1], Constant):
         return None

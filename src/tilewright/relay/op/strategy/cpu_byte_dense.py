@@ -28,6 +28,7 @@ from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.tensor.binary import add, bitwise_xor, multiply, subtract
 from tilewright.relay.op.tensor.unary import cast
+from tilewright.relay.op.transform.axes import Transpose
 from tilewright.target.target import Target
 from tilewright.topi.cpu.byte_products import are_small, byte_product
 from tilewright.topi.cpu.common import typical_extent
@@ -58,20 +59,28 @@ def as_type(data: RelayExpr, dtype: str, wanted: str) -> tuple[RelayExpr, int]:
     return (flipped, more) if wanted == "uint8" else (cast(flipped, "int8"), more)
 
 
+@topi.nn.dense_takes_bytes.register("cpu")
+def dense_takes_bytes_cpu() -> bool:
+    """Return whether the processor has instructions for products of bytes."""
+    return byte_product().is_fast
+
+
 @topi.nn.dense_legalize.register("cpu")
 def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words."""
-    data, weight = inputs
-    if not of_bytes(attrs, *types[:2]) or not isinstance(weight, Constant) or known(types[0].shape[-1]) is None:
+    data, numbers = inputs[0], _known_matrix(inputs[1])
+    if not of_bytes(attrs, *types[:2]) or numbers is None or known(types[0].shape[-1]) is None:
         return None
-    numbers, dtype = weight.data.numpy(), types[0].dtype
+    dtype = types[0].dtype
     signed = numbers.dtype == np.int8
     if not signed:
         numbers = (numbers ^ np.uint8(_FLIP)).view(np.int8)
     form = byte_product(dtype, "int8", are_small(numbers))
     missing = -numbers.shape[1] % form.group
-    if not form.is_fast or (signed and form.data_dtype == dtype and not missing):
+    if not form.is_fast:
         return None
+    if signed and form.data_dtype == dtype and not missing:
+        return None if isinstance(inputs[1], Constant) else dense(data, const(numbers), attrs.units, "int32")
     taken, more = as_type(data, dtype, form.data_dtype)
     if missing:
         taken = pad(taken, ((0, 0),) * (len(types[0].shape) - 1) + ((0, missing),))
@@ -82,6 +91,15 @@ def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[
     if signed:
         return product
     return add(product, multiply(sum_of(cast(data, "int32"), axis=[-1], keepdims=True), const(_FLIP, "int32")))
+
+
+def _known_matrix(weight: RelayExpr) -> np.ndarray[Any, Any] | None:
+    """Return the value of a constant, or of the transposition of one."""
+    if isinstance(weight, Constant):
+        return weight.data.numpy()
+    if isinstance(weight, Call) and weight.op is Transpose.op and isinstance(weight.args[0], Constant):
+        return np.ascontiguousarray(weight.args[0].data.numpy().T)
+    return None
 
 
 def pack_bytes(

@@ -1,3 +1,3 @@
-"""Element-wise operators (unary.py, binary.py) and operators that make tensors (creation.py)."""
+"""Element-wise operators (unary.py, binary.py, lookup.py) and operators that make tensors (creation.py)."""
 
-from tilewright.relay.op.tensor import binary, creation, unary  # noqa: F401
+from tilewright.relay.op.tensor import binary, creation, lookup, unary  # noqa: F401

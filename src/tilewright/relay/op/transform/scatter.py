@@ -89,7 +89,7 @@ class Scatter(OpDef[ScatterAttrs]):
 
     @staticmethod
     def gradient(attrs: ScatterAttrs, orig: Call, grad: RelayExpr) -> Gradients:
-        """What was replaced has none; of updates of one place each is taken for the last."""
+        """Replaced elements have gradient 0; of updates to one place, each counts as the last one."""
         _, indices, updates = orig.args
         kept = scatter(grad, indices, zeros_of(updates, "scatter"), attrs.axis)
         return [kept, None, ops.gather(grad, attrs.axis, indices)]

@@ -192,7 +192,7 @@ class StridedSet(OpDef[None]):
 
     @staticmethod
     def gradient(attrs: None, orig: Call, grad: RelayExpr) -> Gradients:
-        """What was replaced has no gradient; what replaced it has that of its place."""
+        """The replaced slice of the data has gradient 0; the value has the gradient of that slice."""
         _, value, begin, end, steps = orig.args
         shape = require_shape(value, "strided_set")
         inside = strided_slice(grad, begin, end, steps)

@@ -51,7 +51,7 @@ def few_bits(number: float) -> np.float32:
 
 
 class _Binary(QnnDef[RoundingAttrs]):
-    """What the three share: operands, their types, and that of the result."""
+    """Base of the three operators: operands, their types, and the type of the result."""
 
     inputs = _INPUTS
     owners = (("lhs", "lhs"), ("rhs", "rhs"), ("output", RESULT))

@@ -1,4 +1,4 @@
-"""What targets make of quantized operators; the pass ``relay.qnn.transform.Legalize`` asks under the target.
+"""Rewrites of quantized operators by targets, for the pass ``relay.qnn.transform.Legalize``.
 
 A target plugs in by registering for its key::
 

@@ -81,7 +81,9 @@ def _check_type(name: str, type_: TensorType, extent: PrimExpr | None) -> None:
 
 
 def extent_along(shape: Sequence[PrimExpr], axis: int, names: Sequence[str]) -> Extents:
-    """What ``check_types`` takes for vectors along an axis of a shape; raises where there is no such axis."""
+    """Return the argument ``along`` of ``check_types`` for vectors along an axis of a shape; raise where there is
+    no such axis.
+    """
     if not shape:
         return {}
     return dict.fromkeys(names, shape[relations.normalize_axis(axis, len(shape))])

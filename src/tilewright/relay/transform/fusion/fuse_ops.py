@@ -40,7 +40,7 @@ from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
-_SCALAR_DTYPES = frozenset({"float32", "float64", "int32", "int64", "bool"})
+_SCALAR_DTYPES = frozenset({"float32", "float64", "int32", "int64", "uint8", "bool"})
 
 
 @dataclass(eq=False, slots=True)

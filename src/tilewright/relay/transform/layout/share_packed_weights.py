@@ -17,6 +17,7 @@ the lookup, which reads a few rows; the table is stored once. Runs after FoldCon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,11 +63,12 @@ class _Sharer(ExprMutator):
 
 
 def _is_packed(table: Constant, packed: Constant, layout: str) -> bool:
-    """Return whether ``packed``, (n / b, k, b), holds the bits of ``table``, (n, k), and zeros where b does not
-    divide n.
+    """Return whether ``packed``, (n / b, k, b), holds the bits of ``table``, (n, k), and zeros beyond n.
+
+    Weights of bytes are (n / b, k / g, b, g).
     """
-    (rows, columns), (chunks, inner, block) = table.data.shape, packed.data.shape
-    if table.data.dtype != packed.data.dtype or columns != inner or chunks != -(-rows // block):
+    (rows, columns), (chunks, inner, block, *group) = table.data.shape, packed.data.shape
+    if table.data.dtype != packed.data.dtype or columns != math.prod([inner, *group]) or chunks != -(-rows // block):
         return False
     x, y = numpy_view(table.data), numpy_view(packed.data)
     bits = f"u{x.itemsize}"

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.function_attributes import GLOBAL_SYMBOL
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_stack
 from tilewright.ir.type import PointerType
 from tilewright.target import intrinsics
 from tilewright.tir.expr import Call, IntImm, Load, PrimExpr, Var
@@ -145,7 +145,7 @@ class Emitter(StmtFunctor[str], ABC):
             method = methods.get(type(stmt)) or self._resolve(type(stmt))
             self._depth += 1
             if not self._depth % DEPTH_STEP:
-                ensure_room()
+                ensure_stack()
             stmt = method(self, stmt)
             self._depth -= 1
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_stack
 from tilewright.target.codegen.common.emitter import reads_memory
 from tilewright.target.codegen.common.index import Divisors
 from tilewright.target.codegen.llvm import types as ty
@@ -98,7 +98,7 @@ class ExpressionEmitter(Builder):
         method = self._methods.get(type(e)) or self._resolve(type(e))
         self._depth += 1
         if not self._depth % DEPTH_STEP:
-            ensure_room()
+            ensure_stack()
         made: str = method(self, e)
         self._depth -= 1
         if self._reads == before:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import UnsupportedError
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_stack
 from tilewright.target import intrinsics
 from tilewright.target.codegen.common.emitter import Emitter, reads_memory
 from tilewright.target.codegen.source.names import KEYWORDS, Names, c_type, float_literal, int_literal, string_literal
@@ -129,7 +129,7 @@ class ExpressionPrinter(Emitter):
         method = self._methods.get(type(e)) or self._resolve(type(e))
         self._depth += 1
         if not self._depth % DEPTH_STEP:
-            ensure_room()
+            ensure_stack()
         text: str = method(self, e)
         self._depth -= 1
         if e in self._shared and not text.isidentifier():

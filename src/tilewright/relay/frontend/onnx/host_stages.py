@@ -1,4 +1,4 @@
-"""Cuts a model into parts that are compiled and parts that run on the host, in turns."""
+"""Stages of a model: parts that are compiled and parts that run on the host, in turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.relay.frontend.onnx.strings import is_text
 
 @dataclass(frozen=True)
 class Stage:
-    """Nodes of one kind, which values they read that others give, and which of theirs others read."""
+    """Nodes of one kind, with the values that they read from other stages, and their values that other stages read."""
 
     host: bool
     nodes: tuple[onnx.NodeProto, ...]
@@ -25,7 +25,7 @@ class Stage:
 
 
 def element_kinds(model: onnx.ModelProto) -> dict[str, int]:
-    """ONNX's element types of the tensors, as far as inference knows them."""
+    """Return ONNX's element types of the tensors, as far as inference knows them."""
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
     except Exception:
@@ -35,7 +35,7 @@ def element_kinds(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def stages(model: onnx.ModelProto, of_data: Collection[str] = ()) -> list[Stage]:
-    """The parts in the order in which they run; none where the whole model is compiled."""
+    """Return the stages in the order in which they run; none where the whole model is compiled."""
     kinds = element_kinds(model)
     hosts = [on_host(node, kinds, of_data) for node in model.graph.node]
     if not any(hosts):
@@ -62,7 +62,7 @@ def stages(model: onnx.ModelProto, of_data: Collection[str] = ()) -> list[Stage]
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:
-    """The values that a node and the graphs in its attributes read from around it."""
+    """Return the values that a node and the graphs in its attributes read from around it."""
     found = [name for name in node.input if name]
     for attribute in node.attribute:
         own = {value.name for value in (*attribute.g.input, *attribute.g.initializer)}
@@ -74,7 +74,7 @@ def _reads(node: onnx.NodeProto) -> list[str]:
 
 
 def model_of(stage: Stage, model: onnx.ModelProto, given: Mapping[str, Any]) -> onnx.ModelProto:
-    """A compiled part as a model of its own, for inputs of the kinds of ``given``."""
+    """Return a compiled stage as a model of its own, for inputs of the element types in ``given``."""
     reads = {name for node in stage.nodes for name in _reads(node)}
     kinds = element_kinds(model)
     weights = [t for t in model.graph.initializer if t.name in reads]

@@ -1,4 +1,4 @@
-"""Operators as they were before opset 7: broadcasting by attributes, shapes in attributes."""
+"""Operators before opset 7: broadcasting by attributes, shapes in attributes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NUMPY_BROADCASTING = 7
 
 
 def aligned(node: onnx.NodeProto, inputs: Sequence[Any], ranks: Sequence[int]) -> list[Any]:
-    """The inputs of an operator of two, so that they broadcast as numpy has it.
+    """Return the inputs of a binary operator so that they broadcast by numpy's rule.
 
-    Where ``broadcast`` is 1 and ``axis`` given, the dimensions of the second begin at that axis of the first: trailing
-    ones follow.
+    Where ``broadcast`` is 1 and ``axis`` is present, the dimensions of the second begin at that axis of the first:
+    trailing ones are added.
     """
     attributes = parse_attributes(node)
     if len(inputs) != 2 or not attributes.get("broadcast", 0) or "axis" not in attributes:

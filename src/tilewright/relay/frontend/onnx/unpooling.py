@@ -1,4 +1,4 @@
-"""Elements put to places: unpooling, images from their blocks, entries of a cache; bits read as another type."""
+"""MaxUnpool, Col2Im, TensorScatter and BitCast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.relay.frontend.onnx.registry import converter
 
 @converter("BitCast", since=26)
 def convert_bitcast(ctx: NodeContext) -> RelayExpr:
-    """The bits of every element as another data type of that many."""
+    """The bits of every element as another data type of the same width."""
     data, dtype = ctx.input(0), ctx.onnx_dtype(ctx.required("to"))
     if dt.nbytes(ctx.dtype(data)) != dt.nbytes(dtype):
         ctx.fail(f"{ctx.dtype(data)} and {dtype} have different sizes")
@@ -28,7 +28,7 @@ def convert_bitcast(ctx: NodeContext) -> RelayExpr:
 
 @converter("MaxUnpool", since=9)
 def convert_max_unpool(ctx: NodeContext) -> RelayExpr:
-    """Values at the places that MaxPool told, zeros elsewhere; places count in the tensor of the implied shape."""
+    """Values at the indices of MaxPool, zeros elsewhere; indices count in the tensor of the implied shape."""
     data = ctx.input(0)
     shape = ctx.shape(data)
     rank = len(shape) - 2
@@ -81,7 +81,7 @@ def convert_col2im(ctx: NodeContext) -> RelayExpr:
 
 @converter("TensorScatter", since=24)
 def convert_tensor_scatter(ctx: NodeContext) -> RelayExpr:
-    """A cache with new entries along an axis, from a place of its own in each batch on."""
+    """A cache with new entries along an axis, from an index for each batch item on."""
     past, update = ctx.input(0), ctx.input(1)
     shape, rank = ctx.shape(past), ctx.rank(past)
     axis = ctx.normalize_axis(ctx.attr("axis", -2), rank)

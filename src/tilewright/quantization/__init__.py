@@ -1,0 +1,4 @@
+"""Quantizing float models: calibration, the quantized ONNX file, and what each layer costs and gains."""
+
+from tilewright.quantization.static import Quantized as Quantized
+from tilewright.quantization.static import quantize as quantize

@@ -1,0 +1,38 @@
+"""Writing a model: whole or not at all, with its weights in a file beside it where they are too large for one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import onnx
+
+_LARGEST_FILE = 1 << 30  # bytes of weights; protobuf ends at 2 GiB
+
+
+def nbytes_of(model: onnx.ModelProto) -> int:
+    """Return the bytes of a model's weights."""
+    return sum(len(t.raw_data) or len(t.SerializeToString()) for t in model.graph.initializer)
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write ``path``, and ``path.data`` for large weights; what was there stays if that fails or is interrupted."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        file, data = Path(folder) / path.name, f"{path.name}.data"
+        if nbytes_of(model) > _LARGEST_FILE:
+            onnx.save(model, file, save_as_external_data=True, location=data, size_threshold=1024)
+            os.replace(Path(folder) / data, path.with_name(data))
+        else:
+            onnx.save(model, file)
+        os.replace(file, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, which appears whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

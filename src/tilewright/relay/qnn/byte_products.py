@@ -1,0 +1,103 @@
+"""Quantized convolutions as sums of products of bytes, uint8 by int8, where the target has instructions for them.
+
+Zero points and bias become one number for each channel::
+
+    sum((x - zx) * w) + b  ==  sum(x * w) + (b - zx * sum(w))
+
+Channels that fill no vectors are made more, with weights of 0. A depthwise convolution, whose sums are short, reads
+bytes and sums them as floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.transform import PassContext
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, const
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.qnn.groups import Product
+from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
+
+EXACT = 2**24  # float32 has every integer up to this
+
+
+def multiplies_bytes() -> bool:
+    """Return whether the target sums products of bytes fast, in layouts that this build chooses."""
+    ctx = PassContext.current()
+    packs = ctx.pass_enabled(AlterOpLayout().info) and not ctx.option("relay.backend.use_auto_scheduler")
+    return packs and bool(ctx.option("relay.qnn.bytes")) and topi.nn.conv2d_byte_channels(64, 64, 1) is not None
+
+
+@dataclass(frozen=True)
+class ByteLayer:
+    """A convolution of bytes: the group, its weight of so many channels that they fill vectors."""
+
+    group: Product
+    depthwise: bool
+
+    @staticmethod
+    def of(group: Product, channels: int) -> ByteLayer | None:
+        """Return the layer of a group whose data has ``channels``, perhaps more than the weight takes; or None."""
+        attrs: Any = group.operator.attrs
+        groups, (out, each) = int(attrs.groups), group.weight.shape[:2]
+        if group.operator.op is not Conv2D.op or not min(group.weight.shape):
+            return None
+        if groups > 1 and (each, out) == (1, groups):
+            layer = ByteLayer(_with_channels(group, each, channels), True)
+            return layer if layer._largest() < EXACT else None
+        found = topi.nn.conv2d_byte_channels(channels, out, groups)
+        if found is None or group.weight.dtype != np.int8 or (groups > 1 and found != (each * groups, out)):
+            return None
+        layer = ByteLayer(_with_channels(group, found[0] // groups, found[1]), False)
+        return layer if layer._largest() < 2**31 else None
+
+    def _largest(self) -> int:
+        """No sum is larger, with or without its offset."""
+        sums = 255 * np.abs(self._rows()).sum(axis=1)
+        return max(int((2 * sums).max(initial=0)), self.group.largest_sum)
+
+    def _rows(self) -> Any:
+        return self.group.weight.reshape(len(self.group.weight), -1).astype(np.int64)
+
+    @property
+    def out_channels(self) -> int:
+        """Channels of the result."""
+        return len(self.group.weight)
+
+    def value(self, data: RelayExpr, channels: int, zero: int) -> RelayExpr:
+        """Return the result before rounding, of uint8 ``data`` with so many channels and this zero point."""
+        attrs: Any = self.group.operator.attrs
+        top, left, bottom, right = padding_of(attrs.padding, 2) if zero else (0, 0, 0, 0)
+        more = 0 if self.depthwise or attrs.groups > 1 else self.group.weight.shape[1] - channels
+        if any((more, top, left, bottom, right)):
+            data = relay_op.nn.pad(data, ((0, 0), (0, more), (top, bottom), (left, right)), float(zero))
+            attrs = attrs.replace(padding=(0, 0)) if zero else attrs
+        offset = (0 if self.group.bias is None else self.group.bias) - zero * self._rows().sum(axis=1)
+        weight, dtype = self.group.weight, "int32"
+        if self.depthwise:
+            weight, dtype = weight.astype("float32"), "float32"
+        groups = self.out_channels if self.depthwise else attrs.groups
+        attrs = attrs.replace(out_dtype=dtype, channels=self.out_channels, groups=groups)
+        total: RelayExpr = Call(self.group.operator.op, [data, const(weight)], attrs)
+        if offset.any():
+            total = relay_op.add(total, const(offset.astype(dtype).reshape(-1, 1, 1)))
+        if dtype == "int32":
+            total = relay_op.cast(total, "float32")
+        return relay_op.multiply(total, const(self.group.multiplier.reshape(-1, 1, 1)))
+
+
+def _with_channels(group: Product, each: int, out: int) -> Product:
+    """Return the group with ``each`` input channels in a group of channels, and ``out`` output channels."""
+    rows, columns = out - group.weight.shape[0], each - group.weight.shape[1]
+    if not rows and not columns:
+        return group
+    weight = np.pad(group.weight, ((0, rows), (0, columns), (0, 0), (0, 0)))
+    bias = None if group.bias is None else np.pad(group.bias, (0, rows))
+    return replace(group, weight=weight, bias=bias, multiplier=np.pad(group.multiplier, (0, rows)))

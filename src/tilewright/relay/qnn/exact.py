@@ -1,0 +1,133 @@
+"""What quantized groups compute, in operators that every target has; ``groups`` defines each of them.
+
+``CanonicalizeOps`` does sums, and products with constant weights, itself, since their form depends on the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Tuple, const
+from tilewright.relay.op.reduce.reduce import Mean as MeanOp
+from tilewright.relay.op.tensor.creation import Where
+from tilewright.relay.qnn.byte_products import EXACT
+from tilewright.relay.qnn.groups import (
+    Array,
+    Joined,
+    Mean,
+    Multiplied,
+    Output,
+    Pair,
+    Quantized,
+    Shares,
+    Table,
+    Windows,
+)
+
+
+class Form(Protocol):
+    """How ``CanonicalizeOps`` writes integers for a target."""
+
+    def visit(self, expr: RelayExpr) -> RelayExpr:
+        """An expression, rewritten."""
+
+    def integers(self, data: Quantized) -> tuple[RelayExpr, int]:
+        """Integers and their zero point, perhaps both of the other type of 8 bits."""
+
+    def whole(self, data: Quantized, dtype: str = "float32") -> RelayExpr:
+        """The integers less their zero point."""
+
+    def requantized(self, value: RelayExpr, output: Output) -> RelayExpr:
+        """Steps of the result, rounded, with zero point and limits."""
+
+    def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
+        """What a table has for the integers, the least first."""
+
+    def together(self, parts: Sequence[RelayExpr], build: Callable[[Sequence[RelayExpr]], RelayExpr]) -> RelayExpr:
+        """What an operator that moves elements makes of tensors of one type."""
+
+
+_SMALLEST_TERM = 255  # no difference of two integers of 8 bits is larger
+
+
+def exact(group: Any, form: Form) -> RelayExpr:
+    """Return what a group computes."""
+    match group:
+        case Table():
+            return form.tabulated(group.data, group.values, group.output)
+        case Joined():
+            return _joined(group, form)
+        case _:
+            value = _VALUES[type(group)](group, form)
+            return form.requantized(relay_op.multiply(value, const(group.multiplier)), group.output)
+
+
+def _pair(group: Pair, form: Form) -> RelayExpr:
+    """Sums in float32 where they are exact, else in int32."""
+    attrs: Any = group.operator.attrs
+    if group.largest_sum < EXACT:
+        return Call(group.operator.op, [form.whole(side, "float32") for side in group.data], attrs)
+    sums = Call(group.operator.op, [form.whole(side, "int32") for side in group.data], attrs.replace(out_dtype="int32"))
+    return relay_op.cast(sums, "float32")
+
+
+def _mean(group: Mean, form: Form) -> RelayExpr:
+    attrs: Any = group.operator.attrs
+    keeps = group.operator.op is not MeanOp.op or bool(attrs.keepdims)
+    dtype = "float32" if group.count * _SMALLEST_TERM < EXACT else "int32"
+    total = relay_op.sum(form.whole(group.data, dtype), axis=list(group.axes), keepdims=keeps)
+    return total if dtype == "float32" else relay_op.cast(total, "float32")
+
+
+def _shares(group: Shares, form: Form) -> RelayExpr:
+    wide = relay_op.cast(form.integers(group.data)[0], "int32")
+    below = relay_op.subtract(relay_op.max(wide, axis=group.axis, keepdims=True), wide)
+    powers = relay_op.lookup(relay_op.cast(below, "uint8"), const(group.exponentials))
+    total = relay_op.sum(powers, axis=group.axis, keepdims=True)
+    return relay_op.divide(relay_op.cast(powers, "float32"), relay_op.cast(total, "float32"))
+
+
+def _multiplied(group: Multiplied, form: Form) -> RelayExpr:
+    return relay_op.multiply(*(form.whole(side) for side in group.data))
+
+
+def _windows(group: Windows, form: Form) -> RelayExpr:
+    return Call(group.operator.op, [form.whole(group.data)], group.operator.attrs)
+
+
+_VALUES: dict[type, Callable[[Any, Form], RelayExpr]] = {
+    Pair: _pair,
+    Mean: _mean,
+    Shares: _shares,
+    Multiplied: _multiplied,
+    Windows: _windows,
+}
+
+
+def _joined(group: Joined, form: Form) -> RelayExpr:
+    operator = group.operator
+
+    def part(side: Quantized, factor: np.float32) -> RelayExpr:
+        if factor == 1 and side.zero == group.output.zero and group.output.is_free:
+            return form.visit(side.tensor)
+        return form.requantized(relay_op.multiply(form.whole(side), const(factor)), group.output)
+
+    def build(parts: Sequence[RelayExpr]) -> RelayExpr:
+        if operator.op is Where.op:
+            return relay_op.where(form.visit(operator.args[0]), *parts)
+        return Call(operator.op, [Tuple(parts)], operator.attrs)
+
+    return form.together([part(*pair) for pair in zip(group.data, group.multipliers, strict=True)], build)
+
+
+def limited(tensor: RelayExpr, output: Output) -> RelayExpr:
+    """Integers within the limits of an activation."""
+    if output.is_free:
+        return tensor
+    clipped = relay_op.clip(relay_op.cast(tensor, "float32"), float(output.low), float(output.high))
+    return relay_op.cast(clipped, output.dtype)

@@ -1,0 +1,195 @@
+"""Convolution of bytes in packed channels: uint8 data, int8 weights, int32 sums.
+
+Data is NCHW<i>c, the kernel OIHW<i/4>i<o>o4i and the output NCHW<o>c. The register tile is that of ``conv2d``: each
+step multiplies four neighbouring channels of a position, in every lane, with four weights of each lane's output.
+``byte_products`` says which instruction does that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import autotvm, te
+from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright.ir.errors import TilewrightError
+from tilewright.target.target import Target
+from tilewright.tir.expr import IterVar
+from tilewright.topi import nn
+from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, product_intrinsic
+from tilewright.topi.cpu.common import (
+    constant_extent,
+    create_schedule,
+    element_count,
+    find_anchor,
+    inline_injective,
+    machine,
+    measured,
+    output_tensors,
+    same_shape,
+    worth_threads,
+)
+from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
+from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed
+from tilewright.topi.cpu.model.tiling import choose_channel_tile
+from tilewright.topi.nn.conv import per_dim
+from tilewright.topi.utils import get_const_tuple
+
+_CACHE_LINE = 64  # bytes
+_FAST = ("avx512vnni", "avxvnni")  # products of 16 bits, which others have, are no faster than fused ones of floats
+
+
+def byte_block(channels: int, lanes: int) -> int:
+    """Return how many channels to pack: of the multiples of ``lanes`` up to a cache line the largest that fits.
+
+    0: none does.
+    """
+    blocks = [n * lanes for n in range(_CACHE_LINE // lanes, 0, -1)]
+    return next((block for block in blocks if channels % block == 0), 0)
+
+
+def conv2d_byte_layouts(in_channels: int, out_channels: int, groups: int, form: ByteProduct) -> Conv2dLayouts | None:
+    """Return the layouts of a convolution of bytes; None where the channels of a group fill no words or vectors."""
+    if in_channels % groups or out_channels % groups:
+        return None
+    each = in_channels // groups
+    in_block = byte_block(each, form.lanes) or byte_block(each, form.group)
+    out_block = byte_block(out_channels // groups, form.lanes)
+    if not in_block or not out_block:
+        return None
+    kernel = f"OIHW{in_block // form.group}i{out_block}o{form.group}i"
+    return Conv2dLayouts(f"NCHW{in_block}c", kernel, f"NCHW{out_block}c", in_block, out_block)
+
+
+def depthwise_byte_layouts(channels: int, form: ByteProduct) -> Conv2dLayouts | None:
+    """Return the layouts of a depthwise convolution that reads bytes and sums floats: blocks as of other ones."""
+    block = byte_block(channels, form.lanes) or channel_block(channels, form.lanes)
+    if block == 1:
+        return None
+    return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
+
+
+def conv2d_byte_product(target: Target | None = None) -> ByteProduct | None:
+    """Return the form of products in convolutions of uint8 data by int8 weights; None where floats are faster."""
+    form = byte_product(target=target)
+    return form if form.name in _FAST else None
+
+
+@nn.conv2d_byte_channels.register("cpu")
+def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
+    """Return the channels that fill words of data and vectors of sums; None where bytes are not multiplied fast."""
+    form = conv2d_byte_product()
+    if form is None:
+        return None
+    more = -in_channels % form.group, -out_channels % form.lanes
+    channels = (in_channels + more[0], out_channels + more[1]) if groups == 1 else (in_channels, out_channels)
+    return None if conv2d_byte_layouts(*channels, groups, form) is None else channels
+
+
+@autotvm.register_topi_compute("conv2d_NCHWc_int8.x86")
+def conv2d_NCHWc_int8(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = "int32",
+) -> te.Tensor:
+    """Compute ``topi.nn.conv2d_NCHWc_int8``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c / 4, o, 4)."""
+    out = nn.conv2d_NCHWc_int8(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
+    _define_config(cfg, out, data, kernel, per_dim(strides, 2))
+    return out
+
+
+def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
+    """Define the knobs of the tile and of the loop order; untuned, the model in ``tiling`` sets them."""
+    cpu = machine()
+    _, _, oh, ow, _ = (d if isinstance(d, int) else UNKNOWN_EXTENT for d in get_const_tuple(out.shape))
+    out_chunks, group_chunks, _, _, _, out_block, _ = get_const_tuple(kernel.shape)
+    in_chunks = get_const_tuple(data.shape)[1]
+    chunks_per_group = out_chunks // max(1, in_chunks // max(group_chunks, 1))
+    cfg.define_split("tile_chunks", max(out_chunks, 1), num_outputs=2, max_factor=8)
+    cfg.define_split("tile_ow", max(ow, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
+    cfg.define_knob("channels_outer", [True, False])
+    tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), out_block, _form().lanes)
+    weight_bytes = element_count(kernel) or 0
+    data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * get_const_tuple(data.shape)[-1]
+    blocks = max(1, out_chunks // tile.vectors)
+    cfg.settle("tile_chunks", SplitEntity([-1, tile.vectors]), lambda entity: out_chunks % entity.size[-1] == 0)
+    cfg.settle("tile_ow", SplitEntity([-1, tile.spatial]))
+    outer = is_streamed(cpu, weight_bytes) and (oh == 1 or data_bytes * blocks <= weight_bytes * oh)
+    cfg.settle("channels_outer", OtherOptionEntity(outer))
+
+
+def _form() -> ByteProduct:
+    form = conv2d_byte_product()
+    if form is None:
+        raise TilewrightError(
+            f"conv2d_NCHWc_int8: {Target.current()} has no instructions for products of bytes; use conv2d_NCHWc"
+        )
+    return form
+
+
+@autotvm.register_topi_schedule("conv2d_NCHWc_int8.x86")
+def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
+    """Schedule ``conv2d_NCHWc_int8`` and the injective computes after it, which run on each finished tile."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc_int8")
+    assert anchor is not None
+    inline_injective(s, tensors)
+    if any(constant_extent(a) == 0 for a in (*anchor.axis, *anchor.reduce_axis)):
+        return s
+    conv, last = anchor.output(0), tensors[0].op
+    if last is not anchor and not same_shape(last, anchor):
+        schedule_injective_from_existing(s, tensors[0])
+        last = anchor
+    if last is anchor:
+        sums = s.cache_write(conv, "local")
+    else:
+        sums = conv
+        s[conv].set_scope("local")
+    parallel = worth_threads(anchor, measured().threads.least_products * 4)
+    _schedule_tile(s, cfg, s[last], sums, parallel)
+    return s
+
+
+def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, sums: te.Tensor, parallel: bool) -> None:
+    """Schedule the loops of the result, and inside them the tile of sums."""
+    tile = s[sums]
+    form = _form()
+    n, oc, oh, ow, block = out.op.axis
+    oc_outer, oc_inner = cfg["tile_chunks"].apply(s, out.op, oc)
+    ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)
+    vector, lane = out.split(block, factor=form.lanes)
+    rows = [oc_outer, oh] if cfg["channels_outer"].val else [oh, oc_outer]
+    out.reorder(n, *rows, ow_outer, oc_inner, ow_inner, vector, lane)
+    outer = out.fuse(n, *rows)
+    if parallel:
+        out.parallel(outer)
+    out.pragma(ow_outer, "loop_partition_hint", 1)
+    _unroll(out, oc_inner, ow_inner, vector)
+    out.vectorize(lane)
+    tile.compute_at(out, ow_outer)
+    _schedule_sums(tile, form)
+
+
+def _schedule_sums(tile: te.Stage, form: ByteProduct) -> None:
+    """Run the steps of the reduction outside, positions and vectors of channels inside, an instruction in each."""
+    n, oc, oh, ow, block = tile.op.axis
+    ico, rh, rw, ici, k = tile.op.reduce_axis
+    vector, lane = tile.split(block, factor=form.lanes)
+    tile.reorder(n, oh, ico, rh, rw, ici, ow, oc, vector, lane, k)
+    tile.pragma(ico, "no_unroll")
+    if tests_columns(tile.op):
+        tile.pragma(rw, "loop_partition_hint", 1)
+    _unroll(tile, ow, oc, vector)
+    tile.tensorize(lane, product_intrinsic(form))
+
+
+def _unroll(stage: te.Stage, *axes: IterVar) -> None:
+    for axis in axes:
+        stage.unroll(axis)

@@ -1,0 +1,155 @@
+"""Quantized convolutions as products of bytes: the bits of the kernels of floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.processors.x86 import runs_here
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.contrib import graph_executor
+from tilewright.relay.qnn.op import dequantize, quantize
+from tilewright.relay.qnn.transform import CanonicalizeOps
+
+VNNI = "llvm -mcpu=cascadelake"
+RNG = np.random.default_rng(37)
+
+
+def number(value: float) -> Any:
+    return relay.const(np.float32(value))
+
+
+class Network:
+    """Layers of quantized integers."""
+
+    def __init__(self, dtype: str, channels: int, size: int, zero: int = 3) -> None:
+        self.dtype, self.zero = dtype, zero
+        self.x = relay.var("x", shape=(1, channels, size, size), dtype=dtype)
+        info = np.iinfo(dtype)
+        self.data = RNG.integers(info.min, info.max, (1, channels, size, size), endpoint=True, dtype=dtype)
+
+    def numbers(self, tensor: Any) -> Any:
+        return dequantize(tensor, number(0.05), relay.const(np.array(self.zero, self.dtype)))
+
+    def whole(self, value: Any, scale: float = 0.05) -> Any:
+        zero = relay.const(np.array(self.zero, self.dtype))
+        return quantize(value, number(scale), zero, out_dtype=self.dtype)
+
+    def conv(self, tensor: Any, channels: int, out: int, window: int, bias: bool = True, **attrs: Any) -> Any:
+        weight = RNG.integers(-128, 127, (out, channels // attrs.get("groups", 1), window, window), endpoint=True)
+        steps = RNG.uniform(0.0005, 0.003, out).astype("float32")
+        weights = dequantize(
+            relay.const(weight.astype("int8")), relay.const(steps), relay.const(np.zeros(out, "int8")), axis=0
+        )
+        value = relay.nn.conv2d(self.numbers(tensor), weights, kernel_size=(window, window), channels=out, **attrs)
+        if bias:
+            value = relay.nn.bias_add(value, relay.const(RNG.standard_normal(out).astype("float32")))
+        return value
+
+    def run(self, body: Any, target: str, **config: bool) -> np.ndarray:
+        mod = tvm.IRModule.from_expr(relay.Function([self.x], body))
+        options = {f"relay.qnn.{name}": value for name, value in config.items()}
+        with tvm.transform.PassContext(opt_level=3, config=options):
+            lib = relay.build(mod, target)
+        executor = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+        executor.run(x=self.data)
+        return executor.get_output(0).numpy()
+
+    def check(self, body: Any) -> None:
+        if not runs_here(VNNI):
+            pytest.skip("this machine lacks VNNI")
+        found, floats = self.run(body, VNNI), self.run(body, VNNI, bytes=False)
+        assert found.std() > 0
+        np.testing.assert_array_equal(found, floats)
+
+    def canonical(self, body: Any, target: str = VNNI) -> str:
+        mod = tvm.IRModule.from_expr(relay.Function([self.x], body))
+        with tvm.target.Target(target), tvm.transform.PassContext(opt_level=3):
+            return str(CanonicalizeOps()(mod))
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("case", ["pointwise", "padded", "strided", "grouped", "no bias"])
+def test_a_convolution_has_the_bits_of_floats(case: str, dtype: str, zero: int) -> None:
+    attrs: dict[str, Any] = {
+        "pointwise": {"window": 1},
+        "padded": {"window": 3, "padding": (1, 1)},
+        "strided": {"window": 3, "padding": (1, 1, 0, 0), "strides": (2, 2)},
+        "grouped": {"window": 3, "padding": (1, 1), "groups": 2},
+        "no bias": {"window": 1, "bias": False},
+    }[case]
+    network = Network(dtype, 32, 7, zero)
+    network.check(network.whole(relay.nn.relu(network.conv(network.x, 32, 32, **attrs))))
+
+
+@pytest.mark.parametrize(("channels", "out"), [(3, 16), (1, 1), (17, 5), (20, 24), (13, 40)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_channels_that_fill_no_vectors(dtype: str, channels: int, out: int) -> None:
+    network = Network(dtype, channels, 6)
+    first = network.whole(network.conv(network.x, channels, out, 3, padding=(1, 1)))
+    second = network.whole(network.conv(first, out, out, 3, padding=(1, 1)))
+    network.check(network.whole(relay.add(network.numbers(first), network.numbers(second))))
+
+
+@pytest.mark.parametrize("channels", [24, 7, 64])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_depthwise_convolution_reads_bytes(dtype: str, channels: int) -> None:
+    network = Network(dtype, 16, 7)
+    wide = network.whole(network.conv(network.x, 16, channels, 1))
+    attrs = {"groups": channels, "padding": (1, 1), "strides": (2, 2)}
+    spread = network.whole(network.conv(wide, channels, channels, 3, **attrs), 0.01)
+    body = network.whole(network.conv(spread, channels, 16, 1))
+    network.check(body)
+    assert network.canonical(body).count("cast(") == 5  # two of each convolution of bytes, one of floats
+
+
+def test_an_empty_batch() -> None:
+    network = Network("uint8", 16, 5)
+    network.x = relay.var("x", shape=(0, 16, 5, 5), dtype="uint8")
+    network.data = network.data[:0]
+    body = network.whole(network.conv(network.x, 16, 17, 3, padding=(1, 1)))
+    assert network.run(body, "llvm").shape == (0, 17, 5, 5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_block_with_a_residual_pool_and_mean(dtype: str) -> None:
+    network = Network(dtype, 16, 9)
+    first = network.whole(relay.nn.relu(network.conv(network.x, 16, 32, 3, padding=(1, 1))))
+    pooled = network.whole(relay.nn.max_pool2d(network.numbers(first), (2, 2), (2, 2)))
+    second = network.whole(network.conv(pooled, 32, 32, 1))
+    total = network.whole(relay.nn.relu(relay.add(network.numbers(second), network.numbers(pooled))))
+    mean = network.whole(relay.nn.global_avg_pool2d(network.numbers(total)), 0.02)
+    network.check(relay.reshape(mean, (1, -1)))
+
+
+def test_int8_is_uint8_from_layer_to_layer() -> None:
+    network = Network("int8", 16, 5)
+    first = network.whole(relay.nn.relu(network.conv(network.x, 16, 16, 1)))
+    text = network.canonical(network.whole(network.conv(first, 16, 16, 1)))
+    assert text.count("bitwise_xor") == 2  # of what comes in, and of what goes out
+    assert text.count('out_dtype="int32"') == 2
+
+
+def test_a_border_has_the_zero_point() -> None:
+    network = Network("uint8", 16, 5, zero=3)
+    assert "nn.pad(%x, 3f" in network.canonical(network.whole(network.conv(network.x, 16, 16, 3, padding=(1, 1))))
+    network = Network("uint8", 16, 5, zero=0)
+    assert "nn.pad" not in network.canonical(network.whole(network.conv(network.x, 16, 16, 3, padding=(1, 1))))
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=haswell", "c", "llvm -mtriple=aarch64-linux-gnu"])
+def test_processors_without_products_of_bytes_have_floats(target: str) -> None:
+    network = Network("int8", 16, 5)
+    text = network.canonical(network.whole(network.conv(network.x, 16, 16, 1)), target)
+    assert "int32" not in text and "bitwise_xor" not in text
+
+
+def test_without_packed_layouts_there_are_floats() -> None:
+    network = Network("uint8", 16, 5)
+    mod = tvm.IRModule.from_expr(relay.Function([network.x], network.whole(network.conv(network.x, 16, 16, 1))))
+    with tvm.target.Target(VNNI), tvm.transform.PassContext(opt_level=2):
+        assert "int32" not in str(CanonicalizeOps()(mod))
