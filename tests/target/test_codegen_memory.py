@@ -409,3 +409,33 @@ def test_strided_doubles_at_any_address(first: int, stride: int, lanes: int) -> 
     found = tvm.nd.empty((n,), "float64")
     kernel(tvm.nd.array(data), found)
     np.testing.assert_array_equal(found.numpy(), data[first::stride][:n] + 1.0)
+
+
+@pytest.mark.parametrize("lanes", [1, 16, 64])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+@pytest.mark.parametrize("target", [*TARGETS, "llvm -mcpu=icelake-server"])
+def test_tables_of_bytes(target: str, dtype: str, lanes: int) -> None:
+    if not target.startswith("c") and not runs_here(target):
+        pytest.skip(f"this machine lacks instructions of {target}")
+    table, x, y = decl_buffer((256,), dtype, "T"), decl_buffer((256,), "uint8", "X"), decl_buffer((256,), dtype, "Y")
+    i = Var("i", "int32")
+    at = Ramp(i * lanes, 1, lanes) if lanes > 1 else i
+    suffix = f"x{lanes}" if lanes > 1 else ""
+    value = Load(dtype + suffix, table.data, T.byte_index(Load("uint8" + suffix, x.data, at)))
+    body = For(i, 0, 256 // lanes, ForKind.SERIAL, Store(y.data, value, at))
+    rng = np.random.default_rng(lanes)
+    entries, numbers = rng.integers(0, 128, 256).astype(dtype), rng.permutation(256).astype("uint8")
+    found = run(target, body, [table, x, y], [entries, numbers, np.zeros(256, dtype)])[2]
+    np.testing.assert_array_equal(found, entries[numbers])
+
+
+def test_whole_vectors_are_looked_up_where_a_processor_can() -> None:
+    x, table = te.placeholder((64,), "uint8", "x"), te.placeholder((256,), "uint8", "t")
+    y = te.compute((64,), lambda i: table(T.byte_index(x[i])), "y")
+    s = te.create_schedule(y.op)
+    s[y].vectorize(y.op.axis[0])
+    code = {
+        cpu: tvm.build(s, [x, table, y], f"llvm -mcpu={cpu}").get_source("asm") for cpu in ("icelake-server", "haswell")
+    }
+    assert code["icelake-server"].count("vperm") == 2
+    assert "vperm" not in code["haswell"]

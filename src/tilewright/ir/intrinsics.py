@@ -12,7 +12,7 @@ _INTRINSICS: dict[str, str] = {
     "acosh asin asinh atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp "
     "fmod isnan isinf isfinite isnullptr popcount clz abs "
     "shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not "
-    "likely if_then_else large_uint_imm q_multiply_shift reinterpret vectorhigh vectorlow vectorcombine "
+    "likely if_then_else large_uint_imm q_multiply_shift reinterpret byte_index vectorhigh vectorlow vectorcombine "
     "call_pure_extern call_llvm_pure_intrin tvm_thread_context type_annotation address_of lookup_param": "pure",
     "tvm_struct_get tvm_access_ptr": "read",
     "tvm_struct_set ret": "update",

@@ -382,6 +382,10 @@ class Compiler:
         source, target = numpy_dtype(dt.element(e.args[0].dtype)), numpy_dtype(dt.element(e.dtype))
         return lambda env: as_scalar(np.asarray(value(env), dtype=source).view(target)[()], e.dtype)
 
+    def _call_byte_index(self, e: Call) -> Code:
+        value = self.expr(e.args[0])
+        return lambda env: as_scalar(np.asarray(value(env)).astype("int32"), e.dtype)
+
     def stmt(self, s: Stmt) -> Code:
         """The code of a statement."""
         handler = _STMT.get(type(s))
@@ -578,6 +582,7 @@ _SPECIAL_CALLS: dict[str, Callable[[Compiler, Call], Code]] = {
     "popcount": Compiler._call_bits,
     "clz": Compiler._call_bits,
     "reinterpret": Compiler._call_reinterpret,
+    "byte_index": Compiler._call_byte_index,
 }
 _STMT: dict[type, Callable[[Compiler, Any], Code]] = {
     For: Compiler._for, While: Compiler._while, IfThenElse: Compiler._if, SeqStmt: Compiler._seq,

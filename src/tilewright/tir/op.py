@@ -143,6 +143,14 @@ def isnullptr(x: Any, span: object = None) -> Call:
     return Call("bool", "tir.isnullptr", (x,))
 
 
+def byte_index(value: PrimExpr) -> PrimExpr:
+    """``value``, of type uint8, as the int32 index of an entry of a table that has all 256.
+
+    Processors look whole vectors up in such a table.
+    """
+    return Call(dt.with_lanes("int32", dt.lanes(value.dtype)), "tir.byte_index", (value,))
+
+
 def reinterpret(dtype: str, value: Any) -> PrimExpr:
     """The bits of ``value`` as ``dtype``."""
     value = ops.as_expr(value)
@@ -500,6 +508,7 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "byte_index",
     "call_cpacked",
     "call_extern",
     "call_intrin",

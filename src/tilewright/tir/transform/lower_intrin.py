@@ -8,6 +8,7 @@ Division that rounds down, of operands whose signs are known::
     floordiv(a, 3)          ->  select(truncmod(a, 3) >= 0, truncdiv(a, 3), truncdiv(a, 3) - 1)
     pow(x, 2)               ->  x * x
     fma(a, b, c)            ->  a * b + c          where there is no such instruction
+    byte_index(x)           ->  int32(x)           but for llvm, which looks vectors up
 
 Exponentials and the like stay: code generators know how to compute them (``target/intrinsics.py``). Rules of users,
 registered by ``register_intrin_lowering(op, target_kind, f=rule)``, are tried first.
@@ -139,7 +140,7 @@ def _combine(op: type, a: Interval, b: Interval) -> Interval:
 class _LowerIntrin(StmtExprMutator):
     def __init__(self, has_fma: bool, kind: str = "default") -> None:
         super().__init__()
-        self.bounds, self.has_fma = Bounds(), has_fma
+        self.bounds, self.has_fma, self.kind = Bounds(), has_fma, kind
         self.rules = tuple(dict.fromkeys(f"{name}.FLowerIntrinsic" for name in (kind, "default")))
 
     def visit_for(self, s: For) -> Stmt:
@@ -203,6 +204,8 @@ class _LowerIntrin(StmtExprMutator):
             return by_rule
         if made.op.name == "tir.pow":
             return _power(made)
+        if made.op.name == "tir.byte_index" and self.kind != "llvm":
+            return ops.cast(made.dtype, made.args[0])
         if made.op.name == "tir.fma" and not self.has_fma:
             a, b, c = made.args
             return ops.add(ops.mul(a, b), c)

@@ -94,7 +94,7 @@ _LANEWISE_NAMES = """
     exp exp2 exp10 expm1 erf normal_tail tanh sigmoid log log2 log10 log1p sqrt rsqrt sin sinh cos cosh tan acos acosh
     asin asinh atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp fmod
     isnan isinf isfinite popcount clz abs shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not likely
-    q_multiply_shift reinterpret
+    q_multiply_shift reinterpret byte_index
 """
 _LANEWISE = frozenset(f"tir.{name}" for name in _LANEWISE_NAMES.split())
 

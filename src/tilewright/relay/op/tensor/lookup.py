@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright import te
+from tilewright import te, tir
 from tilewright.ir import dtype as dt
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import cast, const
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.op import layout_rules, relations
@@ -43,7 +44,11 @@ class Lookup(OpDef[None]):
     def compute(attrs: None, inputs: Sequence[te.Tensor], out_type: Type) -> list[te.Tensor]:
         data, table = inputs
         least = const(dt.int_range(data.dtype)[0], "int32")
-        return [te.compute(data.shape, lambda *i: table(cast("int32", data(*i)) - least), "lookup", tag.ELEMWISE)]
+
+        def entry(*i: PrimExpr) -> PrimExpr:
+            return table(tir.byte_index(data(*i)) if data.dtype == "uint8" else cast("int32", data(*i)) - least)
+
+        return [te.compute(data.shape, entry, "lookup", tag.ELEMWISE)]
 
     @staticmethod
     def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:

@@ -139,6 +139,10 @@ class CallEmitter(MemoryEmitter):
         (arg,) = e.args
         return self.emit(f"bitcast {self.typed(arg)} to {ty.register(e.dtype)}")
 
+    def _call_byte_index(self, e: Call) -> str:
+        (arg,) = e.args
+        return self.cast(self.value(arg), arg.dtype, e.dtype)
+
     def _call_vectorlow(self, e: Call) -> str:
         """vectorlow, vectorhigh: half of the lanes."""
         (arg,) = e.args

@@ -10,10 +10,13 @@ from tilewright.ir import prim_ops as ops
 from tilewright.target.codegen.common.index import as_offsets, as_ramp
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.expr import ExpressionEmitter
-from tilewright.tir.expr import Add, Broadcast, IntImm, Load, PrimExpr, Ramp, Var
+from tilewright.tir.analysis import is_intrinsic
+from tilewright.tir.expr import Add, Broadcast, Call, IntImm, Load, PrimExpr, Ramp, Var
 from tilewright.tir.stmt import Store
 
 _MAX_SHUFFLED_STRIDE = 4
+_BYTES = 64  # of a register that entries of a table are taken from
+_PERMUTE = "llvm.x86.avx512.vpermi2var.qi.512"
 
 
 class MemoryEmitter(ExpressionEmitter):
@@ -65,6 +68,8 @@ class MemoryEmitter(ExpressionEmitter):
         lanes = dt.lanes(e.dtype)
         if dt.lanes(e.index.dtype) == 1:
             return self._load_at_scalar_index(e, buffer)
+        if is_intrinsic(e.index, "tir.byte_index") and self._looks_up(e.dtype):
+            return self._lookup(e, buffer)
         ramp = as_ramp(e.index)
         if ramp is not None:
             base, stride = ramp
@@ -80,6 +85,31 @@ class MemoryEmitter(ExpressionEmitter):
         if ramp is None and (found := as_offsets(e.index)) is not None:
             return self._picked(e, buffer, *found)
         return self._gather(e, buffer)
+
+    def _looks_up(self, dtype: str) -> bool:
+        """Return whether the processor looks a vector of ``dtype`` up in a table of bytes in its registers."""
+        narrow = dt.bits(dtype) == 8 and not dt.is_bool(dtype)
+        return narrow and dt.lanes(dtype) <= _BYTES and self.unit.features.has("avx512vbmi")
+
+    def _lookup(self, e: Load, buffer: str) -> str:
+        """Entries of a table of 256 bytes: from four registers, the lower and the upper half of it at once."""
+        assert isinstance(e.index, Call)
+        (bytes_,) = e.index.args
+        reg, lanes = f"<{_BYTES} x i8>", dt.lanes(e.dtype)
+        self.unit.declare(_PERMUTE, reg, ", ".join([reg] * 3))
+        parts = []
+        for part in range(4):
+            where = self.emit(f"getelementptr inbounds i8, ptr {buffer}, i64 {part * _BYTES}") if part else buffer
+            parts.append(self.emit(f"load {reg}, ptr {where}, align 1"))
+        wide = [min(lane, lanes - 1) for lane in range(_BYTES)]
+        at = self._shuffled(bytes_.dtype, self.value(bytes_), wide) if lanes < _BYTES else self.value(bytes_)
+        halves = [
+            self.emit(f"call {reg} @{_PERMUTE}({reg} {low}, {reg} {at}, {reg} {high})")
+            for low, high in (parts[:2], parts[2:])
+        ]
+        upper = self.emit(f"icmp slt {reg} {at}, zeroinitializer")
+        found = self.emit(f"select <{_BYTES} x i1> {upper}, {reg} {halves[1]}, {reg} {halves[0]}")
+        return self._shuffled(dt.with_lanes(e.dtype, _BYTES), found, list(range(lanes))) if lanes < _BYTES else found
 
     def _picked(self, e: Load, buffer: str, scalar: PrimExpr, offsets: list[int]) -> str:
         """Load the elements at ``scalar`` plus ``offsets``, by one load and a shuffle if they are close enough.
