@@ -289,7 +289,7 @@ def test_no_code_runs_from_a_pickled_input(library: Path, tmp_path: Path) -> Non
     fails(tilewright("run", library, "--inputs", tmp_path / "x.npz"), "x.npz")
 
 
-def test_the_summary_says_that_quantized_operators_are_computed_in_float32(tmp_path: Path) -> None:
+def test_the_summary_says_what_is_computed_on_integers(tmp_path: Path) -> None:
     scale = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.int8(0), "z")]
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -302,7 +302,8 @@ def test_the_summary_says_that_quantized_operators_are_computed_in_float32(tmp_p
     onnx_model.graph.initializer.extend(scale)
     onnx.save(onnx_model, tmp_path / "m.onnx")
     result = tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "x.so")
-    assert "\nquantized operators\t1, computed in float32" in result.stdout
+    assert "\nquantized\t1 of 1 others on integers" in result.stdout
     result = tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "x.so", "--json")
-    assert json.loads(result.stdout)["quantized_operators_in_float32"] == 1
+    report = json.loads(result.stdout)
+    assert (report["quantized_operators"], report["quantized_operators_in_float32"]) == (1, [])
     assert "quantized" not in tilewright("compile", DIGITS, "-o", tmp_path / "x.so").stdout

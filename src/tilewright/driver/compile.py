@@ -27,7 +27,6 @@ from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
-from tilewright.relay.function_attributes import DEQUANTIZED
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.text import printable
@@ -95,15 +94,11 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A finished library: the build's report, and the seconds from the model's file to the library's.
-
-    ``dequantized`` operators of a quantized model are computed in float32.
-    """
+    """A finished library: the build's report, and the seconds from the model's file to the library's."""
 
     options: CompileOptions
     target: Target
     build: BuildReport
-    dequantized: int
     seconds: float
 
 
@@ -128,7 +123,6 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         with _records(options), context, in_budget():
             with report.stage("import"):
                 mod, params = import_model(options.model, shapes, options.frontend, dims=parse_dim_limits(options.dims))
-                dequantized = DEQUANTIZED.get(mod, 0)
             if dump:
                 dump.write("import", str(mod))
             for compiler in options.partition:
@@ -141,7 +135,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
-    return Compiled(options, target, built, dequantized, time.perf_counter() - start)
+    return Compiled(options, target, built, time.perf_counter() - start)
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:
@@ -184,9 +178,7 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
     for what, counts in ("convolutions", report.convolutions), ("dense layers", report.dense_layers):
         if counts:
             rows.append((what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items())))
-    if compiled.dequantized:
-        text = f"{compiled.dequantized}, computed in float32: slower and larger than int8, which ONNX Runtime computes"
-        rows.append(("quantized operators", text))
+    rows += [("quantized", line) for line in report.quantization()]
     weights = format_bytes(report.parameter_bytes)
     if report.prepared_bytes:
         weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
@@ -227,7 +219,10 @@ def _json_report(compiled: Compiled) -> dict[str, Any]:
         },
         "convolutions": report.convolutions,
         "dense_layers": report.dense_layers,
-        "quantized_operators_in_float32": compiled.dequantized,
+        "quantized_operators": len(report.quantized),
+        "quantized_operators_in_float32": [
+            {"node": d.node, "operator": d.operator, "reason": d.reason} for d in report.quantized if d.reason
+        ],
         "weight_bytes": report.parameter_bytes,
         "prepared_bytes": report.prepared_bytes,
         "activation_bytes": report.activation_bytes,

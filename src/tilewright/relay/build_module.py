@@ -35,6 +35,7 @@ from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import INLINE
+from tilewright.relay.qnn.decisions import collecting
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
@@ -249,10 +250,11 @@ def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
 
 def _to_kernels(module: IRModule, targets: TargetMap, codegen: ExecutorCodegen, report: BuildReport) -> IRModule:
     """Optimize, fuse and prepare for an executor; the primitive functions of the result become kernels."""
-    with report.stage("optimize"):
+    with report.stage("optimize"), collecting() as decisions:
         passes = codegen.optimization_passes(optimization_passes())
         module = targets.run(passes, _placed(module, targets, codegen.control_flow), "relay.optimize")
     report.operators = _count_operators(module["main"])
+    report.quantized = tuple(dict.fromkeys(decisions))
     with report.stage("fuse"):
         module = targets.fused(fusion_passes(), module)
     with report.stage("lower"):

@@ -333,22 +333,11 @@ OUTPUT_NAMES = declare(
     last=Stage.CODE,
 )
 
-DEQUANTIZED = declare(
-    "dequantized_operators",
-    INTEGER,
-    "how many operators of a quantized model are computed in float32",
-    writers="from_onnx",
-    readers="reports",
-    carriers=Carrier.MODULE,
-    last=Stage.CODE,
-)
-
 __all__ = [
     "CHECKPOINT",
     "CLOSURE",
     "COMPILER",
     "COMPOSITE",
-    "DEQUANTIZED",
     "DEVICE_TYPE",
     "GLOBAL_SYMBOL",
     "HASH",

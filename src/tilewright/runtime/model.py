@@ -126,12 +126,14 @@ class Model:
         return self.module.export_library(path, **kwargs)
 
     def report(self) -> str:
-        """Return inputs, outputs, dimensions and the kind of executor as lines of text."""
+        """Return inputs, outputs, dimensions, the kind of executor and what was quantized as lines of text."""
         interface = self._library.interface
         rows = [("executor", self._library.kind)]
         rows += [("input", f"{name}: {info}") for name, info in interface.inputs.items()]
         rows += [("output", f"{name}: {info}") for name, info in interface.outputs.items()]
         rows += [("dimension", interface.described(name)) for name in interface.limits]
+        if self.build_report is not None:
+            rows += [("quantized", line) for line in self.build_report.quantization()]
         return "\n".join(f"{head:10} {text}" for head, text in rows)
 
     def __repr__(self) -> str:

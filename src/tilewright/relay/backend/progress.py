@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tilewright.ir.budget import check_budget
+from tilewright.relay.qnn.decisions import Decision, summary
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class BuildReport:
     any; ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
     ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of
     weights that are computed from others when the library is loaded. ``dimensions`` are the named ones, with their
-    limits.
+    limits. ``quantized`` tells what became of
+    the operators of a quantized model.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -70,6 +72,11 @@ class BuildReport:
     prepared_bytes: int = 0
     cpu_features: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = ()
+    quantized: tuple[Decision, ...] = ()
+
+    def quantization(self) -> list[str]:
+        """Return lines on what of a quantized model is computed on integers, and why the rest is not; else none."""
+        return summary(self.quantized)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -529,3 +529,8 @@ _DESCRIBERS: dict[Op | None, Sequence[Callable[[RelayExpr, float, Output], Group
     Concatenate.op: (_joined,),
     Where.op: (_joined,),
 }
+
+
+def has_form(call: Call) -> bool:
+    """Whether groups of the call's operator are described."""
+    return call.op in _DESCRIBERS or call.op is MaxPool2D.op or _is_elementwise(call)

@@ -48,6 +48,7 @@ from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
 from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
+from tilewright.relay.qnn.decisions import note_decisions
 from tilewright.relay.qnn.exact import exact, limited
 from tilewright.relay.qnn.groups import (
     Array,
@@ -93,20 +94,22 @@ class _Canonicalizer(Recognizer):
     """Replaces groups whose inner values are used nowhere else, and other operators by what they declare.
 
     ``unsigned`` has for expressions of int8 the same as uint8, with 128 added; ``wide`` for some of uint8 one with more
-    channels, and their number.
+    channels, and their number. ``on_integers`` are the calls of groups.
     """
 
     def __init__(self, func: Function) -> None:
         super().__init__(func)
         self.unsigned: dict[RelayExpr, RelayExpr] = {}
         self.wide: dict[RelayExpr, tuple[RelayExpr, int]] = {}
+        self.on_integers: set[Call] = set()
         self.flips = multiplies_bytes()
         self.matrices = multiplies_matrices()
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if pre.op is Quantize.op:
-            group = describe(pre)
-            if group is not None and self._is_private(pre):
+            group, inner = describe(pre), inner_nodes(pre.args[0])
+            if group is not None and inner is not None and self._is_private(pre, inner):
+                self.on_integers.update(inner)
                 return self._exact(group)
         if pre.op is Dense.op and self.matrices:
             return self._dequantized_product(pre) or post
@@ -118,11 +121,8 @@ class _Canonicalizer(Recognizer):
         replacement: RelayExpr | None = hook(pre.attrs, list(post.args), types)
         return post if replacement is None else replacement
 
-    def _is_private(self, quantize: Call) -> bool:
+    def _is_private(self, quantize: Call, inner: Sequence[Call]) -> bool:
         """Whether nothing between the group's start and its end is used outside."""
-        inner = inner_nodes(quantize.args[0])
-        if inner is None:
-            return False
         inside = Counter(child for node in (quantize, *inner) for child in open_children(node))
         return all(self.uses[node] == inside[node] for node in inner)
 
@@ -227,6 +227,7 @@ class _Canonicalizer(Recognizer):
         group = product_of(dense, 1.0, Output("int8", 0, -128, 127))
         if group is None or not takes_bytes(group):
             return None
+        self.on_integers.add(dense)
         data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
         return scaled_sums(group, data, zero)
 
@@ -261,7 +262,10 @@ def CanonicalizeOps() -> Pass:
     """
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Canonicalizer(func).visit(func)
+        canonicalizer = _Canonicalizer(func)
+        result = canonicalizer.visit(func)
+        note_decisions(func, canonicalizer.on_integers)
+        return result
 
     return Sequential([MoveBytes(), typed_function_pass(run, "QnnCanonicalizeGroups")], name="QnnCanonicalizeOps")
 

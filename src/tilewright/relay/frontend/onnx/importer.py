@@ -52,10 +52,9 @@ from tilewright.relay.frontend.onnx.loading import (
     open_model,
 )
 from tilewright.relay.frontend.onnx.plain import plain_model
-from tilewright.relay.frontend.onnx.quantization import dequantized_operators
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
-from tilewright.relay.function_attributes import DEQUANTIZED, OUTPUT_NAMES
+from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
@@ -113,14 +112,13 @@ def from_onnx(
         raise OnnxImportError(no_model(model))
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
-    dequantized = dequantized_operators(model)
     try:
         model = plain_model(model)
         importer = GraphImporter(model, shapes, dtype, opset, weights, _checked_dims(dims))
         module, params = importer.import_model(freeze_params)
     except UnicodeDecodeError as error:
         raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
-    return module.with_attr(DEQUANTIZED.key, dequantized) if dequantized else module, params
+    return module, params
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,8 @@ def _requantized(ctx: NodeContext, sums: RelayExpr, scale: RelayExpr, index: int
 @converter("QLinearMatMul", since=10)
 def convert_qlinear_matmul(ctx: NodeContext) -> RelayExpr:
     """A product of quantized matrices."""
-    if ctx.is_known(1, 2, 3, 4, 5, 6, 7):
+    whole = all(math.prod(ctx.shape(ctx.input(i))) == 1 for i in (1, 4))
+    if ctx.is_known(1, 2, 4, 5, 6, 7) and (whole or ctx.is_known(3)):
         left, right = numbers(ctx, 0, 1, 2, -2), numbers(ctx, 3, 4, 5, -1)
         return integers(ctx, matmul(ctx, left, right), 6, 7)
     a, b = (shifted(ctx, ctx.input(i), ctx.input(i + 2), axis) for i, axis in ((0, -2), (3, -1)))

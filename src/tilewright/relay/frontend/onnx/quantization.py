@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import onnx
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
@@ -21,17 +20,6 @@ from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.qnn import op as qnn
 
 _FLIP = 128  # between uint8 and the int8 of the same bits but the first
-
-
-def dequantized_operators(model: onnx.ModelProto) -> int:
-    """How many operators of a quantized (QDQ) model are computed in float32, most of them on whole numbers.
-
-    That is all that read what a DequantizeLinear gives; ``relay.qnn.groups`` says how.
-    """
-    given = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
-    return sum(
-        node.op_type != "QuantizeLinear" and any(name in given for name in node.input) for node in model.graph.node
-    )
 
 
 def folded(ctx: NodeContext, value: RelayExpr, source: RelayExpr) -> RelayExpr:
