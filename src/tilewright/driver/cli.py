@@ -1,4 +1,4 @@
-"""The commands of ``tilewright`` and their options; what each does is in the file of its name."""
+"""The commands of ``tilewright`` and their options; each command is implemented in the file of its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ InputShape = Annotated[
     typer.Option(
         "--input-shape",
         metavar="NAME:1,3,224,224",
-        help="Shape of an input; repeat for several. NAME:batch,128: a dimension that is known when it runs.",
+        help="Shape of an input; repeat for several. NAME:batch,128: a dimension that is known at run time only.",
     ),
 ]
 DimLimits = Annotated[
@@ -41,13 +41,15 @@ DimLimits = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=1:8",
-        help="What a named dimension may be, least and largest, or a number; seq=8:512:8 is in steps of 8. Repeat for "
+        help="Least and greatest value of a named dimension, or its number; seq=8:512:8 is in steps of 8. Repeat for "
         "several.",
     ),
 ]
 DimNumbers = Annotated[
     list[str] | None,
-    typer.Option("--dim", metavar="NAME=16", help="Number of a named dimension, for inputs that are made up; repeat."),
+    typer.Option(
+        "--dim", metavar="NAME=16", help="Value of a named dimension, for generated inputs; repeat for several."
+    ),
 ]
 PassConfig = Annotated[
     list[str] | None,
@@ -61,17 +63,17 @@ PassConfig = Annotated[
 Model = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="The model's file: ONNX, or what an installed front end reads.", show_default=False
+        metavar="MODEL", help="The model's file: ONNX, or a format of an installed front end.", show_default=False
     ),
 ]
 Library = Annotated[
-    Path, typer.Argument(metavar="LIBRARY", help="What `tilewright compile` wrote.", show_default=False)
+    Path, typer.Argument(metavar="LIBRARY", help="A library from `tilewright compile`.", show_default=False)
 ]
 LibraryOrModel = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="What `tilewright compile` wrote, or an ONNX file, compiled for this once.",
+        help="A library from `tilewright compile`, or an ONNX file, which is compiled for this run.",
         show_default=False,
     ),
 ]
@@ -79,34 +81,34 @@ Inputs = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[NAME=]FILE",
-        help="Values of inputs: .npz, .npy, .json, a PNG or JPEG picture, or - for standard input; repeat for several.",
+        help="Values of inputs: .npz, .npy, .json, a PNG or JPEG image, or - for standard input; repeat for several.",
     ),
 ]
 Image = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="How pictures become numbers; repeat for several. range=0,1: what black and white become; "
+        help="Conversion of images to numbers; repeat for several. range=0,1: values of black and white; "
         "mean=0.5,0.4,0.4 and std=...: then subtracted, divided by; order=bgr; fit=crop: cut out the middle instead of "
         "stretching.",
     ),
 ]
 Server = Annotated[
     str | None,
-    typer.Option("--rpc", metavar="HOST:PORT", help="Do it on the board whose RPC server this is.", show_default=False),
+    typer.Option("--rpc", metavar="HOST:PORT", help="Run on the board with this RPC server.", show_default=False),
 ]
 Tracker = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Do it on a board that this RPC tracker gives.", show_default=False),
+    typer.Option(metavar="HOST:PORT", help="Run on a board from this RPC tracker.", show_default=False),
 ]
 BoardKey = Annotated[str | None, typer.Option("--rpc-key", help="The kind of board.", show_default=False)]
 CompileFirst = Annotated[
     bool, typer.Option("--compile", help="The file is an ONNX model, whatever its name: compile it first.")
 ]
-Timeout = Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Give up after so long.")]
+Timeout = Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Time limit.")]
 MaxSteps = Annotated[
     int | None,
-    typer.Option(min=1, help="Most calls and jumps back in one run of a program of the virtual machine."),
+    typer.Option(min=1, help="Limit of calls and backward jumps in one run of the virtual machine."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
@@ -136,7 +138,7 @@ def before(
 def compile(
     model: Model,
     output: Annotated[Path, typer.Option("-o", "--output", help="The library to write.", show_default=False)],
-    target: Annotated[str, typer.Option(help="Where it will run: llvm, c, or llvm with -mtriple/-mcpu.")] = "llvm",
+    target: Annotated[str, typer.Option(help="Target: llvm, c, or llvm with -mtriple/-mcpu.")] = "llvm",
     opt_level: Annotated[int, typer.Option(min=0, max=4, help="How much to optimize.")] = 3,
     input_shape: InputShape = None,
     dim: DimLimits = None,
@@ -144,12 +146,12 @@ def compile(
         list[str] | None,
         typer.Option(
             metavar="NAME=1,NAME=1:16",
-            help="Make a version for these numbers, or narrower limits, of named dimensions as well; the first that "
+            help="Add a specialization for these values, or narrower limits, of named dimensions; the first that "
             "fits the inputs runs. Repeat for several.",
         ),
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="What runs it: graph (known shapes, no branches or loops), vm, or auto: what it needs.")
+        str, typer.Option(help="Executor: graph (known shapes, no branches or loops), vm, or auto: the one it needs.")
     ] = "auto",
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
@@ -165,24 +167,25 @@ def compile(
         Path | None, typer.Option(metavar="FILE", help="Tuning records, of `tilewright tune`, to choose schedules by.")
     ] = None,
     runtime: Annotated[
-        str | None, typer.Option("--for", metavar="RUNTIME", help="What will load it, if not Tilewright: tvm-0.8.")
+        str | None,
+        typer.Option("--for", metavar="RUNTIME", help="Runtime that will load it, if not Tilewright: tvm-0.8."),
     ] = None,
     partition: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Give the external compiler NAME its part, as `show --partition` explains it. Repeat for several.",
+            help="Partition the model for the external compiler NAME; see `show --partition`. Repeat for several.",
         ),
     ] = None,
     frontend: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who reads the model; by default the suffix tells.")
+        str | None, typer.Option(metavar="NAME", help="Front end that reads the model; by default found by the suffix.")
     ] = None,
     max_nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="Most nodes that the model may have with functions and loops written out; 262144."),
+        typer.Option(min=1, help="Limit of nodes after functions and loops are expanded; 262144 by default."),
     ] = None,
     max_memory: Annotated[
-        str | None, typer.Option(metavar="4GiB", help="Most memory that compiling may take; the machine's by default.")
+        str | None, typer.Option(metavar="4GiB", help="Memory limit of compiling; the machine's by default.")
     ] = None,
     timeout: Timeout = None,
     unchecked_indices: Annotated[
@@ -214,7 +217,7 @@ def compile(
 
 @app.command()
 def info(library: Library, as_json: Json = False) -> None:
-    """Tell what a compiled library is: inputs, outputs, what it needs, what made it."""
+    """Print a library's inputs, outputs, requirements and origin."""
     from tilewright.driver.info import show_info
 
     show_info(library, as_json)
@@ -224,7 +227,7 @@ def info(library: Library, as_json: Json = False) -> None:
 def run(
     library: LibraryOrModel,
     inputs: Inputs = None,
-    fill: Annotated[str | None, typer.Option(help="Make up inputs: random, zeros or ones.")] = None,
+    fill: Annotated[str | None, typer.Option(help="Generate inputs: random, zeros or ones.")] = None,
     image: Image = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File for the outputs: .npz, .npy or .json.")
@@ -269,9 +272,10 @@ def bench(
     repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 10,
     seconds: Annotated[float, typer.Option(min=0.01, help="Least time of a measurement.")] = 0.2,
     percentiles: Annotated[
-        str | None, typer.Option(metavar="P[,P...]", help="Time each run and give these, such as 50,90,99.")
+        str | None,
+        typer.Option(metavar="P[,P...]", help="Time each run and print these percentiles, such as 50,90,99."),
     ] = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Give the time of each operator, too.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print the time of each operator, too.")] = False,
     compile_first: CompileFirst = False,
     input_shape: InputShape = None,
     dim: DimNumbers = None,
@@ -327,11 +331,11 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(min=0, help="Largest difference, in parts of a tensor's largest magnitude.")
     ] = 1e-3,
-    layers: Annotated[bool, typer.Option("--layers", help="Compare what every node gives, in order.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing: the exit status tells.")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="Compare the result of every node, in order.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; see the exit status.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare a model's outputs with another engine's; exit status 1 where they differ. Missing inputs are made up."""
+    """Compare a model's outputs with another engine's; exit status 1 where they differ. Generates missing inputs."""
     _check_verbosity(quiet, False, as_json)
     from tilewright.driver.compare import CompareOptions, compare_model
     from tilewright.driver.images import parse_image_options
@@ -350,7 +354,9 @@ def show(
     target: Annotated[str, typer.Option(help="Target to optimize for.")] = "llvm",
     partition: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Print what the external compiler NAME takes, and why not the rest."),
+        typer.Option(
+            metavar="NAME", help="Print which operators the external compiler NAME takes, and why not the others."
+        ),
     ] = None,
 ) -> None:
     """Print the Relay text of an ONNX model."""
@@ -372,13 +378,13 @@ def opt(
         typer.Option(
             "--pass",
             metavar="NAME[(OPTIONS)][,...]",
-            help="What to run, in order, such as InferType,FuseOps(fuse_opt_level=2); repeat for more. optimize and "
+            help="Passes to run, in order, such as InferType,FuseOps(fuse_opt_level=2); repeat for more. optimize and "
             "fuse are the passes of compile.",
             show_default=False,
         ),
     ] = [],  # noqa: B006  (typer reads it)
-    target: Annotated[str, typer.Option(help="What the passes are for.")] = "llvm",
-    opt_level: Annotated[int, typer.Option(min=0, max=4, help="The level that passes are told.")] = 3,
+    target: Annotated[str, typer.Option(help="Target of the passes.")] = "llvm",
+    opt_level: Annotated[int, typer.Option(min=0, max=4, help="The PassContext's level.")] = 3,
     input_shape: InputShape = None,
     pass_config: PassConfig = None,
     verify: Annotated[bool, typer.Option("--verify", help="Verify the module after each pass.")] = False,
@@ -400,7 +406,7 @@ def cache(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Show or clear the compiled kernels that are kept on disk."""
+    """Show or clear the cache of compiled kernels on disk."""
     from tilewright.driver.cache import clear_cache, show_cache
 
     if clear:
@@ -462,17 +468,17 @@ def tune(
         Path | None,
         typer.Option("-o", "--output", help="File for records; MODEL.records.jsonl by default.", show_default=False),
     ] = None,
-    tuner: Annotated[str, typer.Option(help="Who chooses what is measured: auto, xgb, ga, random or grid.")] = "auto",
-    trials: Annotated[int, typer.Option(min=1, help="Configurations to measure in all.")] = 1000,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop the search after so long.")] = None,
-    target: Annotated[str, typer.Option(help="Where it will run.")] = "llvm",
+    tuner: Annotated[str, typer.Option(help="Tuner: auto, xgb, ga, random or grid.")] = "auto",
+    trials: Annotated[int, typer.Option(min=1, help="Total number of configurations to measure.")] = 1000,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Time limit of the search.")] = None,
+    target: Annotated[str, typer.Option(help="Target.")] = "llvm",
     input_shape: InputShape = None,
     pass_config: PassConfig = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page about it, HTML.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report in HTML.")] = None,
     number: Annotated[int, typer.Option(min=1, help="Calls of a measurement.")] = 4,
     repeat: Annotated[int, typer.Option(min=1, help="Measurements of a configuration.")] = 3,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a build, or a run, may take.")] = 15,
-    flush: Annotated[bool, typer.Option("--flush/--warm", help="Caches are emptied before each measurement.")] = True,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Time limit of a build, or of a run, in seconds.")] = 15,
+    flush: Annotated[bool, typer.Option("--flush/--warm", help="Flush caches before each measurement.")] = True,
     server: Server = None,
     tracker: Tracker = None,
     board_key: BoardKey = None,
@@ -483,7 +489,7 @@ def tune(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Measure which schedules are fastest for a model, and keep them as records."""
+    """Find the fastest schedules for a model and save them as records."""
     _check_verbosity(quiet, False, as_json)
     from tilewright.driver.board import Board
     from tilewright.driver.tune import TuneOptions, tune_model
@@ -503,7 +509,7 @@ RecordOutput = Annotated[Path, typer.Option("-o", "--output", help="The file to 
 
 @records_app.command("merge")
 def merge(files: RecordFiles, output: RecordOutput) -> None:
-    """Write the records of several files to one, equal ones once."""
+    """Merge files of records, without duplicates."""
     from tilewright.driver.records import merge_records
 
     merge_records(files, output)
@@ -519,7 +525,7 @@ def best(files: RecordFiles, output: RecordOutput) -> None:
 
 @records_app.command("show")
 def show_best(files: RecordFiles) -> None:
-    """Print each workload, its fastest record and what that chose."""
+    """Print each workload, its fastest record and its configuration."""
     from tilewright.driver.records import show_records
 
     show_records(files)
@@ -560,7 +566,7 @@ def main() -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning of Python as it is printed: its line of the program tells users of the command nothing."""
+    """Format a Python warning without its source line, which means nothing to users of the command."""
     return f"warning: {printable(str(message))}\n"
 
 
@@ -580,7 +586,7 @@ def _message(error: Exception) -> str:
 
 
 def _quit(status: int) -> None:
-    """Exit; what stands in the buffers of closed or full outputs is dropped instead of failing once more."""
+    """Exit; buffered data of closed or full outputs is dropped instead of failing once more."""
     for stream in sys.stdout, sys.stderr:
         try:
             stream.flush()

@@ -10,7 +10,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 PortEnd = Annotated[int | None, typer.Option(help="End of the range of ports to try.", show_default=False)]
 Tracker = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The tracker.", show_default=False)]
 CustomAddr = Annotated[
-    str | None, typer.Option(help="Address that the tracker gives to clients, if not the one it sees.")
+    str | None, typer.Option(help="Address that the tracker passes to clients, if not the one it sees.")
 ]
 
 
@@ -18,20 +18,21 @@ def rpc_server(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 9091,
     port_end: PortEnd = None,
-    key: Annotated[str, typer.Option(help="The kind of board, which clients ask for.")] = "",
+    key: Annotated[str, typer.Option(help="Kind of board, by which clients request it.")] = "",
     tracker: Tracker = None,
     proxy: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Join this proxy; do not listen.")] = None,
     custom_addr: CustomAddr = None,
     secret: Annotated[
-        str | None, typer.Option(envvar="TILEWRIGHT_RPC_SECRET", help="What clients must know.", show_default=False)
+        str | None,
+        typer.Option(envvar="TILEWRIGHT_RPC_SECRET", help="Secret that clients must present.", show_default=False),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Serve everyone who reaches the address, without a secret.")
     ] = False,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Want clients to be paired also where only this machine reaches the address.")
+        bool, typer.Option("--tls", help="Require pairing even where only this machine reaches the address.")
     ] = False,
-    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory that a session may take.")] = None,
+    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory limit of a session.")] = None,
     load_library: Annotated[str | None, typer.Option(help="Libraries to load first, with : between them.")] = None,
 ) -> None:
     """Serve this machine to RPC clients: they send libraries, which run here.

@@ -22,7 +22,7 @@ def show_info(library: Path, as_json: bool) -> None:
 
 
 def _rows(info: LibraryInfo) -> list[tuple[str, str]]:
-    rows = [("made by", info.made_by or "not told"), ("target", info.target or "not told"), ("machine", info.machine)]
+    rows = [("made by", info.made_by or "unknown"), ("target", info.target or "unknown"), ("machine", info.machine)]
     rows.append(("CPU features needed", ", ".join(info.cpu_features) or "none beyond the baseline"))
     rows += [("input", _tensor(name, tensor)) for name, tensor in info.inputs.items()]
     rows += [("output", _tensor(name, tensor)) for name, tensor in info.outputs.items()]

@@ -27,7 +27,7 @@ def parse_input_shapes(values: list[str] | None) -> dict[str, tuple[int | str, .
         if any(isinstance(d, int) and d < 0 for d in shape):
             raise typer.BadParameter(f"{value!r}: a dimension is negative")
         if name in shapes:
-            raise typer.BadParameter(f"the shape of {name!r} is given twice")
+            raise typer.BadParameter(f"the shape of {name!r} is set twice")
         shapes[name] = shape
     return shapes
 

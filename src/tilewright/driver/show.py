@@ -29,7 +29,7 @@ def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None
 def show_partition(model: Path, input_shape: list[str] | None, compiler: str) -> None:
     """Print which operators an external compiler takes, and why it does not take the others.
 
-    A compiler with a ``partition_for_NAME`` of its own has ``relay.ext.NAME.explain`` too, which tells what that does.
+    A compiler with a ``partition_for_NAME`` of its own also has ``relay.ext.NAME.explain``.
     """
     mod, params = import_model(model, parse_input_shapes(input_shape))
     mod["main"] = build_module.with_params(mod["main"], params)
