@@ -12,9 +12,9 @@ import onnx
 from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
+from tilewright.ir.type import tensors_of
 from tilewright.relay import build_module
 from tilewright.relay.backend.executor_choice import AUTO
-from tilewright.relay.backend.symbolic import tensors_of
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import from_onnx, import_model

@@ -421,13 +421,13 @@ def quantize(
     output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.", show_default=False)],
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE|FOLDER", help="Samples: .npz, .npy, or a folder of such and of pictures."),
+        typer.Option(metavar="FILE|FOLDER", help="Samples: .npz, .npy, or a folder of such files and of images."),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="How ranges of activations are chosen: minmax, entropy, percentile or mse.")
+        str, typer.Option(help="Method that finds ranges of activations: minmax, entropy, percentile or mse.")
     ] = "minmax",
     percentile: Annotated[
-        float, typer.Option(min=50, max=100, help="With --method percentile: per cent of the numbers in the range.")
+        float, typer.Option(min=50, max=100, help="With --method percentile: percentage of the values in the range.")
     ] = 99.99,
     per_channel: Annotated[
         bool, typer.Option("--per-channel/--per-tensor", help="A scale for each output channel of weights, or one.")
@@ -441,11 +441,11 @@ def quantize(
         typer.Option("--dynamic", help="Find ranges while the model runs: matrix products only; needs no samples."),
     ] = False,
     image: Image = None,
-    target: Annotated[str, typer.Option(help="Where the float model runs to be calibrated.")] = "llvm",
+    target: Annotated[str, typer.Option(help="Target of the float model for calibration.")] = "llvm",
     table_seconds: Annotated[
-        float, typer.Option(min=0, help="How long single layers are measured for the table; 0: no table.")
+        float, typer.Option(min=0, help="Seconds to measure single layers for the table; 0: no table.")
     ] = 60.0,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page about it, HTML.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report in HTML.")] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

@@ -243,6 +243,27 @@ class PointerType(Type):
         return "handle"
 
 
+def flat_types(type_: Type | None) -> list[AnyType]:
+    """Return the types in nested tuples, in order; ``[type_]`` for any other type."""
+    return [t for field in type_.fields for t in flat_types(field)] if isinstance(type_, TupleType) else [type_]
+
+
+def tensors_of(type_: Type) -> list[TensorType]:
+    """Return the tensors of a type, tuples flattened; parts of other types are left out."""
+    return [t for t in flat_types(type_) if isinstance(t, TensorType)]
+
+
+def known_tensors(type_: Type | None) -> list[TensorType] | None:
+    """Return the tensors of a type; None where one has an unknown dimension, or a part is no tensor."""
+    types = flat_types(type_)
+    return types if all(isinstance(t, TensorType) and not t.is_dynamic for t in types) else None
+
+
+def is_dynamic(type_: Type) -> bool:
+    """Return whether a tensor in ``type_`` has an unknown dimension."""
+    return any(tensor.is_dynamic for tensor in tensors_of(type_))
+
+
 def scalar_type(dtype: str) -> TensorType:
     """The rank-0 tensor type of ``dtype``."""
     return TensorType((), dtype)

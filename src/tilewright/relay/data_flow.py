@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.op import Op
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import TensorType, TupleType, Type, flat_types
 from tilewright.relay.expr import Call, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import ExprFunctor
 
@@ -69,11 +69,11 @@ class DataFlow(ExprFunctor[list[Entry]]):
 
 def tensor_types(type_: Type) -> list[TensorType]:
     """Return the tensors of a type, tuples flattened."""
-    if isinstance(type_, TensorType):
-        return [type_]
-    if isinstance(type_, TupleType):
-        return [t for item in type_.fields for t in tensor_types(item)]
-    raise UnsupportedError(f"the graph executor handles tensors and tuples of tensors, not {type_}")
+    types = flat_types(type_)
+    for other in types:
+        if not isinstance(other, TensorType):
+            raise UnsupportedError(f"the graph executor handles tensors and tuples of tensors, not {other}")
+    return types
 
 
 def refuse_callee(func: RelayExpr) -> UnsupportedError:

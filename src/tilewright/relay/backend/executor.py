@@ -15,7 +15,7 @@ from tilewright.ir.dtype import is_custom
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import TensorType, TupleType, Type, known_tensors
 from tilewright.relay.adt import Constructor
 from tilewright.relay.backend.executors import Evaluator, evaluator_of, register_executor
 from tilewright.relay.build_module import build, with_params
@@ -202,14 +202,13 @@ def from_value(value: Any) -> Any:
 
 
 def _tensor_types(type_: Type, what: str) -> list[TensorType]:
-    if isinstance(type_, TupleType):
-        return [t for item in type_.fields for t in _tensor_types(item, what)]
-    if not isinstance(type_, TensorType) or type_.is_dynamic:
+    tensors = known_tensors(type_)
+    if tensors is None:
         raise UnsupportedError(
-            f"the graph executor takes and gives tensors of known shapes; the {what} is a {type_} "
+            f"the graph executor takes and returns tensors of known shapes; the {what} is a {type_} "
             '(kind="debug" interprets such functions)'
         )
-    return [type_]
+    return tensors
 
 
 def _flat(values: Any) -> Iterator[np.ndarray[Any, Any]]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
+from tilewright.ir.type import is_dynamic
 from tilewright.relay import transform
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR
-from tilewright.relay.backend.symbolic import is_dynamic, is_dynamic_function
+from tilewright.relay.backend.symbolic import is_dynamic_function
 from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.data_flow import REMEDY
 from tilewright.relay.expr import Function

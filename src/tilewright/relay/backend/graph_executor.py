@@ -11,13 +11,13 @@ from typing import Any
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.ir.type import is_dynamic
 from tilewright.relay.backend.executor_choice import check_data_flow
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
-from tilewright.relay.backend.symbolic import is_dynamic
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, OUTPUT_NAMES, SCHEDULE

@@ -16,8 +16,7 @@ import numpy as np
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
-from tilewright.ir.type import TensorType
-from tilewright.relay.backend.symbolic import tensors_of
+from tilewright.ir.type import TensorType, tensors_of
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.runtime.ndarray import NDArray, array

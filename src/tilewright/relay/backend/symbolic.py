@@ -16,7 +16,7 @@ The shape function first checks the operators' assumptions, such as the equality
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm, PrimExpr, SizeVar
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import TensorType, TupleType, Type, is_dynamic, tensors_of
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, LAYOUTS, SCHEDULE, TARGET
 from tilewright.relay.op.dyn import WithDims, elements, with_dims
@@ -46,20 +46,6 @@ from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt
 from tilewright.tir.visitor import post_order_visit
 from tilewright.tir.visitor import substitute as substitute_dims
-
-
-def tensors_of(type_: Type) -> Iterator[TensorType]:
-    """Yield the tensors of a type, tuples flattened."""
-    if isinstance(type_, TupleType):
-        for item in type_.fields:
-            yield from tensors_of(item)
-    elif isinstance(type_, TensorType):
-        yield type_
-
-
-def is_dynamic(type_: Type) -> bool:
-    """Return whether a tensor in ``type_`` has an unknown dimension."""
-    return any(tensor.is_dynamic for tensor in tensors_of(type_))
 
 
 def is_dynamic_function(func: Function) -> bool:

@@ -28,14 +28,8 @@ from tilewright.ir.prim_expr import PrimExpr, SizeVar
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.transform import PassContext
-from tilewright.ir.type import FuncType, TensorType, TupleType, Type
-from tilewright.relay.backend.symbolic import (
-    inputs_with_variables,
-    is_dynamic_function,
-    shape_function,
-    symbolic,
-    tensors_of,
-)
+from tilewright.ir.type import FuncType, TensorType, TupleType, Type, tensors_of
+from tilewright.relay.backend.symbolic import inputs_with_variables, is_dynamic_function, shape_function, symbolic
 from tilewright.relay.backend.wide import is_wide, widened
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import (

@@ -13,13 +13,13 @@ from dataclasses import replace
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, IntImm
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.type import is_dynamic, tensors_of
 from tilewright.relay import transform
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.interface import interface_of
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
-from tilewright.relay.backend.symbolic import is_dynamic, tensors_of
 from tilewright.relay.backend.vm_codegen import Program
 from tilewright.relay.backend.vm_specialize import OPTION, specializations_of, with_specializations
 from tilewright.relay.expr import Function, If, Let, RefCreate

@@ -27,7 +27,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar, PrimExpr
 from tilewright.ir.prim_functor import ensure_stack
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import TensorType, TupleType, Type, tensors_of
 from tilewright.relay import function_attributes
 from tilewright.relay.adt import (
     Constructor,
@@ -39,10 +39,7 @@ from tilewright.relay.adt import (
 )
 from tilewright.relay.backend.interface import interface_array
 from tilewright.relay.backend.lowered import is_external
-from tilewright.relay.backend.symbolic import (
-    tensors_of,
-    variables_of,
-)
+from tilewright.relay.backend.symbolic import variables_of
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
 from tilewright.relay.backend.vm_regions import Placed, emit_regions

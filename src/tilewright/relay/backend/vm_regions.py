@@ -23,8 +23,7 @@ import numpy as np
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import DimVar, IntImm, Mul, PrimExpr
-from tilewright.ir.type import TensorType
-from tilewright.relay.backend.symbolic import tensors_of
+from tilewright.ir.type import TensorType, tensors_of
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import dtype_fields
 from tilewright.relay.expr import Call, Let, Tuple, TupleGetItem, Var

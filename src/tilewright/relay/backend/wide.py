@@ -9,8 +9,7 @@ import math
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm
-from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.backend.symbolic import tensors_of
+from tilewright.ir.type import TensorType, TupleType, Type, tensors_of
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.visitor import post_order
 

@@ -19,7 +19,7 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm
-from tilewright.ir.type import GlobalTypeVar, TensorType, TupleType, Type, TypeCall
+from tilewright.ir.type import GlobalTypeVar, TensorType, TupleType, Type, TypeCall, flat_types
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import builder
@@ -153,9 +153,7 @@ def alloc_tensor(
     return call("memory.alloc_tensor", [storage, offset, shape], AllocTensorAttrs(known, asserted, dtype))
 
 
-def flatten_tuple_type(ty: Type) -> list[Type]:
-    """Return the types of the tensors in nested tuples, in order."""
-    return [t for field in ty.fields for t in flatten_tuple_type(field)] if isinstance(ty, TupleType) else [ty]
+flatten_tuple_type = flat_types  # by TVM's name
 
 
 def from_tuple_type(ty: Type, expr: RelayExpr) -> list[RelayExpr]:

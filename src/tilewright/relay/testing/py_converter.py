@@ -27,12 +27,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.transform import Sequential
-from tilewright.ir.type import FuncType, TensorType, TupleType, Type
+from tilewright.ir.type import FuncType, TensorType, TupleType, Type, is_dynamic
 from tilewright.relay import transform
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.backend.executor import from_value
-from tilewright.relay.backend.symbolic import is_dynamic
 from tilewright.relay.expr import (
     Call,
     Constant,

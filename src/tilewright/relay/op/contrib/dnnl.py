@@ -16,7 +16,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op, register_op_attr
 from tilewright.ir.transform import PassContext
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import TensorType, Type, flat_types
 from tilewright.relay.dataflow_pattern import CallPattern, DFPattern, is_op, wildcard
 from tilewright.relay.expr import Call
 from tilewright.relay.op.contrib.register import PatternTable, Refusal, register_pattern_table
@@ -37,17 +37,9 @@ _ARITHMETIC = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 _VIEWS = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
 
 
-def _tensor_types(type_: Type) -> Iterator[Type]:
-    if isinstance(type_, TupleType):
-        for field in type_.fields:
-            yield from _tensor_types(field)
-    else:
-        yield type_
-
-
 def refused_type(type_: Type) -> Refusal | None:
     """Return why oneDNN takes no tensor of this type, or None."""
-    for tensor in _tensor_types(type_):
+    for tensor in flat_types(type_):
         if not isinstance(tensor, TensorType) or tensor.is_dynamic:
             return Refusal(f"the shape of {tensor} is not known")
         if tensor.dtype != "float32":
@@ -142,7 +134,7 @@ def _batch_matmul(call: Call) -> Answer:
 
 
 def _concatenate(call: Call) -> Answer:
-    count = len(list(_tensor_types(call.args[0].checked_type)))
+    count = len(flat_types(call.args[0].checked_type))
     if count <= MOST_CONCATENATED:
         return True
     return Refusal(f"it joins {count} tensors; the runtime joins at most {MOST_CONCATENATED}")

@@ -18,7 +18,7 @@ from typing import Any
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import is_dynamic
 from tilewright.relay.visitor import direct_children
 from tilewright.runtime.plugins import load_plugins
 
@@ -74,17 +74,11 @@ def refused_shape(expr: RelayExpr, depth: int = 1) -> Refusal | None:
     level = [expr]
     for _ in range(depth + 1):
         for node in level:
-            if _is_dynamic(node.checked_type):
+            if is_dynamic(node.checked_type):
                 return Refusal(f"the shape of {node.checked_type} is not known")
         parts = (part for node in level for part in direct_children(node))
         level = list(dict.fromkeys(part for part in parts if not isinstance(part, Op)))
     return None
-
-
-def _is_dynamic(type_: Type) -> bool:
-    if isinstance(type_, TupleType):
-        return any(map(_is_dynamic, type_.fields))
-    return isinstance(type_, TensorType) and type_.is_dynamic
 
 
 PatternTable = Sequence[tuple[Any, ...]]

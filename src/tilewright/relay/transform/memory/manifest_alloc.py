@@ -19,21 +19,19 @@ which take no memory. ``MemoryPlan`` then shares memory between tensors that do 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
-from tilewright.ir.type import TensorType, Type
+from tilewright.ir.type import TensorType, Type, known_tensors
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
 from tilewright.relay.function_attributes import CLOSURE
 from tilewright.relay.op import memory, vm
-from tilewright.relay.op.views import ALIGNMENT
+from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.devices.for_each_device import device_of
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
@@ -91,18 +89,6 @@ def _one_target(targets: Any) -> Target | None:
     return None if targets is None else Target(targets)
 
 
-def tensor_nbytes(type_: TensorType) -> int:
-    """Return the size in bytes of a tensor of known shape."""
-    return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
-
-
-def _tensors(type_: Type) -> list[TensorType] | None:
-    """Return the tensors in a value; None where one has unknown dimensions, or a part is no tensor."""
-    found = memory.flatten_tuple_type(type_)
-    tensors = [t for t in found if isinstance(t, TensorType) and not t.is_dynamic]
-    return tensors if len(tensors) == len(found) else None
-
-
 def only_reshapes(func: RelayExpr) -> bool:
     """Return whether a primitive function only reshapes its argument."""
     body = func.body if isinstance(func, Function) else None
@@ -135,9 +121,9 @@ class _Manifester(ExprMutator):
             or only_reshapes(call.op)
         ):
             return post
-        if any(_tensors(arg.checked_type) is None for arg in typed.args):  # its shape function checks them
+        if any(known_tensors(arg.checked_type) is None for arg in typed.args):  # its shape function checks them
             return post
-        types = _tensors(typed.checked_type)
+        types = known_tensors(typed.checked_type)
         return post if types is None else self._with_memory(post, call, typed.checked_type, types)
 
     def _with_memory(self, let: Let, call: Call, type_: Type, types: list[TensorType]) -> RelayExpr:
@@ -147,7 +133,7 @@ class _Manifester(ExprMutator):
         device = Device(device_of(call.op, self.device.device_type), 0)
         for tensor in types:
             storage, out = Var("storage"), let.var if single else Var("out")
-            size, shape = tensor_nbytes(tensor), const(np.array(tensor.concrete_shape, "int64"))
+            size, shape = tensor_bytes(tensor), const(np.array(tensor.concrete_shape, "int64"))
             place = memory.alloc_storage(_number(size), _number(ALIGNMENT), device, tensor.dtype)
             bindings.append((storage, place))
             bindings.append((out, memory.alloc_tensor(storage, _number(0), shape, tensor.dtype)))

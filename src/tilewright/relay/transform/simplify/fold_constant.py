@@ -17,24 +17,23 @@ option ``relay.graph.run_once`` off, and by ``FoldConstant(prepare_weights=True)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.ir import dtype as dt
 from tilewright.ir.budget import check_budget
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.ir.type import TensorType, TupleType
+from tilewright.ir.type import TensorType, TupleType, known_tensors
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, If, Let, TempExpr, Tuple, TupleGetItem, const
 from tilewright.relay.op.annotation.devices import OnDevice
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.evaluation import evaluate_call
+from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import ExprMutator, bind
@@ -141,25 +140,13 @@ class _ConstantFolder(ExprMutator):
         if grows_at_load(post.op) and not self.prepare_weights:
             return post
         arguments = [constant_value(_unmarked(a)) for a in post.args]
-        if any(a is None for a in arguments) or _is_dynamic(expr.checked_type_or_none):
+        tensors = known_tensors(expr.checked_type_or_none)
+        if tensors is None or any(a is None for a in arguments):
             return post
-        if (size := _bytes_of(expr.checked_type)) > _SHARED_BYTES:
+        if (size := sum(map(tensor_bytes, tensors))) > _SHARED_BYTES:
             check_budget(f"the constant result {expr.checked_type} of {_name_of(expr)}", size)
         results = evaluate_call(post, arguments, expr.checked_type)
         return as_constant(results if isinstance(expr.checked_type, TupleType) else results[0], expr.checked_type)
-
-
-def _is_dynamic(type_: Any) -> bool:
-    if isinstance(type_, TensorType):
-        return type_.is_dynamic
-    return not isinstance(type_, TupleType) or any(_is_dynamic(f) for f in type_.fields)
-
-
-def _bytes_of(type_: Any) -> int:
-    """Return the bytes of a tensor, or of all fields of a tuple; shapes are known."""
-    if isinstance(type_, TupleType):
-        return sum(map(_bytes_of, type_.fields))
-    return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
 
 
 def _name_of(call: Call) -> str:
