@@ -1,4 +1,4 @@
-"""What quantized groups compute, in operators that every target has; ``groups`` defines each of them.
+"""Quantized groups in operators that every target has; ``groups`` defines each of them.
 
 ``CanonicalizeOps`` does sums, and products with constant weights, itself, since their form depends on the target.
 """
@@ -46,10 +46,10 @@ class Form(Protocol):
         """Steps of the result, rounded, with zero point and limits."""
 
     def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
-        """What a table has for the integers, the least first."""
+        """Look the integers up in a table of values, which begins with that of the least integer."""
 
     def together(self, parts: Sequence[RelayExpr], build: Callable[[Sequence[RelayExpr]], RelayExpr]) -> RelayExpr:
-        """What an operator that moves elements makes of tensors of one type."""
+        """Apply an operator that moves elements, ``build``, to tensors of one type."""
 
 
 _SMALLEST_TERM = 255  # no difference of two integers of 8 bits is larger

@@ -75,7 +75,7 @@ def rule_of(op: Op) -> Rule | None:
 
 
 def _region(quantize: Call) -> list[RelayExpr] | None:
-    """What a quantize computes of integers, operands first; None where a part has no rule."""
+    """Return the calls that a quantize computes on integers, operands first; None where one has no rule."""
     order: list[RelayExpr] = []
     seen: set[RelayExpr] = set()
     stack: list[tuple[RelayExpr, bool]] = [(quantize.args[0], False)]

@@ -1,6 +1,6 @@
-"""What FakeQuantizationToInteger makes of each operator; registered as a user's rules are.
+"""Rules of FakeQuantizationToInteger for operators, registered as a user's rules are.
 
-What rounds, rounds by TOEVEN, as the operators in floating point do. Zero points become int32, as TVM's are.
+Rules round by TOEVEN, as the operators in floating point do. Zero points become int32, as TVM's are.
 """
 
 from __future__ import annotations

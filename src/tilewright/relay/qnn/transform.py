@@ -185,14 +185,14 @@ class _Canonicalizer(Recognizer):
         return signed
 
     def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
-        """What a table has for the integers, the least first."""
+        """Look the integers up in a table of values, which begins with that of the least integer."""
         tensor, _ = self.integers(data)
         if output.dtype == "uint8" or not self.flips:
             return relay_op.lookup(tensor, const(values))
         return self.signed(relay_op.lookup(tensor, const((values.astype(np.int16) + _FLIP).astype(np.uint8))))
 
     def together(self, parts: Sequence[RelayExpr], build: Callable[[Sequence[RelayExpr]], RelayExpr]) -> RelayExpr:
-        """What an operator that moves elements makes of tensors of one type."""
+        """Apply an operator that moves elements, ``build``, to tensors of one type."""
         unsigned = [self.unsigned[part] for part in parts if part in self.unsigned]
         return self.signed(build(unsigned)) if len(unsigned) == len(parts) else build(parts)
 

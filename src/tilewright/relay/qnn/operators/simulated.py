@@ -30,7 +30,7 @@ class SimulatedAttrs(Attrs):
 
 
 class _Simulated(OpDef[SimulatedAttrs]):
-    """What the two share: floats in and out; the type of the integers is an operand, by its code."""
+    """Base of both operators: floats in and out; the type of the integers is an operand, by its code."""
 
     pattern = OpPattern.INJECTIVE
     support_level = 11
@@ -55,7 +55,6 @@ class SimulatedQuantize(_Simulated):
 
     @staticmethod
     def compute(attrs: SimulatedAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         data, code, scale, zero = inputs
         return [topi.nn.simulated_quantize(data, code, scale, zero, _axis(attrs, out_type))]
 
@@ -78,7 +77,6 @@ class SimulatedDequantize(_Simulated):
 
     @staticmethod
     def compute(attrs: SimulatedAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
-        """topi's kernel."""
         data, code, scale, zero = inputs
         return [topi.nn.simulated_dequantize(data, code, scale, zero, _axis(attrs, out_type))]
 
