@@ -16,6 +16,10 @@ class TypeInferenceError(TilewrightError):
     """A type error in a program; the message names the operator, and what was expected and found."""
 
 
+class StillUnknown(Exception):
+    """Raised by a type relation that waits for a type of its arguments; type inference asks it again later."""
+
+
 class UnsupportedError(TilewrightError):
     """Valid input that uses an unsupported feature; the message names an alternative."""
 

@@ -177,7 +177,10 @@ class OpDef(Generic[A]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: A, solver: TypeSolver) -> Type | None:
-        """Return the type of the result, or None while too little is known of the argument types."""
+        """Return the type of the result, or None while too little is known of the argument types.
+
+        ``relations.tensor`` and its like wait by themselves: they raise StillUnknown, which type inference catches.
+        """
         raise TypeError("an operator declaration defines infer_type")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

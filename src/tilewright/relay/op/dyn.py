@@ -115,7 +115,7 @@ def declare_dyn(
 
     def infer_type(types: Sequence[Type], found: Attrs, solver: TypeSolver) -> Type | None:
         known = relations.tensors(types, inputs)
-        return None if known is None else infer(known, found)
+        return infer(known, found)
 
     body = {k: staticmethod(v) for k, v in members.items()}
     if Op.get(static).has_attr("FEvaluate"):
@@ -294,7 +294,8 @@ class Iota(OpDef):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """A vector of unknown extent."""
-        return None if relations.tensor(types[0]) is None else TensorType([AnyDim()], "int64")
+        relations.tensor(types[0])
+        return TensorType([AnyDim()], "int64")
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[te.Tensor], out_type: TensorType) -> list[te.Tensor]:
@@ -337,8 +338,6 @@ class WithDims(OpDef):
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The dimensions of ``data``; where these are unknown, those of the attributes."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         return TensorType(
             [_refined(d, ops.as_expr(t)) for d, t in zip(data.shape, attrs.shape, strict=True)], data.dtype
         )
@@ -384,8 +383,6 @@ class AnyDims(OpDef):
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The dimensions of ``data``, ``Any`` where the attributes say so."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         dims = [new if isinstance(new, AnyDim) else d for d, new in zip(data.shape, attrs.shape, strict=True)]
         return TensorType(dims, data.dtype)
 

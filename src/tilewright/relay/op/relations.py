@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import prim_ops
-from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.errors import StillUnknown, TypeInferenceError
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any, IntImm, Mul, PrimExpr, Select, Var
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Dim = PrimExpr | int
 
 
-def tensor(type_: Type, what: str = "the argument") -> TensorType | None:
+def tensor_or_none(type_: Type, what: str = "the argument") -> TensorType | None:
     """Return ``type_`` as a tensor type, None for a hole; raise TypeInferenceError for any other type."""
     if isinstance(type_, TensorType):
         return type_
@@ -33,23 +33,25 @@ def tensor(type_: Type, what: str = "the argument") -> TensorType | None:
     raise TypeInferenceError(f"{what} should be a tensor, found {describe(type_)}")
 
 
-def tensors(types: Sequence[Type], names: Sequence[str] = ()) -> list[TensorType] | None:
-    """Return all ``types`` as tensor types, or None while one is unknown."""
-    result: list[TensorType] = []
-    complete = True
-    for index, type_ in enumerate(types):
-        found = tensor(type_, names[index] if index < len(names) else f"argument {index}")
-        if found is None:
-            complete = False
-        else:
-            result.append(found)
-    return result if complete else None
+def tensor(type_: Type, what: str = "the argument") -> TensorType:
+    """Return ``type_`` as a tensor type; the relation waits (StillUnknown) while it is a hole."""
+    return tensors([type_], [what])[0]
 
 
-def tuple_of_tensors(type_: Type) -> list[TensorType] | None:
-    """Return the fields of a tuple of tensors, or None while one is unknown."""
+def tensors(types: Sequence[Type], names: Sequence[str] = ()) -> list[TensorType]:
+    """Return all ``types`` as tensor types; the relation waits (StillUnknown) while one is unknown."""
+    names = [*names, *(f"argument {index}" for index in range(len(names), len(types)))]
+    found = [tensor_or_none(type_, name) for type_, name in zip(types, names, strict=False)]
+    known_types = [type_ for type_ in found if type_ is not None]
+    if len(known_types) < len(found):
+        raise StillUnknown
+    return known_types
+
+
+def tuple_of_tensors(type_: Type) -> list[TensorType]:
+    """Return the fields of a tuple of tensors; the relation waits (StillUnknown) while one is unknown."""
     if isinstance(type_, IncompleteType):
-        return None
+        raise StillUnknown
     if not isinstance(type_, TupleType):
         raise TypeInferenceError(f"the argument should be a tuple of tensors, found {describe(type_)}")
     return tensors(type_.fields, [f"field {i}" for i in range(len(type_.fields))])
@@ -235,8 +237,6 @@ def same(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | Non
 def broadcast(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
     """Return the type of two broadcast tensors of one dtype."""
     found = tensors(types, ("lhs", "rhs"))
-    if found is None:
-        return None
     lhs, rhs = found
     if lhs.shape == rhs.shape and lhs.dtype == rhs.dtype:
         return lhs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tilewright.ir.diagnostics import excerpt_of, place_of
-from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.errors import StillUnknown, TypeInferenceError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -313,6 +313,8 @@ class _Checker:
                 raise TypeInferenceError("this operator is not declared; there is no type relation for it")
             _check_form(call, op)
             result: Type | None = relation(arg_types, call.attrs, self)
+        except StillUnknown:
+            return None
         except TypeInferenceError as error:
             self._report(call, f"{describe_call(call, arg_types)}: {error}")
             return self._poisoned()

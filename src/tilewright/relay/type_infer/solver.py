@@ -10,9 +10,11 @@ solver.resolve(hole)                                                   # Tensor[
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from tilewright.ir.env_func import EnvFunc
+from tilewright.ir.errors import StillUnknown
 from tilewright.ir.type import Type, TypeRelation
 from tilewright.relay.type_infer.unify import Unifier, assert_equal_dims
 
@@ -66,7 +68,9 @@ class TypeSolver:
     def _holds(self, relation: TypeRelation) -> bool:
         """Solve a relation; return whether enough is known for it."""
         *inputs, output = relation.args
-        found: Type | None = relation.func.func([self.resolve(t) for t in inputs], relation.attrs, self)
+        found: Type | None = None
+        with suppress(StillUnknown):
+            found = relation.func.func([self.resolve(t) for t in inputs], relation.attrs, self)
         if found is None:
             return False
         self._unifier.unify(output, found)

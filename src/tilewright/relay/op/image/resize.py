@@ -156,8 +156,6 @@ def _axes(layout: str, rank: int) -> list[int]:
 
 def _resized_type(types: Sequence[Type], attrs: ResizeAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
-    if data is None:
-        return None
     relations.require_rank(data, len(parse_layout(attrs.layout)), f"data in layout {attrs.layout}")
     relations.require(len(attrs.size) == rank, f"size should have {rank} values, found {tuple(attrs.size)}")
     shape = list(data.shape)

@@ -43,8 +43,6 @@ class AffineGrid(OpDef[AffineGridAttrs]):
     def infer_type(types: Sequence[Type], attrs: AffineGridAttrs, solver: TypeSolver) -> Type | None:
         """(batch, 2, height, width)"""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 3, "data")
         for at, extent in ((1, 2), (2, 3)):
             solver.assert_equal(as_expr(extent), data.shape[at], "dimensions of the affine matrix")
@@ -84,10 +82,7 @@ class GridSample(OpDef[GridSampleAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GridSampleAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, GridSample.inputs)
-        if found is None:
-            return None
-        data, grid = found
+        data, grid = relations.tensors(types, GridSample.inputs)
         relations.require(
             attrs.layout in ("NCHW", "NCDHW")
             and attrs.method in topi.image.GRID_METHODS
@@ -146,8 +141,6 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CropAndResizeAttrs, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, CropAndResize.inputs)
-        if found is None:
-            return None
         data, boxes, indices = found
         for type_, rank, what in zip(found, (4, 2, 1), CropAndResize.inputs, strict=True):
             relations.require_rank(type_, rank, what)
@@ -231,10 +224,7 @@ class Dilation2D(OpDef[Dilation2DAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Dilation2DAttrs, solver: TypeSolver) -> Type | None:
         """The extents of a convolution."""
-        found = relations.tensors(types, Dilation2D.inputs)
-        if found is None:
-            return None
-        data, weight = found
+        data, weight = relations.tensors(types, Dilation2D.inputs)
         relations.require(
             (attrs.data_layout, attrs.kernel_layout) in (("NCHW", "IHW"), ("NHWC", "HWI")),
             f"the layouts should be NCHW and IHW or NHWC and HWI, found {attrs.data_layout!r}, {attrs.kernel_layout!r}",

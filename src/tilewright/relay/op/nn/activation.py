@@ -184,9 +184,7 @@ class PRelu(OpDef[PReluAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: PReluAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data; infer a missing type of the slopes."""
-        data, alpha = relations.tensor(types[0], "data"), relations.tensor(types[1], "alpha")
-        if data is None:
-            return None
+        data, alpha = relations.tensor(types[0], "data"), relations.tensor_or_none(types[1], "alpha")
         axis = relations.normalize_axis(attrs.axis, len(data.shape))
         if alpha is None:
             solver.assign(types[1], TensorType((data.shape[axis],), data.dtype))
@@ -251,8 +249,7 @@ class Softmax(OpDef[SoftmaxAttrs]):
     def infer_type(types: Sequence[Type], attrs: SoftmaxAttrs, solver: TypeSolver) -> Type | None:
         """Check that the data has the axis."""
         data = relations.tensor(types[0])
-        if data is not None:
-            relations.normalize_axis(attrs.axis, len(data.shape))
+        relations.normalize_axis(attrs.axis, len(data.shape))
         return data
 
     @staticmethod
@@ -314,7 +311,7 @@ class Dropout(OpDef[DropoutAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DropoutAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        return None if data is None else TupleType((data, data))
+        return TupleType((data, data))
 
     @staticmethod
     def simplify_inference(attrs: DropoutAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:

@@ -65,8 +65,6 @@ class Attention(OpDef[AttentionAttrs]):
         if len(types) not in (3, 4):
             raise TypeInferenceError(f"takes query, key, value and perhaps a mask, not {len(types)} operands")
         found = relations.tensors(types, ("query", "key", "value", "mask")[: len(types)])
-        if found is None:
-            return None
         query, key, value, *masks = found
         for tensor, name in zip((query, key, value), ("query", "key", "value"), strict=True):
             relations.require_rank(tensor, 4, name)

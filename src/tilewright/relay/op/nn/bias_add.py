@@ -53,9 +53,7 @@ class BiasAdd(OpDef[BiasAddAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BiasAddAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data; infer a missing type of the bias."""
-        data, bias = relations.tensor(types[0], "data"), relations.tensor(types[1], "bias")
-        if data is None:
-            return None
+        data, bias = relations.tensor(types[0], "data"), relations.tensor_or_none(types[1], "bias")
         axis = relations.normalize_axis(attrs.axis, len(data.shape))
         extent = data.shape[axis]
         if bias is None:

@@ -111,8 +111,6 @@ class BitPack(OpDef[BitPackAttrs]):
     def infer_type(types: Sequence[Type], attrs: BitPackAttrs, solver: TypeSolver) -> Type | None:
         """A new dimension for the bits; the packed one shrinks by the width of a word."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         rank = len(data.shape)
         axis = relations.normalize_axis(attrs.pack_axis, rank, "pack_axis")
         relations.require(
@@ -154,8 +152,6 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
     def infer_type(types: Sequence[Type], attrs: BinaryConv2DAttrs, solver: TypeSolver) -> Type | None:
         """The type of a convolution of ``channels`` outputs; infer a missing type of the weight."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         layouts = _KERNELS.get(attrs.data_layout, ("", ""))
         relations.require(
             attrs.kernel_layout in layouts,
@@ -167,7 +163,7 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
         n, c, h, w = canonical_shape(data.shape, attrs.data_layout, "NCHW", "data")
         _check_words(c, attrs.pack_dtype, "the number of channels")
         kernel = attrs.kernel_size
-        weight = relations.tensor(types[1], "weight")
+        weight = relations.tensor_or_none(types[1], "weight")
         if weight is None and attrs.kernel_layout == layouts[0]:
             shape = shape_in_layout(
                 (as_expr(attrs.channels), c, *(as_expr(k) for k in kernel)), "OIHW", attrs.kernel_layout, "weight"
@@ -215,9 +211,7 @@ class BitSerialDense(OpDef[BinaryDenseAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BinaryDenseAttrs, solver: TypeSolver) -> Type | None:
         """(batch, units); infer a missing type of the weight."""
-        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
-        if data is None:
-            return None
+        data, weight = relations.tensor(types[0], "data"), relations.tensor_or_none(types[1], "weight")
         relations.require_rank(data, 2, "data")
         relations.require(attrs.units is not None, "units should be given")
         _check_words(data.shape[1], attrs.pack_dtype, "the inner dimension")

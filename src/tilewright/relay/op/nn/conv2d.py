@@ -107,8 +107,6 @@ class ContribConv2DPatches(OpDef[PatchesAttrs]):
     def infer_type(types: Sequence[Type], attrs: PatchesAttrs, solver: TypeSolver) -> Type | None:
         """(n, C * kh * kw, oh / rows, rows * ow, c) of data (n, C, h, w, c)."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 5, "data")
         n, chunks, *image, block = data.shape
         size, strides, pads, dilation = _windows(attrs)

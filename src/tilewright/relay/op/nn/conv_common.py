@@ -59,9 +59,7 @@ def conv_extent(extent: Any, kernel: Any, stride: int, dilation: int, before: in
 def infer_conv(types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver, rank: int) -> Type | None:
     """Infer the type of a ``rank``-dimensional convolution, and from the attributes the weight's if it is missing."""
     data = relations.tensor(types[0], "data")
-    weight = relations.tensor(types[1], "weight")
-    if data is None:
-        return None
+    weight = relations.tensor_or_none(types[1], "weight")
     spatial = SPATIAL[rank]
     n, channels_in, *extents = canonical_shape(data.shape, attrs.data_layout, f"NC{spatial}", "data")
     kernel_canonical = f"OI{spatial}"

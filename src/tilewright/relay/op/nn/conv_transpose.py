@@ -95,9 +95,7 @@ class Conv3DTransposeAttrs(ConvTransposeAttrs):
 
 
 def _infer(types: Sequence[Type], attrs: ConvTransposeAttrs, solver: TypeSolver, rank: int) -> Type | None:
-    data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
-    if data is None:
-        return None
+    data, weight = relations.tensor(types[0], "data"), relations.tensor_or_none(types[1], "weight")
     spatial, groups = SPATIAL[rank], int(attrs.groups)
     n, channels_in, *extents = canonical_shape(data.shape, attrs.data_layout, f"NC{spatial}", "data")
     canonical = f"IO{spatial}"

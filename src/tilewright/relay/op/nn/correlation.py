@@ -46,8 +46,6 @@ class Correlation(OpDef[CorrelationAttrs]):
     def infer_type(types: Sequence[Type], attrs: CorrelationAttrs, solver: TypeSolver) -> Type | None:
         """(n, displacements, rows, columns)"""
         found = relations.tensors(types, Correlation.inputs)
-        if found is None:
-            return None
         relations.require(attrs.layout == "NCHW", f"layout should be NCHW, found {attrs.layout!r}")
         relations.require(attrs.kernel_size % 2 == 1, f"kernel_size should be odd, found {attrs.kernel_size}")
         one, other = found

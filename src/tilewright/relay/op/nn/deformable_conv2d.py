@@ -67,10 +67,8 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
         kernel: Sequence[PrimExpr | int] | None = attrs.kernel_size
         if kernel is None:
             weight = relations.tensor(types[2], "weight")
-            if weight is None:
-                return None
             kernel = canonical_shape(weight.shape, attrs.kernel_layout, "OIHW", "weight")[2:]
-        if result is None or data is None:
+        if result is None:
             return None
         assert isinstance(result, TensorType)
         n, _, *extents = canonical_shape(result.shape, attrs.out_layout or attrs.data_layout, "NCHW", "output")
@@ -80,7 +78,6 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
             solver.assign(types[1], TensorType(shape, data.dtype))
         else:
             offset = relations.tensor(types[1], "offset")
-            assert offset is not None
             relations.require_rank(offset, 4, "offset")
             for expected, found in zip(shape, offset.shape, strict=True):
                 solver.assert_equal(expected, found, "shape of the offset")

@@ -68,9 +68,7 @@ class BatchMatmulAttrs(Attrs):
 def _infer_matmul(
     types: Sequence[Type], attrs: DenseAttrs | MatmulAttrs, solver: TypeSolver, transpose_a: bool, transpose_b: bool
 ) -> Type | None:
-    data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
-    if data is None:
-        return None
+    data, weight = relations.tensor(types[0], "data"), relations.tensor_or_none(types[1], "weight")
     relations.require(len(data.shape) >= 1, "data should have at least one dimension")
     *outer, inner = data.shape
     if transpose_a:
@@ -242,9 +240,7 @@ class DensePack(OpDef[DensePackAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DensePackAttrs, solver: TypeSolver) -> Type | None:
         """Check the inner dimension; infer a missing type of the weight."""
-        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
-        if data is None:
-            return None
+        data, weight = relations.tensor(types[0], "data"), relations.tensor_or_none(types[1], "weight")
         relations.require_rank(data, 2, "data")
         rows, inner = data.shape
         if weight is None:
@@ -302,10 +298,7 @@ class BatchMatmul(OpDef[BatchMatmulAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: BatchMatmulAttrs, solver: TypeSolver) -> Type | None:
         """(batch, m, n)"""
-        found = relations.tensors(types, BatchMatmul.inputs)
-        if found is None:
-            return None
-        a, b = found
+        a, b = relations.tensors(types, BatchMatmul.inputs)
         relations.require_rank(a, 3, "tensor_a")
         relations.require_rank(b, 3, "tensor_b")
         m, inner = a.shape[:0:-1] if attrs.transpose_a else a.shape[1:]

@@ -32,8 +32,6 @@ class FIFOBuffer(OpDef[FIFOBufferAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: FIFOBufferAttrs, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, FIFOBuffer.inputs)
-        if found is None:
-            return None
         data, buffer = found
         relations.require_same_dtype(found, "data and buffer")
         relations.require_rank(data, len(buffer.shape), "data")

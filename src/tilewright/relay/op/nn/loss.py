@@ -24,10 +24,7 @@ from tilewright.relay.type_infer import infer_expr
 
 
 def _loss_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-    found = relations.tensors(types, ("predictions", "targets"))
-    if found is None:
-        return None
-    predictions, targets = found
+    found = predictions, targets = relations.tensors(types, ("predictions", "targets"))
     relations.require_rank(predictions, 2, "predictions")
     relations.require_rank(targets, 2, "targets")
     relations.require_same_dtype(found)
@@ -110,10 +107,7 @@ class NLLLoss(OpDef[NLLLossAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: NLLLossAttrs, solver: TypeSolver) -> Type | None:
         """A scalar, or with the reduction "none" one loss for each target."""
-        found = relations.tensors(types, NLLLoss.inputs)
-        if found is None:
-            return None
-        predictions, targets, weights = found
+        predictions, targets, weights = relations.tensors(types, NLLLoss.inputs)
         choices = ("mean", "sum", "none")
         relations.require(attrs.reduction in choices, f"reduction should be mean, sum or none: {attrs.reduction!r}")
         relations.require(len(predictions.shape) >= 2, "predictions should have at least 2 dimensions")

@@ -90,7 +90,7 @@ def _fill_channel_vectors(
     types: Sequence[Type], names: Sequence[str], extent: PrimExpr, dtype: str, solver: TypeSolver
 ) -> None:
     for type_, name in zip(types, names, strict=True):
-        vector = relations.tensor(type_, name)
+        vector = relations.tensor_or_none(type_, name)
         if vector is None:
             solver.assign(type_, TensorType((extent,), dtype))
             continue
@@ -105,9 +105,8 @@ def _channel_norm_type(
     types: Sequence[Type], attrs: GroupNormAttrs | InstanceNormAttrs | LayerNormAttrs, solver: TypeSolver
 ) -> TensorType | None:
     data = relations.tensor(types[0], "data")
-    if data is not None:
-        axis = relations.normalize_axis(attrs.axis, len(data.shape))
-        _fill_channel_vectors(types[1:3], ("gamma", "beta"), data.shape[axis], data.dtype, solver)
+    axis = relations.normalize_axis(attrs.axis, len(data.shape))
+    _fill_channel_vectors(types[1:3], ("gamma", "beta"), data.shape[axis], data.dtype, solver)
     return data
 
 
@@ -167,8 +166,6 @@ class BatchNorm(OpDef[BatchNormAttrs]):
     def infer_type(types: Sequence[Type], attrs: BatchNormAttrs, solver: TypeSolver) -> Type | None:
         """(data, moving_mean, moving_var); infer missing types of the vectors."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         extent = data.shape[relations.normalize_axis(attrs.axis, len(data.shape))]
         _fill_channel_vectors(types[1:], BatchNorm.inputs[1:], extent, data.dtype, solver)
         moment = TensorType((extent,), data.dtype)

@@ -46,8 +46,6 @@ class DilateAttrs(Attrs):
 
 def _padded_type(types: Sequence[Type], attrs: MirrorPadAttrs | PadAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
-    if data is None:
-        return None
     relations.require(
         len(attrs.pad_width) == len(data.shape),
         f"pad_width has {len(attrs.pad_width)} pairs for data of {len(data.shape)} dimensions",
@@ -157,8 +155,6 @@ class Dilate(OpDef[DilateAttrs]):
     def infer_type(types: Sequence[Type], attrs: DilateAttrs, solver: TypeSolver) -> Type | None:
         """``(n - 1) * stride + 1`` of each extent n."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         relations.require(
             len(attrs.strides) == len(data.shape),
             f"there are {len(attrs.strides)} strides for data of {len(data.shape)} dimensions",

@@ -25,7 +25,7 @@ from tilewright.relay.op.strategy import generic as strategies
 
 def _grad_type(types: Sequence[Type], attrs: PoolAttrs, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("out_grad", "data"))
-    return None if found is None else found[1]
+    return found[1]
 
 
 def _places(attrs: PoolAttrs, shape: Sequence[int], outs: Sequence[int], axes: Sequence[int]) -> Any:

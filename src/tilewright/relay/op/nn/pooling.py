@@ -171,8 +171,6 @@ def pooled_extent(extent: Any, kernel: int, stride: int, dilation: int, before: 
 
 def _pool_type(types: Sequence[Type], attrs: PoolAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
-    if data is None:
-        return None
     shape = list(data.shape)
     pads = padding_of(attrs.padding, rank)
     for i, axis in enumerate(spatial_axes(attrs.layout, rank, data)):
@@ -290,8 +288,6 @@ def _adaptive_size(attrs: AnySizeAttrs, shape: Sequence[Any], axes: Sequence[int
 
 def _adaptive_type(types: Sequence[Type], attrs: AnySizeAttrs, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
-    if data is None:
-        return None
     shape = list(data.shape)
     axes = spatial_axes(attrs.layout, rank, data)
     for axis, size in zip(axes, _adaptive_size(attrs, shape, axes), strict=True):

@@ -68,8 +68,6 @@ class Enlarge(OpDef[U]):
     def infer_type(cls, types: Sequence[Type], attrs: U, solver: TypeSolver) -> Type | None:
         """The spatial extents times the factors."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         shape = list(data.shape)
         for axis, scale in zip(spatial_axes(attrs.layout, cls.rank, data), _scales(attrs, cls.rank), strict=True):
             shape[axis] = relations.dim_map(lambda d, s=scale: scaled_extent(d, s), shape[axis])
@@ -141,8 +139,6 @@ class BatchFlatten(OpDef[None]):
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """(batch, product of the other extents)"""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         relations.require(len(data.shape) >= 1, "data should have a batch dimension")
         return TensorType((data.shape[0], relations.dim_mul(*data.shape[1:])), data.dtype)
 
@@ -195,8 +191,6 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
         """Channels over block_size**2, extents times block_size."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         channel, axes = _subpixel_axes(attrs, data)
         shape, block = list(data.shape), int(attrs.block_size)
         count = known(shape[channel])
@@ -250,8 +244,6 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
         """Channels times block_size**2, extents over block_size."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         channel, axes = _subpixel_axes(attrs, data)
         shape, block = list(data.shape), int(attrs.block_size)
         for axis in axes:
@@ -307,8 +299,6 @@ class SpaceToBatchND(OpDef[SpaceToBatchNDAttrs]):
     def infer_type(types: Sequence[Type], attrs: SpaceToBatchNDAttrs, solver: TypeSolver) -> Type | None:
         """The batch times the product of the blocks; padded extents over their block."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         shape = list(data.shape)
         for i, (block, (before, after)) in enumerate(zip(attrs.block_shape, attrs.paddings, strict=True), start=1):
             padded = relations.dim_add(shape[i], before + after)
@@ -357,8 +347,6 @@ class BatchToSpaceND(OpDef[BatchToSpaceNDAttrs]):
     def infer_type(types: Sequence[Type], attrs: BatchToSpaceNDAttrs, solver: TypeSolver) -> Type | None:
         """The batch over the product of the blocks; extents times their block, less what is cropped."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         shape = list(data.shape)
         for i, (block, (begin, end)) in enumerate(zip(attrs.block_shape, attrs.crops, strict=True), start=1):
             shape[i] = relations.dim_add(relations.dim_mul(shape[i], block), -(begin + end))

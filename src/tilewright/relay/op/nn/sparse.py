@@ -81,8 +81,6 @@ class SparseDense(OpDef[SparseDenseAttrs]):
     def infer_type(types: Sequence[Type], attrs: SparseDenseAttrs, solver: TypeSolver) -> Type | None:
         """(rows of the dense matrix, rows of the sparse one), or the transpose."""
         found = relations.tensors(types, SparseDense.inputs)
-        if found is None:
-            return None
         dense, *parts = found
         relations.require_rank(dense, 2, "dense_data")
         _check_parts(parts, (1, 3))
@@ -129,8 +127,6 @@ class SparseConv2D(OpDef[SparseConv2DAttrs]):
     def infer_type(types: Sequence[Type], attrs: SparseConv2DAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data with as many channels as the weight has rows."""
         found = relations.tensors(types, SparseConv2D.inputs)
-        if found is None:
-            return None
         dense, *parts = found
         relations.require_rank(dense, 4, "dense_data")
         relations.require(attrs.layout in ("NHWC", "NCHW"), f"layout should be NHWC or NCHW, found {attrs.layout!r}")
@@ -179,8 +175,6 @@ class SparseTranspose(OpDef[None]):
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The types of the parts; indices become int32."""
         found = relations.tensors(types, _PARTS)
-        if found is None:
-            return None
         _check_parts(found, (1,))
         data, indices, indptr = found
         return TupleType((data, TensorType(indices.shape, "int32"), TensorType(indptr.shape, "int32")))
@@ -216,8 +210,6 @@ class SparseAdd(OpDef[None]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, SparseAdd.inputs)
-        if found is None:
-            return None
         dense, *parts = found
         relations.require_rank(dense, 2, "dense_data")
         _check_parts(parts, (1,))

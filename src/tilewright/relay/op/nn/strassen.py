@@ -57,8 +57,6 @@ class ContribDenseStrassenWeightTransform(OpDef[StrassenAttrs]):
     def infer_type(types: Sequence[Type], attrs: StrassenAttrs, solver: TypeSolver) -> Type | None:
         """(k / 2 chunk, n / 2 block, 4, chunk, block)."""
         weight = relations.tensor(types[0], "weight")
-        if weight is None:
-            return None
         relations.require_rank(weight, 2, "weight")
         block, chunk = int(attrs.block), int(attrs.chunk)
         steps = 2 * block, 2 * chunk
@@ -95,9 +93,7 @@ class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DenseStrassenAttrs, solver: TypeSolver) -> Type | None:
         """(m, n)"""
-        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
-        if data is None or weight is None:
-            return None
+        data, weight = relations.tensors(types[:2], ("data", "weight"))
         relations.require_rank(data, 2, "data")
         relations.require_rank(weight, 5, "weight")
         chunks, pairs, stored, chunk, block = weight.shape

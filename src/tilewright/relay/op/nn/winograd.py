@@ -84,8 +84,6 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
     def infer_type(types: Sequence[Type], attrs: WinogradWeightTransformAttrs, solver: TypeSolver) -> Type | None:
         """(O, *inputs, groups * I, ...) by ``winograd_form``."""
         weight = relations.tensor(types[0], "weight")
-        if weight is None:
-            return None
         window = tuple(known(d) or 0 for d in weight.shape[2:4])
         if attrs.tile_size not in TILE_SIZES or len(window) != 2 or min(window) < 1 or window == (1, 1):
             raise TypeInferenceError(
@@ -134,9 +132,7 @@ class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Conv2DWinogradAttrs, solver: TypeSolver) -> Type | None:
         """(n, O, h', w', o)."""
-        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
-        if data is None or weight is None:
-            return None
+        data, weight = relations.tensors(types[:2], ("data", "weight"))
         form, window = attrs.form, attrs.window
         fits = len(data.shape) == 5 and len(weight.shape) == 6
         if fits:

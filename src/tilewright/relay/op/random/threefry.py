@@ -43,14 +43,11 @@ def threefry(key: Array, counters: Array) -> Array:
     return words.T
 
 
-def _check_key(types: Sequence[Type], solver: TypeSolver) -> bool:
+def _check_key(types: Sequence[Type], solver: TypeSolver) -> None:
     key = relations.tensor(types[0], "key")
-    if key is None:
-        return False
     relations.require_rank(key, 1, "key")
     relations.require(key.dtype == "uint64", f"key should have the dtype uint64, found {key.dtype}")
     solver.assert_equal(as_expr(10), key.shape[0], "words of the key")
-    return True
 
 
 class ThreefryGenerateAttrs(Attrs):
@@ -70,7 +67,8 @@ class ThreefryGenerate(OpDef[ThreefryGenerateAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ThreefryGenerateAttrs, solver: TypeSolver) -> Type | None:
         """A key and uint64 words."""
-        return TupleType([_KEY, TensorType(attrs.out_shape, "uint64")]) if _check_key(types, solver) else None
+        _check_key(types, solver)
+        return TupleType([_KEY, TensorType(attrs.out_shape, "uint64")])
 
     @staticmethod
     def compute(attrs: ThreefryGenerateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -114,7 +112,8 @@ class ThreefrySplit(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        return TupleType([_KEY, _KEY]) if _check_key(types, solver) else None
+        _check_key(types, solver)
+        return TupleType([_KEY, _KEY])
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:

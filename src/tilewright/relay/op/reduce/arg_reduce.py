@@ -19,7 +19,7 @@ from tilewright.relay.op.reduce.reduce import ArgReduceAttrs, reduce_axes, reduc
 
 def _arg_type(types: Sequence[Type], attrs: ArgReduceAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
-    return None if data is None else TensorType(reduced_shape(data, attrs), "int32")
+    return TensorType(reduced_shape(data, attrs), "int32")
 
 
 def _flat_position(data: Array, attrs: ArgReduceAttrs, pick: Callable[..., Array]) -> Array:

@@ -77,7 +77,7 @@ def reduce_axes(attrs: ReduceAttrs | ArgReduceAttrs, rank: int) -> tuple[int, ..
 
 def _reduce_type(types: Sequence[Type], attrs: ReduceAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
-    return None if data is None else TensorType(reduced_shape(data, attrs), data.dtype)
+    return TensorType(reduced_shape(data, attrs), data.dtype)
 
 
 def _reduction(

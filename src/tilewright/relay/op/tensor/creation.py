@@ -93,8 +93,6 @@ class Full(OpDef[InitOpAttrs]):
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the attributes; the dtype is that of the attributes, else the value's."""
         value = relations.tensor(types[0], "fill_value")
-        if value is None:
-            return None
         relations.require_rank(value, 0, "fill_value")
         return TensorType(attrs.shape, attrs.dtype or value.dtype)
 
@@ -216,10 +214,7 @@ class Where(OpDef[None]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The broadcast shape, the dtype of x."""
-        found = relations.tensors(types, Where.inputs)
-        if found is None:
-            return None
-        condition, x, y = found
+        condition, x, y = relations.tensors(types, Where.inputs)
         relations.require_same_dtype((x, y), "x and y")
         shape = relations.broadcast_shapes(condition.shape, relations.broadcast_shapes(x.shape, y.shape))
         return TensorType(shape, x.dtype)

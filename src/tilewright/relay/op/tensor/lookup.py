@@ -32,12 +32,10 @@ class Lookup(OpDef[None]):
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The shape of the data, the type of the table."""
         found = relations.tensors(types, Lookup.inputs)
-        if found is None:
-            return None
         data, table = found
         relations.require(data.dtype in ("int8", "uint8"), f"the data are int8 or uint8, found {data.dtype}")
         shape = tuple(map(relations.known, table.shape))
-        relations.require(shape == (_ENTRIES,), f"the table has {_ENTRIES} entries, found the shape {shape}")
+        relations.require(shape in ((_ENTRIES,), (None,)), f"the table has {_ENTRIES} entries, found the shape {shape}")
         return TensorType(data.shape, table.dtype)
 
     @staticmethod

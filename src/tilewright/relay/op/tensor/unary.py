@@ -23,7 +23,7 @@ from tilewright.runtime.ndarray import numpy_dtype
 
 def _to_bool(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
-    return None if data is None else TensorType(data.shape, "bool")
+    return TensorType(data.shape, "bool")
 
 
 def erf_array(x: Array) -> Array:
@@ -228,7 +228,7 @@ class CastAttrs(Attrs):
 
 def _cast_type(types: Sequence[Type], attrs: CastAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
-    return None if data is None else TensorType(data.shape, attrs.dtype)
+    return TensorType(data.shape, attrs.dtype)
 
 
 def _numpy_dtype(dtype: str) -> Any:
@@ -297,7 +297,7 @@ class CastLike(OpDef[None]):
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """Shape of the first, dtype of the second."""
         found = relations.tensors(types, CastLike.inputs)
-        return None if found is None else TensorType(found[0].shape, found[1].dtype)
+        return TensorType(found[0].shape, found[1].dtype)
 
     @staticmethod
     def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:

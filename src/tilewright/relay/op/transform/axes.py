@@ -48,8 +48,6 @@ class Transpose(OpDef[TransposeAttrs]):
     def infer_type(types: Sequence[Type], attrs: TransposeAttrs, solver: TypeSolver) -> Type | None:
         """The permuted shape."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         rank = len(data.shape)
         order = list(range(rank))[::-1] if attrs.axes is None else attrs.axes
         relations.require(len(order) == rank, f"axes {tuple(order)} should name {rank} dimensions")
@@ -98,8 +96,6 @@ class ExpandDims(OpDef[ExpandDimsAttrs]):
     def infer_type(types: Sequence[Type], attrs: ExpandDimsAttrs, solver: TypeSolver) -> Type | None:
         """The shape with 1s inserted."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         at = relations.normalize_axis(attrs.axis, len(data.shape) + 1)
         ones = (as_expr(1),) * attrs.num_newaxis
         return TensorType((*data.shape[:at], *ones, *data.shape[at:]), data.dtype)
@@ -145,8 +141,6 @@ class Squeeze(OpDef[SqueezeAttrs]):
     def infer_type(types: Sequence[Type], attrs: SqueezeAttrs, solver: TypeSolver) -> Type | None:
         """The shape without the squeezed dimensions."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         if attrs.axis is None and any(known(d) is None for d in data.shape):
             raise TypeInferenceError("which dimensions are 1 is not known; give axis")
         gone = _squeezed_axes(data.shape, attrs.axis)
@@ -184,8 +178,7 @@ class Reverse(OpDef[ReverseAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReverseAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        if data is not None:
-            relations.normalize_axis(attrs.axis, len(data.shape))
+        relations.normalize_axis(attrs.axis, len(data.shape))
         return data
 
     @staticmethod
@@ -221,10 +214,7 @@ class ReverseSequence(OpDef[ReverseSequenceAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReverseSequenceAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, ReverseSequence.inputs)
-        if found is None:
-            return None
-        data, lengths = found
+        data, lengths = relations.tensors(types, ReverseSequence.inputs)
         relations.require_rank(lengths, 1, "seq_lengths")
         batch = relations.normalize_axis(attrs.batch_axis, len(data.shape), "batch_axis")
         relations.normalize_axis(attrs.seq_axis, len(data.shape), "seq_axis")

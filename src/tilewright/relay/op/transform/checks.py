@@ -58,11 +58,7 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CheckIndicesAttrs, solver: TypeSolver) -> Type | None:
-        found = [relations.tensor(t) for t in types]
-        if any(t is None for t in found):
-            return None
-        indices = found[0]
-        assert indices is not None
+        indices = relations.tensors(types)[0]
         if dt.is_bool(indices.dtype) or not (dt.is_float(indices.dtype) or dt.is_int(indices.dtype)):
             raise TypeInferenceError(f"the indices should be numbers, found {indices.dtype}")
         relations.require(len(types) == (2 if attrs.axes else 1), "like is given where axes are, and only there")

@@ -42,8 +42,6 @@ class Einsum(OpDef[EinsumAttrs]):
     def infer_type(types: Sequence[Type], attrs: EinsumAttrs, solver: TypeSolver) -> Type | None:
         """The dimensions of the result's subscripts."""
         operands = relations.tuple_of_tensors(types[0])
-        if operands is None:
-            return None
         relations.require(len(operands) > 0, "there is an operand at least")
         relations.require_same_dtype(operands, "the operands")
         try:

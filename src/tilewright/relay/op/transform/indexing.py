@@ -71,10 +71,7 @@ class Take(OpDef[TakeAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TakeAttrs, solver: TypeSolver) -> Type | None:
         """The dimension is replaced by the indices' shape."""
-        found = relations.tensors(types, Take.inputs)
-        if found is None:
-            return None
-        data, indices = found
+        data, indices = relations.tensors(types, Take.inputs)
         _require_integers(indices)
         if attrs.axis is None:
             return TensorType(indices.shape, data.dtype)
@@ -154,10 +151,7 @@ class Gather(OpDef[GatherAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GatherAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, Gather.inputs)
-        if found is None:
-            return None
-        data, indices = found
+        data, indices = relations.tensors(types, Gather.inputs)
         _require_integers(indices)
         relations.require_rank(indices, len(data.shape), "indices")
         axis = relations.normalize_axis(attrs.axis, len(data.shape))
@@ -212,10 +206,7 @@ class GatherND(OpDef[GatherNDAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GatherNDAttrs, solver: TypeSolver) -> Type | None:
         """The indices' shape without the first dimension, then the rest of data's."""
-        found = relations.tensors(types, GatherND.inputs)
-        if found is None:
-            return None
-        data, indices = found
+        data, indices = relations.tensors(types, GatherND.inputs)
         _require_integers(indices)
         count = known(indices.shape[0]) if attrs.index_rank is None else attrs.index_rank
         if count is None:
@@ -277,8 +268,6 @@ class AdvIndex(OpDef[None]):
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The broadcast shape of the indices, then the rest of data's."""
         fields = relations.tuple_of_tensors(types[0])
-        if fields is None:
-            return None
         data, *indices = fields
         relations.require(
             0 < len(indices) <= len(data.shape), f"{len(indices)} indices for {len(data.shape)} dimensions"
@@ -331,8 +320,6 @@ class OneHot(OpDef[OneHotAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: OneHotAttrs, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, OneHot.inputs)
-        if found is None:
-            return None
         indices = found[0]
         _require_integers(indices)
         axis = relations.normalize_axis(attrs.axis, len(indices.shape) + 1)
@@ -380,10 +367,7 @@ class SequenceMask(OpDef[SequenceMaskAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SequenceMaskAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, SequenceMask.inputs)
-        if found is None:
-            return None
-        data, lengths = found
+        data, lengths = relations.tensors(types, SequenceMask.inputs)
         relations.require(
             attrs.axis in (0, 1) and len(data.shape) >= 2, "axis should be 0 or 1, of at least 2 dimensions"
         )
@@ -422,10 +406,7 @@ class UnravelIndex(OpDef[None]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """(rank, ...)"""
-        found = relations.tensors(types, UnravelIndex.inputs)
-        if found is None:
-            return None
-        indices, shape = found
+        indices, shape = relations.tensors(types, UnravelIndex.inputs)
         relations.require_rank(shape, 1, "shape")
         return TensorType((shape.shape[0], *indices.shape), indices.dtype)
 
@@ -455,8 +436,7 @@ class InvertPermutation(OpDef[None]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        if data is not None:
-            relations.require_rank(data, 1, "data")
+        relations.require_rank(data, 1, "data")
         return data
 
     @staticmethod

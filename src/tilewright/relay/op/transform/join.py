@@ -62,8 +62,6 @@ class Concatenate(OpDef[ConcatenateAttrs]):
     def infer_type(types: Sequence[Type], attrs: ConcatenateAttrs, solver: TypeSolver) -> Type | None:
         """Check that the other dimensions agree; the joined extents add up."""
         fields = relations.tuple_of_tensors(types[0])
-        if fields is None:
-            return None
         relations.require(bool(fields), "the tuple is empty")
         relations.require_same_dtype(fields, "the tensors")
         rank = len(fields[0].shape)
@@ -130,8 +128,6 @@ class Stack(OpDef[StackAttrs]):
     def infer_type(types: Sequence[Type], attrs: StackAttrs, solver: TypeSolver) -> Type | None:
         """The common shape with the number of tensors inserted."""
         fields = relations.tuple_of_tensors(types[0])
-        if fields is None:
-            return None
         relations.require(bool(fields), "the tuple is empty")
         relations.require_same_dtype(fields, "the tensors")
         shape = list(fields[0].shape)
@@ -227,8 +223,6 @@ class Split(OpDef[SplitAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SplitAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         axis = relations.normalize_axis(attrs.axis, len(data.shape))
         extent = known(data.shape[axis])
         sections = attrs.indices_or_sections
@@ -273,8 +267,6 @@ class Meshgrid(OpDef[MeshgridAttrs]):
     def infer_type(types: Sequence[Type], attrs: MeshgridAttrs, solver: TypeSolver) -> Type | None:
         """One grid for each vector, of the shape that they span."""
         fields = relations.tuple_of_tensors(types[0])
-        if fields is None:
-            return None
         relations.require_same_dtype(fields, "the tensors")
         for item in fields:
             relations.require(len(item.shape) <= 1, "the tensors should have at most one dimension")

@@ -69,8 +69,6 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
     def infer_type(types: Sequence[Type], attrs: LayoutTransformAttrs, solver: TypeSolver) -> Type | None:
         """The shape in the new layout."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         try:
             return TensorType(
                 bijective_layout(attrs.src_layout, attrs.dst_layout).forward_shape(data.shape), data.dtype

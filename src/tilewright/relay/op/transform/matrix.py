@@ -42,8 +42,6 @@ class MatrixSetDiag(OpDef[MatrixSetDiagAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MatrixSetDiagAttrs, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, MatrixSetDiag.inputs)
-        if found is None:
-            return None
         relations.require(len(found[0].shape) >= 2, "input should have at least 2 dimensions")
         relations.require(attrs.k1 <= attrs.k2, f"the first diagonal {attrs.k1} is above the last, {attrs.k2}")
         return found[0]
@@ -85,8 +83,6 @@ class Trilu(OpDef[TriluAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TriluAttrs, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, Trilu.inputs)
-        if found is None:
-            return None
         relations.require(len(found[0].shape) >= 2, "data should have at least 2 dimensions")
         return found[0]
 
@@ -133,7 +129,7 @@ class ShapeOf(OpDef[ShapeOfAttrs]):
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
         """A vector of (rank,) extents."""
         data = relations.tensor(types[0])
-        return None if data is None else TensorType((len(data.shape),), attrs.dtype)
+        return TensorType((len(data.shape),), attrs.dtype)
 
     @staticmethod
     def compute(attrs: ShapeOfAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -158,7 +154,8 @@ class NdarraySize(OpDef[ShapeOfAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
-        return None if relations.tensor(types[0]) is None else TensorType((), attrs.dtype)
+        relations.tensor(types[0])
+        return TensorType((), attrs.dtype)
 
     @staticmethod
     def compute(attrs: ShapeOfAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:

@@ -49,8 +49,6 @@ class Repeat(OpDef[RepeatAttrs]):
     def infer_type(types: Sequence[Type], attrs: RepeatAttrs, solver: TypeSolver) -> Type | None:
         """The dimension times the repeats."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         relations.require(attrs.repeats >= 1, f"repeats should be at least 1, found {attrs.repeats}")
         if attrs.axis is None:
             return TensorType((relations.dim_mul(*data.shape, attrs.repeats),), data.dtype)
@@ -97,8 +95,6 @@ class Tile(OpDef[TileAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TileAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         rank = max(len(data.shape), len(attrs.reps))
         shape = [as_expr(1)] * (rank - len(data.shape)) + list(data.shape)
         reps = [1] * (rank - len(attrs.reps)) + list(attrs.reps)
@@ -146,8 +142,6 @@ class BroadcastTo(OpDef[InitOpAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         _check_broadcast(data, attrs.shape)
         return TensorType(attrs.shape, data.dtype)
 
@@ -179,10 +173,7 @@ class BroadcastToLike(OpDef[None]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, BroadcastToLike.inputs)
-        if found is None:
-            return None
-        data, like = found
+        data, like = relations.tensors(types, BroadcastToLike.inputs)
         _check_broadcast(data, like.shape)
         return TensorType(like.shape, data.dtype)
 
@@ -214,7 +205,7 @@ class CollapseSumTo(OpDef[InitOpAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
-        return None if data is None else TensorType(attrs.shape, data.dtype)
+        return TensorType(attrs.shape, data.dtype)
 
     @staticmethod
     def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
@@ -243,7 +234,7 @@ class CollapseSumLike(OpDef[None]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, CollapseSumLike.inputs)
-        return None if found is None else TensorType(found[1].shape, found[0].dtype)
+        return TensorType(found[1].shape, found[0].dtype)
 
     compute = staticmethod(CollapseSumTo.compute)
 

@@ -156,8 +156,6 @@ class Reshape(OpDef[ReshapeAttrs]):
     def infer_type(types: Sequence[Type], attrs: ReshapeAttrs, solver: TypeSolver) -> Type | None:
         """The new shape with its special values resolved."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         return TensorType(resolve_shape(data.shape, attrs.newshape, attrs.allowzero), data.dtype)
 
     @staticmethod
@@ -198,7 +196,7 @@ class ReverseReshape(OpDef[ReshapeAttrs]):
     def infer_type(types: Sequence[Type], attrs: ReshapeAttrs, solver: TypeSolver) -> Type | None:
         """The new shape with its special values resolved from the back."""
         data = relations.tensor(types[0])
-        return None if data is None else TensorType(_resolve_reversed(data.shape, attrs.newshape), data.dtype)
+        return TensorType(_resolve_reversed(data.shape, attrs.newshape), data.dtype)
 
     compute = staticmethod(Reshape.compute)
 
@@ -230,10 +228,7 @@ class ReshapeLike(OpDef[ReshapeLikeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReshapeLikeAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, ReshapeLike.inputs)
-        if found is None:
-            return None
-        data, like = found
+        data, like = relations.tensors(types, ReshapeLike.inputs)
         result = _shape_like(data.shape, like.shape, attrs)
         sizes = [[known(d) for d in s] for s in (data.shape, result)]
         if all(d is not None for s in sizes for d in s):

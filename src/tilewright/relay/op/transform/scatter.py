@@ -38,10 +38,7 @@ class ScatterNDAttrs(Attrs):
 
 
 def _elements_type(types: Sequence[Type], attrs: ScatterAttrs, solver: TypeSolver) -> Type | None:
-    found = relations.tensors(types, ("data", "indices", "updates"))
-    if found is None:
-        return None
-    data, indices, updates = found
+    data, indices, updates = relations.tensors(types, ("data", "indices", "updates"))
     relations.require_same_dtype((data, updates), "data and updates")
     relations.require_rank(indices, len(data.shape), "indices")
     relations.require_rank(updates, len(data.shape), "updates")
@@ -141,10 +138,7 @@ class ScatterND(OpDef[ScatterNDAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ScatterNDAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, ScatterND.inputs)
-        if found is None:
-            return None
-        data, indices, updates = found
+        data, indices, updates = relations.tensors(types, ScatterND.inputs)
         relations.require_same_dtype((data, updates), "data and updates")
         count = known(indices.shape[0])
         if count is not None:

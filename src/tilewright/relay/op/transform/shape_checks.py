@@ -43,10 +43,9 @@ class CheckShape(OpDef[CheckShapeAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: CheckShapeAttrs, solver: TypeSolver) -> Type | None:
         relations.require(attrs.rule in RULES, f"there is no rule {attrs.rule!r}; there are {', '.join(RULES)}")
-        found = [relations.tensor(t) for t in types]
-        for tensor, what in zip(found, ("the numbers", "the dimensions"), strict=False):
-            if tensor is None:
-                return None
+        names = ("the numbers", "the dimensions")
+        found = relations.tensors(types, names)
+        for tensor, what in zip(found, names, strict=False):
             relations.require_rank(tensor, 1, what)
             relations.require(tensor.dtype == "int64", f"{what} should be int64, found {tensor.dtype}")
         return found[0]

@@ -122,8 +122,6 @@ class StridedSlice(OpDef[StridedSliceAttrs]):
     def infer_type(types: Sequence[Type], attrs: StridedSliceAttrs, solver: TypeSolver) -> Type | None:
         """The number of elements of each slice."""
         data = relations.tensor(types[0])
-        if data is None:
-            return None
         rank = len(data.shape)
         count = len(attrs.begin)
         relations.require(count <= rank, f"begin has {count} values for {rank} dimensions")
@@ -172,8 +170,6 @@ class StridedSet(OpDef[None]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, StridedSet.inputs)
-        if found is None:
-            return None
         relations.require_same_dtype(found[:2], "data and v")
         return found[0]
 
@@ -226,10 +222,7 @@ class SliceLike(OpDef[SliceLikeAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SliceLikeAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, SliceLike.inputs)
-        if found is None:
-            return None
-        data, like = found
+        data, like = relations.tensors(types, SliceLike.inputs)
         shape = list(data.shape)
         for axis in _cut_axes(attrs, len(shape), len(like.shape)):
             if axis >= len(like.shape):

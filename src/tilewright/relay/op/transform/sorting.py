@@ -63,8 +63,7 @@ def sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
 
 def _same_shape(types: Sequence[Type], attrs: ArgsortAttrs | TopkAttrs, solver: TypeSolver) -> TensorType | None:
     data = relations.tensor(types[0])
-    if data is not None:
-        relations.normalize_axis(attrs.axis, len(data.shape))
+    relations.normalize_axis(attrs.axis, len(data.shape))
     return data
 
 
@@ -182,8 +181,6 @@ class Topk(OpDef[TopkAttrs]):
 
 def _scan_type(types: Sequence[Type], attrs: ScanopAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
-    if data is None:
-        return None
     dtype = attrs.dtype or ("int32" if data.dtype == "bool" else data.dtype)
     if attrs.axis is None:
         return TensorType((relations.dim_mul(*data.shape),), dtype)

@@ -37,10 +37,7 @@ class SparseToDense(OpDef[SparseToDenseAttrs]):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SparseToDenseAttrs, solver: TypeSolver) -> Type | None:
-        found = relations.tensors(types, SparseToDense.inputs)
-        if found is None:
-            return None
-        indices, values, default = found
+        indices, values, default = relations.tensors(types, SparseToDense.inputs)
         rank = len(attrs.output_shape)
         relations.require(len(indices.shape) <= 2, "sparse_indices should have at most 2 dimensions")
         relations.require(len(values.shape) <= 1, "sparse_values should have at most 1 dimension")
@@ -80,8 +77,6 @@ class SparseReshape(OpDef[None]):
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """(count, new rank) and (new rank,)"""
         found = relations.tensors(types, SparseReshape.inputs)
-        if found is None:
-            return None
         indices, before, wanted = found
         for type_, rank, what in zip(found, (2, 1, 1), SparseReshape.inputs, strict=True):
             relations.require_rank(type_, rank, what)
@@ -128,8 +123,6 @@ class SearchSorted(OpDef[SearchSortedAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SearchSortedAttrs, solver: TypeSolver) -> Type | None:
         found = relations.tensors(types, SearchSorted.inputs)
-        if found is None:
-            return None
         rows, values = found
         relations.require_same_dtype(found)
         relations.require(len(rows.shape) > 0, "sorted_sequence should have a dimension")

@@ -37,8 +37,6 @@ class Unique(OpDef[UniqueAttrs]):
     def infer_type(types: Sequence[Type], attrs: UniqueAttrs, solver: TypeSolver) -> Type | None:
         """(elements, indices, inverse, number), and the counts."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 1, "data")
         places = TensorType(data.shape, "int32")
         return TupleType((data, places, places, TensorType((1,), "int32"), *[places] * attrs.return_counts))

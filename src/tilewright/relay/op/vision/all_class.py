@@ -51,10 +51,7 @@ class AllClassNonMaximumSuppression(OpDef[AllClassNonMaximumSuppressionAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: AllClassNonMaximumSuppressionAttrs, solver: TypeSolver) -> Type | None:
         """(indices, count) for ONNX, (indices, scores, counts) for TensorFlow."""
-        found = relations.tensors(types[:2], AllClassNonMaximumSuppression.inputs)
-        if found is None:
-            return None
-        boxes, scores = found
+        boxes, scores = relations.tensors(types[:2], AllClassNonMaximumSuppression.inputs)
         relations.require_rank(boxes, 3, "boxes")
         relations.require_rank(scores, 3, "scores")
         batch, classes, n = scores.shape

@@ -49,8 +49,6 @@ class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
     def infer_type(types: Sequence[Type], attrs: MultiBoxPriorAttrs, solver: TypeSolver) -> Type | None:
         """(1, anchors, 4)"""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 4, "data")
         relations.require(len(attrs.sizes) > 0 and len(attrs.ratios) > 0, "there is a size and a ratio at least")
         boxes = dim_mul(data.shape[2], data.shape[3], len(attrs.sizes) + len(attrs.ratios) - 1)
@@ -90,8 +88,6 @@ class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
     def infer_type(types: Sequence[Type], attrs: MultiBoxTransformLocAttrs, solver: TypeSolver) -> Type | None:
         """(boxes, number of boxes in each batch item)"""
         found = relations.tensors(types, MultiBoxTransformLoc.inputs)
-        if found is None:
-            return None
         prob, moves, anchor = found
         for tensor, rank, what in zip(found, (3, 2, 3), MultiBoxTransformLoc.inputs, strict=True):
             relations.require_rank(tensor, rank, what)

@@ -54,8 +54,6 @@ class GetValidCounts(OpDef[GetValidCountsAttrs]):
     def infer_type(types: Sequence[Type], attrs: GetValidCountsAttrs, solver: TypeSolver) -> Type | None:
         """(count, boxes, indices)"""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 3, "data")
         batch, n, _ = data.shape
         return TupleType((TensorType((batch,), "int32"), data, TensorType((batch, n), "int32")))
@@ -115,8 +113,6 @@ class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
     def infer_type(types: Sequence[Type], attrs: NonMaximumSuppressionAttrs, solver: TypeSolver) -> Type | None:
         """(indices, count), or the boxes."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 3, "data")
         batch, n, _ = data.shape
         if not attrs.return_indices:

@@ -82,10 +82,7 @@ class Proposal(OpDef[ProposalAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ProposalAttrs, solver: TypeSolver) -> Type | None:
         """Rows (batch, left, top, right, bottom)."""
-        found = relations.tensors(types, Proposal.inputs)
-        if found is None:
-            return None
-        prob, moves, info = found
+        prob, moves, info = relations.tensors(types, Proposal.inputs)
         anchors = len(attrs.scales) * len(attrs.ratios)
         for tensor, channels, what in ((prob, 2 * anchors, "cls_prob"), (moves, 4 * anchors, "bbox_pred")):
             relations.require_rank(tensor, 4, what)

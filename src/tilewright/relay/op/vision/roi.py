@@ -51,10 +51,7 @@ class ROIPoolAttrs(Attrs):
 
 
 def _roi_type(types: Sequence[Type], attrs: ROIAlignAttrs | ROIPoolAttrs, solver: TypeSolver) -> Type | None:
-    found = relations.tensors(types, ("data", "rois"))
-    if found is None:
-        return None
-    data, rois = found
+    data, rois = relations.tensors(types, ("data", "rois"))
     relations.require_rank(data, 4, "data")
     relations.require_rank(rois, 2, "rois")
     solver.assert_equal(5, rois.shape[1], "values of a region")

@@ -34,8 +34,6 @@ class YoloReorg(OpDef[YoloReorgAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: YoloReorgAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         relations.require_rank(data, 4, "data")
         n, c, h, w = data.shape
         stride = attrs.stride

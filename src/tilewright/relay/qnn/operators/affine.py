@@ -39,12 +39,10 @@ class DequantizeAttrs(Attrs):
 
 def _check(
     operator: type[QnnDef[QuantizeAttrs]] | type[QnnDef[DequantizeAttrs]], types: Sequence[Type], axis: int
-) -> TensorType | None:
-    """The type of the data, if all types are known; raises where scale or zero point do not fit it."""
-    data = relations.tensor(types[0], "data")
+) -> TensorType:
+    """The type of the data, once all types are known; raises where scale or zero point do not fit it."""
     names = operator.inputs or ()
-    if data is None or any(relations.tensor(t, n) is None for n, t in zip(names, types, strict=True)):
-        return None
+    data = relations.tensors(types, names)[0]
     vectors = any(t.shape and relations.known(t.shape[0]) not in (None, 1) for t in types[1:])  # type: ignore[attr-defined]
     check_types(names, types, extent_along(data.shape, axis, names) if vectors else None)
     return data
@@ -63,8 +61,6 @@ class Quantize(QnnDef[QuantizeAttrs]):
     def infer_type(types: Sequence[Type], attrs: QuantizeAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the data, and ``out_dtype``."""
         data = _check(Quantize, types, attrs.axis)
-        if data is None:
-            return None
         relations.require(data.dtype == "float32", f"what is quantized is float32, found {data.dtype}")
         if not dt.is_int(attrs.out_dtype) or dt.bits(attrs.out_dtype) > 32:
             raise TypeInferenceError(f"numbers are quantized to integers of up to 32 bits, found {attrs.out_dtype}")
@@ -102,8 +98,6 @@ class Dequantize(QnnDef[DequantizeAttrs]):
     def infer_type(types: Sequence[Type], attrs: DequantizeAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the data, in float32."""
         data = _check(Dequantize, types, attrs.axis)
-        if data is None:
-            return None
         relations.require(dt.is_int(data.dtype), f"integers are dequantized, found {data.dtype}")
         return TensorType(data.shape, "float32")
 

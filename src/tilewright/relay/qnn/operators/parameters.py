@@ -57,7 +57,7 @@ def check_types(names: Sequence[str], types: Sequence[Type], along: Extents | No
     complete = True
     for name, type_ in zip(names, types, strict=True):
         if name.endswith((_SCALE, _ZERO)):
-            found = relations.tensor(type_, name)
+            found = relations.tensor_or_none(type_, name)
             complete = complete and found is not None
             if found is not None:
                 _check_type(name, found, (along or {}).get(name))

@@ -143,7 +143,7 @@ batch_matmul = builder(
 def check_bytes(types: Sequence[Type], names: Sequence[str], out_dtype: str, results: Sequence[str]) -> None:
     """Raise TypeInferenceError unless both operands are bytes and the result is one of the types ``results``."""
     for name, type_ in zip(names[:2], types[:2], strict=True):
-        found = relations.tensor(type_, name)
+        found = relations.tensor_or_none(type_, name)
         relations.require(
             found is None or found.dtype in BYTES, f"{name} is int8 or uint8, found {found.dtype if found else ''}"
         )

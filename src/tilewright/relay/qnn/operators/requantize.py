@@ -66,8 +66,6 @@ class Requantize(QnnDef[RequantizeAttrs]):
     def infer_type(types: Sequence[Type], attrs: RequantizeAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the data, and ``out_dtype``."""
         data = relations.tensor(types[0], "data")
-        if data is None:
-            return None
         check_mode(attrs.rounding)
         relations.require(_fits(data.dtype), f"integers of up to 32 bits are requantized, found {data.dtype}")
         relations.require(_fits(attrs.out_dtype), f"the result has up to 32 bits, found {attrs.out_dtype}")

@@ -39,9 +39,7 @@ class _Simulated(OpDef[SimulatedAttrs]):
     def infer_type(cls, types: Sequence[Type], attrs: SimulatedAttrs, solver: TypeSolver) -> Type | None:
         """That of the data."""
         names = cls.inputs or ()
-        data, code = (relations.tensor(type_, name) for type_, name in zip(types[:2], names[:2], strict=True))
-        if data is None or code is None:
-            return None
+        data, code = relations.tensors(types[:2], names)
         relations.require(dt.is_float(data.dtype), f"data is of floats, found {data.dtype}")
         relations.require(not code.shape, f"{names[1]} is one number, the code of a type, found rank {len(code.shape)}")
         return data if check_types(names, types, extent_along(data.shape, attrs.axis, names)) else None
