@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
-from tests.quantization.networks import residual, samples
+from tests.quantization.networks import network, residual, samples
 
 import tilewright
 from tilewright.quantization.measure import Costs, measure
@@ -86,3 +86,15 @@ def test_accuracy_is_told_where_labels_are() -> None:
     costs = measure(tilewright.quantize(model, data, labels=labels), silent)
     assert costs.accuracy is not None and costs.accuracy[0] == 0.75
     assert all(c.accuracy_loss is not None for c in costs.layers)
+
+
+def test_layers_of_a_model_with_named_dimensions_are_measured() -> None:
+    model = network(
+        "f (float[batch, 7] x) => (float[batch, 3] y) { h = MatMul(x, w) r = Relu(h) y = MatMul(r, v) }",
+        w=(7, 9), v=(9, 3),
+    )  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((40, 7)).astype("float32")
+    made = tilewright.quantize(model, {"x": x}, labels=np.arange(40) % 3)
+    costs = measure(made, silent, 1e9)
+    assert costs.samples == costs.layer_samples == 3 and costs.accuracy is not None
+    assert all(0 < c.error < 0.05 for c in costs.layers)

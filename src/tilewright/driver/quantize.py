@@ -18,6 +18,7 @@ from tilewright.driver.quantize_page import HEADINGS, cells, write_page
 from tilewright.driver.report import print_json, print_rows, print_table, print_text
 from tilewright.quantization.graph import Graph
 from tilewright.quantization.measure import Costs, float_reasons, measure
+from tilewright.quantization.save import file_bytes
 from tilewright.quantization.static import Quantized, quantize
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.interface import TensorInfo
@@ -120,16 +121,6 @@ def _single(info: TensorInfo) -> TensorInfo:
 # ---- what is printed ----
 
 
-def _sizes(options: QuantizeOptions) -> tuple[int, int]:
-    """Return the bytes of both files, with weights beside them."""
-    return _size(options.model), _size(options.output)
-
-
-def _size(path: Path) -> int:
-    beside = path.with_name(f"{path.name}.data")
-    return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
-
-
 def _print(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> None:
     if costs is not None:
         print_table(HEADINGS, [cells(cost) for cost in costs.layers])
@@ -139,7 +130,7 @@ def _print(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) 
 
 
 def _summary(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> list[tuple[str, str]]:
-    before, after = _sizes(options)
+    before, after = file_bytes(options.model), file_bytes(options.output)
     plan = quantized.plan
     tables = f", {len(plan.tables)} tables of weights" if plan.tables else ""
     rows = [
@@ -155,7 +146,7 @@ def _summary(options: QuantizeOptions, quantized: Quantized, costs: Costs | None
 
 
 def _json(options: QuantizeOptions, quantized: Quantized, costs: Costs | None) -> dict[str, Any]:
-    before, after = _sizes(options)
+    before, after = file_bytes(options.model), file_bytes(options.output)
     report: dict[str, Any] = {
         "model": str(options.model), "output": str(options.output), "float_bytes": before, "bytes": after,
         "tensors": {

@@ -28,10 +28,10 @@ MOVES = frozenset({
 """Operators whose results are some of their first input's elements: both have one scale."""
 
 ARITHMETIC = frozenset({
-    "Add", "Mul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat", "Sigmoid", "LeakyRelu", "HardSigmoid",
-    "HardSwish", "Relu", "Clip",
+    "Add", "Mul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat", "Relu", "Clip", "Sigmoid", "Tanh",
+    "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "Softplus", "Softsign", "Gelu", "Mish", "Swish",
 })  # fmt: skip
-"""Operators that integers pass with a scale of their own for the result."""
+"""Operators that integers pass with a scale of their own for the result; those of one number are tables for us."""
 
 PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _MORE_PRODUCTS = frozenset({"ConvTranspose", "LSTM", "GRU", "RNN", "Attention", "Einsum"})

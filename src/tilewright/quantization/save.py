@@ -16,12 +16,22 @@ def nbytes_of(model: onnx.ModelProto) -> int:
     return sum(len(t.raw_data) or len(t.SerializeToString()) for t in model.graph.initializer)
 
 
+def file_bytes(path: Path) -> int:
+    """Return the bytes of a model's file and of the files beside it that hold its weights."""
+    model = onnx.load(path, load_external_data=False)
+    external = [t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
+    names = {entry.value for tensor in external for entry in tensor.external_data if entry.key == "location"}
+    return path.stat().st_size + sum((path.parent / name).stat().st_size for name in names)
+
+
 def save_model(model: onnx.ModelProto, path: Path) -> None:
     """Write ``path``, and ``path.data`` for large weights; what was there stays if that fails or is interrupted."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         file, data = Path(folder) / path.name, f"{path.name}.data"
         if nbytes_of(model) > _LARGEST_FILE:
-            onnx.save(model, file, save_as_external_data=True, location=data, size_threshold=1024)
+            apart = onnx.ModelProto()
+            apart.CopyFrom(model)  # saving takes the weights out of it
+            onnx.save(apart, file, save_as_external_data=True, location=data, size_threshold=1024)
             os.replace(Path(folder) / data, path.with_name(data))
         else:
             onnx.save(model, file)

@@ -118,6 +118,17 @@ def test_integers_are_moved_in_place_of_numbers() -> None:
     assert text.index("reshape") < text.index("transpose") < text.index("dequantize") < text.index("exp")
 
 
+def test_parts_of_integers_are_taken_once_in_place_of_numbers() -> None:
+    x = relay.var("x", shape=(2, 6), dtype="uint8")
+    parts = relay.split(numbers(x, "uint8"), 2, axis=1)
+    text = moved(x, relay.add(parts[0], parts[1]))
+    assert text.count("split") == 1 and text.index("split") < text.index("dequantize") < text.index("add")
+    y = np.arange(12, dtype="uint8").reshape(2, 6)
+    found = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], relay.add(parts[0], parts[1]))))(y)
+    expected = (y[:, :3].astype("float32") - ZERO) * STEP + (y[:, 3:].astype("float32") - ZERO) * STEP
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_what_is_computed_is_quantized_before_it_moves() -> None:
     x = relay.var("x", shape=(2, 6))
     text = moved(x, whole(relay.reshape(relay.exp(x), (3, 4)), "uint8"))

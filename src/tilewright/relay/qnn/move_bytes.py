@@ -27,7 +27,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Constant, Function, TupleGetItem
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.tensor.binary import add
 from tilewright.relay.op.transform.axes import Transpose
@@ -49,7 +49,11 @@ def _of_tensor(call: Call) -> bool:
 
 
 class _Mover(Recognizer):
-    """``given`` has for a rebuilt expression the typed one that it was."""
+    """``_parted`` has for a move of numbers to several tensors that of the integers."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__(func)
+        self._parted: dict[Call, Call] = {}
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if trait_of(pre, "TMovesData") and len(pre.args) == 1:
@@ -62,12 +66,34 @@ class _Mover(Recognizer):
 
     def _moved(self, pre: Call, post: Call) -> RelayExpr:
         """A move of dequantized integers, as the move of these."""
-        dequantize, typed = call_of(post.args[0], Dequantize.op), self._original(pre.args[0])
-        if dequantize is None or isinstance(dequantize.args[0], Constant) or typed is None or not _of_tensor(typed):
+        dequantize = self._dequantize(pre, post)
+        if dequantize is None or not isinstance(pre.checked_type, TensorType):
             return post
         moved = Call(post.op, [dequantize.args[0]], post.attrs)
         attrs: Any = dequantize.attrs
         return Call(dequantize.op, [moved, *dequantize.args[1:]], attrs.replace(axis=0))
+
+    def _dequantize(self, pre: Call, post: Call) -> Call | None:
+        """The dequantize of computed integers, with one scale, that a move reads."""
+        dequantize, typed = call_of(post.args[0], Dequantize.op), self._original(pre.args[0])
+        if dequantize is None or isinstance(dequantize.args[0], Constant) or typed is None or not _of_tensor(typed):
+            return None
+        return dequantize
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
+        """A part of dequantized integers, as the part of these."""
+        post, pre = super().visit_tuple_getitem(expr), expr.tuple_value
+        made = post.tuple_value if isinstance(post, TupleGetItem) else post
+        if not isinstance(pre, Call) or not isinstance(made, Call) or not trait_of(pre, "TMovesData"):
+            return post
+        dequantize = self._dequantize(pre, made) if len(pre.args) == 1 else None
+        if dequantize is None:
+            return post
+        if pre not in self._parted:
+            self._parted[pre] = Call(made.op, [dequantize.args[0]], made.attrs)
+        attrs: Any = dequantize.attrs
+        part = TupleGetItem(self._parted[pre], expr.index)
+        return Call(dequantize.op, [part, *dequantize.args[1:]], attrs.replace(axis=0))
 
     def _original(self, expr: RelayExpr) -> Call | None:
         """The dequantize that ``expr``, moves of what it gives, comes from."""
