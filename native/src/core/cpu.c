@@ -23,11 +23,25 @@ static void add(const char* name, bool present) {
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static uint64_t enabled_state(void) {
   uint32_t lo, hi;
   __asm__ __volatile__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
   return (uint64_t)hi << 32 | lo;
+}
+
+/* Linux gives a process the tile registers (8 KiB of state) when it asks. */
+static bool may_use_tiles(void) {
+#ifdef __linux__
+  enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+  return false;
+#endif
 }
 
 static void detect(void) {
@@ -43,7 +57,7 @@ static void detect(void) {
   /* the operating system must save the wide registers, or they cannot be used */
   uint64_t state = (l1[ECX] >> 27 & 1) ? enabled_state() : 0;
   const bool avx = (state & 0x6) == 0x6, avx512 = avx && (state & 0xe0) == 0xe0;
-  const bool amx = (state & 0x60000) == 0x60000;
+  const bool amx = (state & 0x60000) == 0x60000 && may_use_tiles();
 #define HAS(leaf, reg, bit, name) add(name, (leaf[reg] >> (bit)) & 1)
 #define HAS_IF(state, leaf, reg, bit, name) add(name, (state) && ((leaf[reg] >> (bit)) & 1))
   HAS(l1, EDX, 8, "cx8");

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.runtime.environment import CPU
+from tilewright.runtime.module import host_cpu_features
 from tilewright.target.processors import Processor, processor_of
 from tilewright.target.target import Target
 
@@ -24,6 +25,8 @@ _AVX = _V2 + " avx xsave"
 _V3 = _AVX + " avx2 bmi bmi2 f16c fma lzcnt movbe"
 _V4 = _V3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
 _ICELAKE = _V4 + " avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"
+
+_AMX = " amx-tile amx-int8"
 
 _X86_CPUS: dict[str, str] = {
     **dict.fromkeys(("x86-64", "generic", "k8"), _V1),
@@ -40,7 +43,9 @@ _X86_CPUS: dict[str, str] = {
     **dict.fromkeys(("cooperlake",), _V4 + " avx512vnni avx512bf16"),
     **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake", "rocketlake"), _ICELAKE),
     **dict.fromkeys(("znver4", "znver5"), _ICELAKE + " avx512bf16"),
-    **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids"), _ICELAKE + " avx512bf16 avx512fp16 avxvnni"),
+    **dict.fromkeys(
+        ("sapphirerapids", "emeraldrapids", "graniterapids"), _ICELAKE + " avx512bf16 avx512fp16 avxvnni" + _AMX
+    ),
 }
 _ARM_V8 = "neon fp-armv8"
 _ARM_V82 = _ARM_V8 + " lse rdm fullfp16"
@@ -66,7 +71,9 @@ _ARM_CPUS: dict[str, str] = {
 # Of the host's features, those that compiled kernels can come to use; others (sgx, xsaves, ...) are not for them.
 _X86_RELEVANT = frozenset(
     (
-        _ICELAKE + " avx512bf16 avx512fp16 avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert sse4a fma4 xop tbm adx"
+        _ICELAKE
+        + " avx512bf16 avx512fp16 avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert sse4a fma4 xop tbm adx"
+        + _AMX
     ).split()
 )
 _ARM_RELEVANT = frozenset(
@@ -84,6 +91,7 @@ _TYPICAL_CORES = 4  # of another machine, unless the target says -num-cores
 _IMPLIES = {  # a feature switched off takes these with it
     "avx": ("avx2", "fma", "f16c", "avx512f", "avxvnni"),
     "avx2": ("avx512f", "avxvnni"),
+    "amx-tile": ("amx-int8",),
     "avx512f": tuple(
         f for f in (_ICELAKE + " avx512bf16 avx512fp16").split() if f.startswith("avx512") and f != "avx512f"
     ),
@@ -147,6 +155,8 @@ def _host_cpu() -> tuple[str, tuple[str, ...], str]:
     import llvmlite.binding as llvm
 
     found = llvm.get_host_cpu_features()
+    if found.get("amx-tile") and "amx-tile" not in host_cpu_features():  # the system does not let processes use it
+        found.update({name: False for name in found if name.startswith("amx")})
     enabled = tuple(sorted(name for name, on in found.items() if on))
     return _named(str(llvm.get_host_cpu_name()), enabled), enabled, str(found.flatten())
 

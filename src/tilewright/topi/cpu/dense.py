@@ -14,6 +14,7 @@ from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
 from tilewright.topi.cpu.byte_products import packed_form, product_intrinsic
+from tilewright.topi.cpu.byte_tiles import BLOCK, tile_intrinsic, tile_rows
 from tilewright.topi.cpu.common import (
     calls_functions,
     constant_extent,
@@ -48,18 +49,42 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     assert anchor is not None
     inline_injective(s, tensors)
     weight = anchor.input_tensors[1]
-    block = get_const_tuple(weight.shape)[2]
+    _, steps, block, *group = get_const_tuple(weight.shape)
     if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    if group and cfg["matrix_tiles"].val:
+        rows = tile_rows(machine(), constant_extent(anchor.axis[0]), steps, group[0], anchor.input_tensors[0].dtype)
+        _schedule_matrix_tiles(s, tensors, anchor, rows, steps)
         return s
     chosen = _Blocking(
         cfg["tile_m"].size[-1], block, cfg["columns_outer"].val, cfg["row_groups"].val, cfg["tile_k"].val
     )
-    tile, steps, loop = _schedule_product(s, tensors, anchor, chosen)
+    tile, summed, loop = _schedule_product(s, tensors, anchor, chosen)
     if weight.op.tag == "matrix_pack":
         _schedule_packing(s, weight.op, (constant_extent(anchor.axis[-1]) or 0) != constant_extent(tensors[0].axis[-1]))
     elif chosen.columns_outer:
-        _prefetch_next_block(tile, weight, chosen, (steps, cfg["tile_k"].val), loop)
+        _prefetch_next_block(tile, weight, chosen, (summed, cfg["tile_k"].val), loop)
     return s
+
+
+def _schedule_matrix_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any, rows: int, steps: int) -> None:
+    """Compute ``rows`` rows of a block of columns in the processor's tiles, then what comes after the product."""
+    out, accumulators = _tiles_of(s, tensors, anchor)
+    m, n = out.op.axis
+    m_outer, m_inner = out.split(m, factor=rows)
+    n_outer, n_inner = out.split(n, factor=BLOCK)
+    out.reorder(n_outer, m_outer, m_inner, n_inner)
+    if (constant_extent(n) or 0) % BLOCK:
+        out.pragma(n_outer, "loop_partition_hint", 1)
+    if worth_threads(anchor, measured().threads.least_products):
+        out.parallel(n_outer)
+    out.vectorize(n_inner)
+    tile = s[accumulators]
+    tile.compute_at(out, m_outer)
+    row, column = tile.op.axis
+    chunk, column = tile.split(column, factor=BLOCK)
+    tile.reorder(chunk, row, column, *tile.op.reduce_axis)
+    tile.tensorize(row, tile_intrinsic(rows, steps))
 
 
 def _prefetch_next_block(

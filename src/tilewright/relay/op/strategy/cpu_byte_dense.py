@@ -29,8 +29,10 @@ from tilewright.relay.op.relations import known
 from tilewright.relay.op.tensor.binary import add, bitwise_xor, multiply, subtract
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import Transpose
+from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.byte_products import are_small, byte_product
+from tilewright.topi.cpu.byte_tiles import BLOCK, tile_rows
 from tilewright.topi.cpu.common import typical_extent
 from tilewright.topi.cpu.layouts import COLUMN_BLOCK
 from tilewright.topi.cpu.model.dense import byte_block
@@ -118,7 +120,11 @@ def pack_bytes(
     form = byte_product(data.dtype, weight.dtype, small, target)
     if not form.is_fast or form.data_dtype != data.dtype or inner % form.group:
         return None
-    block = byte_block(typical_extent(data.shape[0]), units, inner, form, target)
+    rows = known(data.shape[0])
+    if tile_rows(features(target), rows, inner // form.group, form.group, form.data_dtype):
+        block = BLOCK
+    else:
+        block = byte_block(typical_extent(data.shape[0]), units, inner, form, target)
     block = choose_part(COLUMN_BLOCK, units, [form.lanes * n for n in (1, 2, 3)], block, whole=False)
     layout = f"NC{block}n{form.group}c"
     return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, layout, tuned))

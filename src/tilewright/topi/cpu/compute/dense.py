@@ -11,6 +11,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.byte_products import packed_form
+from tilewright.topi.cpu.byte_tiles import BLOCK, tile_rows
 from tilewright.topi.cpu.common import (
     machine,
     typical_extent,
@@ -54,9 +55,17 @@ def dense_pack(
     cfg.settle("tile_m", SplitEntity([-1, tile_m]))
     cfg.settle("columns_outer", OtherOptionEntity(True))
     cfg.settle("row_groups", OtherOptionEntity(groups))
+    if group:
+        tiles = tile_rows(machine(), _known_rows(shape), inner, group[0], data.dtype) if block == BLOCK else 0
+        cfg.define_knob("matrix_tiles", [True, False] if tiles else [False])
+        cfg.settle("matrix_tiles", OtherOptionEntity(tiles > 0))
     chunk = _chunk(-(-rows // groups), tile_m, inner, block, step_bytes)
     cfg.settle("tile_k", OtherOptionEntity(chunk), lambda entity: isinstance(entity, OtherOptionEntity))
     return out if columns is None else _cut_columns(out, columns, bias)
+
+
+def _known_rows(shape: tuple[Any, ...]) -> Any:
+    return shape[-2] if len(shape) == 2 else None
 
 
 def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True) -> te.Tensor:
