@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -307,3 +308,15 @@ def test_the_summary_says_what_is_computed_on_integers(tmp_path: Path) -> None:
     report = json.loads(result.stdout)
     assert (report["quantized_operators"], report["quantized_operators_in_float32"]) == (1, [])
     assert "quantized" not in tilewright("compile", DIGITS, "-o", tmp_path / "x.so").stdout
+
+
+@pytest.mark.parametrize("words", [["info"], ["run"]])
+def test_a_device_is_not_read_as_a_file(words: list[str]) -> None:
+    done = tilewright(*words, "/dev/zero")
+    assert done.returncode == 1 and "/dev/zero: is a device, not a file" in done.stderr
+
+
+def test_a_closed_standard_output_is_no_error() -> None:
+    command = f"{sys.executable} -m tilewright --version >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

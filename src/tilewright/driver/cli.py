@@ -545,6 +545,7 @@ def _check_verbosity(quiet: bool, verbose: bool, as_json: bool) -> None:
 def main() -> None:
     """Run the command; turn every error into one message and exit status 1 (2 for wrong usage, 130 for Ctrl-C)."""
     format_before, warnings.formatwarning = warnings.formatwarning, _format_warning
+    _replace_closed_streams()
     try:
         try:
             with heard_interrupts():
@@ -561,6 +562,13 @@ def main() -> None:
             raise
         _tell(error)
         _quit(1)
+
+
+def _replace_closed_streams() -> None:
+    """Give standard output and error, where the caller closed them, a place to write to; files would take it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # as long as the process
 
 
 def _format_warning(

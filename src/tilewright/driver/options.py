@@ -43,6 +43,8 @@ def check_is_file(path: Path) -> None:
         raise OSError(f"{path}: is a directory, not a file")
     if not path.exists():
         raise OSError(f"{path}: no such file")
+    if path.is_char_device() or path.is_block_device():
+        raise OSError(f"{path}: is a device, not a file")
 
 
 # What other systems have libraries in; here they would hold what Linux loads.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -427,3 +428,42 @@ def test_chain_of_many_nodes_imports_without_recursion_or_quadratic_time() -> No
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
     module, _ = relay.frontend.from_onnx(make_model(nodes, {"v0": (4,)}, [f"v{count}"]))
     assert module["main"] is not None
+
+
+def _float8(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT8E4M3FN
+    return model
+
+
+def _with_weight(node: onnx.NodeProto, value: Any, shape: tuple[int, ...]) -> onnx.ModelProto:
+    model = make_model([node], {"x": shape}, ["y"])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), "w"))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (_float8(make_model([helper.make_node("Det", ["x"], ["y"], name="n")], {"x": (2, 2)}, ["y"])), "float8_e4m3fn"),
+        (_with_weight(helper.make_node("Tile", ["x", "w"], ["y"], name="n"), [1, -1], (2, 3)), "repeats"),
+        (_with_weight(helper.make_node("Pad", ["x", "w"], ["y"], name="n", mode="edge"), [1, 0], (0,)), "elements"),
+        (_with_weight(helper.make_node("Cast", ["x"], ["y"], name="n", to=0), [1], (2,)), "UNDEFINED"),
+    ],
+    ids=["float8", "Tile", "Pad", "Cast"],
+)
+def test_what_an_operator_does_not_take_is_refused_with_its_node(model: onnx.ModelProto, said: str) -> None:
+    message = import_message(model)
+    assert "'n'" in message and said in message
+
+
+def test_values_that_cannot_be_computed_name_their_node() -> None:
+    tile = helper.make_node("Tile", ["w", "k"], ["y"], name="n")
+    model = _with_weight(tile, np.ones(2, "float32"), (1,))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), "k"))
+    assert "'n'" in import_message(model)
+
+
+def test_an_unknown_element_type_is_refused_by_its_number() -> None:
+    model = relu_model()
+    model.graph.input[0].type.tensor_type.elem_type = 99
+    assert "number 99" in import_message(model)

@@ -49,7 +49,8 @@ def dtype_of(onnx_type: int, where: str) -> str:
     """Return the compiler's data type of an ONNX element type."""
     found = _DTYPES.get(onnx_type) or SMALL_DTYPES.get(onnx_type)
     if found is None:
-        name = onnx.TensorProto.DataType.Name(onnx_type)
+        known = onnx_type in onnx.TensorProto.DataType.values()
+        name = onnx.TensorProto.DataType.Name(onnx_type) if known else f"number {onnx_type}"
         supported = sorted([*_DTYPES.values(), *SMALL_DTYPES.values()])
         raise UnsupportedError(f"{where}: data type {name} is not supported; supported are {supported}")
     return found

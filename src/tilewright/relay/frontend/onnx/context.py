@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -29,6 +30,8 @@ from tilewright.runtime.ndarray import numpy_dtype, numpy_view
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
+
+_SMALL = ("float8", "float4")
 
 # No model needs a larger constant; one that claims it is damaged or hostile.
 MAX_CONSTANT_BYTES = 1 << 33
@@ -391,7 +394,39 @@ def without_shapes(inputs: Iterable[onnx.ValueInfoProto], known: Collection[str]
     )
 
 
-def budget_error_in(node: onnx.NodeProto, error: BudgetError) -> BudgetError:
+def refuse_small_types(node: onnx.NodeProto, opset: int, inputs: Sequence[Any]) -> None:
+    """Refuse inputs of 8-bit and 4-bit floating-point types for operators whose definition does not have them."""
+    types = [getattr(value, "checked_type", None) for value in inputs]
+    small = [(i, t.dtype) for i, t in enumerate(types) if isinstance(t, TensorType) and t.dtype.startswith(_SMALL)]
+    if not small or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
+        return
+    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    for index, dtype in small:
+        allowed = schema.inputs[min(index, len(schema.inputs) - 1)].types
+        if not any(name.removeprefix("tensor(").startswith(_SMALL) for name in allowed):
+            raise OnnxImportError(
+                f"{describe(node)}: input {index}, {node.input[index]!r}, is {dtype}, which {node.op_type} does not "
+                f"take in opset {opset}; cast it to float32"
+            )
+
+
+@contextmanager
+def errors_of(node: onnx.NodeProto) -> Iterator[None]:
+    """Name the node in errors that arise in the block."""
+    try:
+        yield
+    except BudgetError as error:
+        raise _budget_error_in(node, error) from None
+    except (OnnxImportError, UnsupportedError):
+        raise
+    except TilewrightError as error:
+        raise OnnxImportError(f"{describe(node)}: {error}") from None
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        # Attributes that contradict one another or the inputs surface here in many forms.
+        raise OnnxImportError(f"{describe(node)}: its inputs or attributes do not fit: {error}") from error
+
+
+def _budget_error_in(node: onnx.NodeProto, error: BudgetError) -> BudgetError:
     """Return the error with the innermost node in which it arose: the loop that does not end."""
     inside = any(a.HasField("g") for a in node.attribute) and not str(error).startswith(describe(node))
     return BudgetError(f"{describe(node)}: {error}") if inside else error

@@ -13,7 +13,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
-from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.context import NodeContext, describe, typed
 from tilewright.relay.frontend.onnx.randomness import dropout
 from tilewright.relay.frontend.onnx.registry import converter, simple
 
@@ -307,7 +307,7 @@ def convert_cast(ctx: NodeContext) -> RelayExpr:
     to = ctx.required("to")
     if isinstance(to, str):  # before opset 6
         to = onnx.TensorProto.DataType.Value(to)
-    return _converted(ctx, ctx.input(0), dtype_of(to, "attribute 'to'"))
+    return _converted(ctx, ctx.input(0), dtype_of(to, f"{describe(ctx.node)}: attribute 'to'"))
 
 
 @converter("CastLike")

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 
 from tilewright.ir import dtype as dt
-from tilewright.ir.budget import BudgetError, check_budget, count_nodes
-from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.budget import check_budget, count_nodes
+from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, PrimExpr
@@ -31,8 +31,9 @@ from tilewright.relay.frontend.onnx.context import (
     NodeContext,
     OnnxImportError,
     TensorSequence,
-    budget_error_in,
     describe,
+    errors_of,
+    refuse_small_types,
     typed,
     warn_of_training,
     without_shapes,
@@ -456,7 +457,12 @@ class GraphImporter:
         for name in node.output:
             if name in self.values:
                 raise OnnxImportError(f"{describe(node)}: output {name!r} is the output of two nodes")
-        outputs = self._converted(node, inputs)
+        with errors_of(node):
+            self._bind_outputs(node, inputs, self._converted(node, inputs))
+
+    def _bind_outputs(
+        self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None], outputs: list[Any]
+    ) -> None:
         unused = _TYPE_ONLY_INPUTS.get(node.op_type, ())
         foldable = all(e is None or i in unused or self.is_known(e) for i, e in enumerate(inputs))
         if foldable and any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):  # which see what is around
@@ -510,26 +516,17 @@ class GraphImporter:
             self.known_elements[outputs[0]] = found
 
     def _converted(self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None]) -> list[Any]:
-        try:
-            if self.opset < NUMPY_BROADCASTING:
-                inputs = aligned(node, inputs, [_rank(value) for value in inputs])
-            context = NodeContext(self, node, inputs)
-            convert = self._find(node)
-            assert convert is not None  # _check_operators has looked
-            with comes_from(Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))):
-                outputs = self._outputs(convert(context))
-            if context.result_elements is not None:
-                self.known_elements[outputs[0]] = context.result_elements
-            return outputs
-        except BudgetError as error:
-            raise budget_error_in(node, error) from None
-        except (OnnxImportError, UnsupportedError):
-            raise
-        except TilewrightError as error:
-            raise OnnxImportError(f"{describe(node)}: {error}") from None
-        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            # Attributes that contradict one another or the inputs surface here in many forms.
-            raise OnnxImportError(f"{describe(node)}: its inputs or attributes do not fit: {error}") from error
+        if self.opset < NUMPY_BROADCASTING:
+            inputs = aligned(node, inputs, [_rank(value) for value in inputs])
+        refuse_small_types(node, self.versions.get(node.domain, self.opset), inputs)
+        context = NodeContext(self, node, inputs)
+        convert = self._find(node)
+        assert convert is not None  # _check_operators has looked
+        with comes_from(Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))):
+            outputs = self._outputs(convert(context))
+        if context.result_elements is not None:
+            self.known_elements[outputs[0]] = context.result_elements
+        return outputs
 
     def convert_subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs of a graph in a node's attributes: its names hide outer ones, and end with it."""

@@ -105,6 +105,7 @@ def convert_tf_idf(ctx: NodeContext) -> RelayExpr:
         weights = np.array(ctx.attr("weights") or [1.0] * len(places), "float32")[used]
         found = relay_op.multiply(once if ctx.required("mode") == "IDF" else found, const(weights))
     width = max(places) + 1
+    ctx.check_constant((width, len(used)), "float32")
     spread = np.zeros((width, len(used)), "float32")  # several n-grams may share a place
     spread[[places[gram] for gram in used], range(len(used))] = 1
     total = typed(relay_op.nn.dense(found, const(spread)))

@@ -52,6 +52,8 @@ def _padded_type(types: Sequence[Type], attrs: MirrorPadAttrs | PadAttrs, solver
     )
     shape = []
     for dim, (before, after) in zip(data.shape, attrs.pad_width, strict=True):
+        something = relations.known(dim) != 0 or (isinstance(attrs, PadAttrs) and attrs.pad_mode == "constant")
+        relations.require(something or max(before, after) <= 0, "an axis without elements has none that repeat")
         made = relations.dim_add(dim, before + after)
         extent = relations.known(made)
         relations.require(

@@ -95,6 +95,7 @@ class Tile(OpDef[TileAttrs]):
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TileAttrs, solver: TypeSolver) -> Type | None:
         data = relations.tensor(types[0])
+        relations.require(all(r >= 0 for r in attrs.reps), f"repeats should be 0 or more, found {tuple(attrs.reps)}")
         rank = max(len(data.shape), len(attrs.reps))
         shape = [as_expr(1)] * (rank - len(data.shape)) + list(data.shape)
         reps = [1] * (rank - len(attrs.reps)) + list(attrs.reps)
