@@ -11,10 +11,11 @@ import onnx.parser
 import pytest
 from tests.driver.command import fails, tilewright
 
+from tilewright import __version__ as tilewright_version
 from tilewright import runtime
 
 MODEL = """<ir_version: 8, opset_import: ["": 18]>
-g (float[batch, seq] x, float[batch, 1] w) => (float[batch, seq] y) { y = Mul(x, w) }"""
+g (float[batch, seq] x, float[batch, 1] w) => (float[batch, seq] y) { [scale] y = Mul(x, w) }"""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_bench_sweeps_shapes(library: Path) -> None:
 def test_bench_profiles_kernels(library: Path) -> None:
     sizes = ("--dim", "batch=2", "--dim", "seq=64", "--repeat", "1", "--seconds", "0.01")
     (result,) = json.loads(tilewright("bench", library, *sizes, "--profile", "--json").stdout)["results"]
-    assert "fused_multiply" in [row["operator"] for row in result["operators"]]
+    assert {row["operator"]: row["sources"] for row in result["operators"]}["fused_multiply"] == ["scale"]
     assert sum(row["share"] for row in result["operators"]) == pytest.approx(1)
 
 
@@ -62,6 +63,7 @@ def test_info_tells_inputs_dimensions_and_features(library: Path) -> None:
     text = tilewright("info", library).stdout
     assert "input\tx: float32 (batch, seq)" in text and "output\ty: float32 (batch, seq)" in text
     assert "dimension\tseq (from 2 to 64, a multiple of 2)" in text and "executor\tvirtual machine" in text
+    assert f"made by\tTilewright {tilewright_version}" in text and "target\tllvm" in text
     found = json.loads(tilewright("info", library, "--json").stdout)
     assert found["inputs"]["w"] == {"shape": ["batch", 1], "dtype": "float32"} and found["activation_bytes"] is None
     assert found["dimensions"] == {"batch": [1, 8, 1], "seq": [2, 64, 2]} and found["kernel_calls"] > 0
@@ -79,7 +81,9 @@ def test_interface_of_a_library_that_was_loaded(library: Path) -> None:
     lines = runtime.vm.Executable(runtime.load_module(library)).interface.splitlines()
     assert lines[0] == "input\tfloat32\tbatch,seq\tx"
     assert "output\tfloat32\tbatch,seq\ty" in lines
-    assert lines[-2:] == ["dim\tbatch\t1\t8\t1", "dim\tseq\t2\t64\t2"]
+    checked = lines[: lines.index("")]
+    assert checked[-2:] == ["dim\tbatch\t1\t8\t1", "dim\tseq\t2\t64\t2"]
+    assert lines[-1] == "kernel\tfused_multiply\tscale"
 
 
 def test_versions_for_some_numbers(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@
  *   input <tab> dtype <tab> batch,seq,768 <tab> name      the inputs, in order; a dimension is a number, a name, or ?
  *   dim <tab> batch <tab> 1 <tab> 8 <tab> 1               the least and the largest (-1: none) of a name, and its multiple
  *
- * Other lines are for other readers. A name means one number in all inputs.
+ * An empty line ends these, and what follows is for other readers, as are other lines. A name means one number in all inputs.
  *
  * tilewright.vm.dims_are(limits, input ..., flag): flag, an int32, becomes whether the inputs have the dimensions that a
  * specialised version of main is for. A row of limits, int64[n, 5], is the number of an input, its axis, the least and the
@@ -178,12 +178,14 @@ static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret
   int next = 1;
   for (Text rest = whole; rest.data != rest.end;) {
     Text line = cut(&rest, '\n');
+    if (line.data == line.end) break;
     if (!is(cut(&line, '\t'), "input")) continue;
     if (next == n) return tw_fail("damaged interface: more inputs than the %d that came", n - 1);
     if (check_input(line, args[next++].v_handle, &names) != 0) return -1;
   }
   for (Text rest = whole; rest.data != rest.end;) {
     Text line = cut(&rest, '\n');
+    if (line.data == line.end) break;
     if (is(cut(&line, '\t'), "dim") && check_range(line, &names) != 0) return -1;
   }
   return 0;

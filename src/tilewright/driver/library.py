@@ -106,7 +106,9 @@ def _machine_library(path: Path, place: Here, module: Module) -> Library:
         )
     interface = Interface.parse(text)
     machine = Machine(VirtualMachine(executable, place.device), tuple(interface.inputs))
-    return Library(path, place, place.device, machine, interface.inputs, tuple(interface.outputs), interface)
+    return Library(
+        path, place, place.device, machine, interface.inputs, tuple(interface.outputs), interface, interface.sources
+    )
 
 
 class Machine:

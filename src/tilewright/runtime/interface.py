@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from .dtype import DataType
 from .error import TVMError
@@ -42,26 +42,35 @@ class Interface:
     """Inputs and outputs by name, and the limits of named dimensions.
 
     A dimension of a shape is a number, a name that stands for the same number wherever it occurs, or ``"?"``.
+    ``sources`` are the names of the model's nodes that each kernel computes.
     """
 
     inputs: dict[str, TensorInfo]
     outputs: dict[str, TensorInfo]
     limits: dict[str, Limits]
+    made_by: str = ""
+    target: str = ""
+    sources: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Interface:
         """Read the text that a program of the virtual machine holds (``relay/backend/interface.py`` writes it)."""
         found = cls({}, {}, {})
+        about: dict[str, str] = {}
         for line in text.splitlines():
             kind, *rest = line.split("\t")
             if kind == "dim":
                 low, high, multiple = map(int, rest[1:4])
                 found.limits[rest[0]] = (low, high if high >= 0 else None, multiple)
-            else:
+            elif kind == "kernel":
+                found.sources[rest[0]] = rest[1:]
+            elif kind in ("input", "output"):
                 dtype, dims, name = rest
                 shape = tuple(int(d) if d.isdigit() else d for d in dims.split(",") if d)
                 (found.inputs if kind == "input" else found.outputs)[name] = TensorInfo(shape, dtype)
-        return found
+            elif rest:
+                about[kind] = rest[0]
+        return replace(found, made_by=about.get("made by", ""), target=about.get("target", ""))
 
     def described(self, name: str) -> str:
         """Return a dimension and its limits in words."""

@@ -120,8 +120,8 @@ def _program_fields(reader: Reader) -> dict[str, Any]:
     return {
         "name": "main",
         "executor": "vm",
-        "made_by": "",
-        "target": "",
+        "made_by": interface.made_by,
+        "target": interface.target,
         "inputs": interface.inputs,
         "outputs": interface.outputs,
         "dimensions": interface.limits,

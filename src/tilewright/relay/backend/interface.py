@@ -20,10 +20,17 @@ from tilewright.ir.type import TensorType, tensors_of
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.runtime.ndarray import NDArray, array
+from tilewright.version import __version__
 
 
-def interface_of(mod: IRModule) -> str:
-    """Return the interface of a program with named dimensions; "" for others, and where an input is no tensor."""
+def interface_of(mod: IRModule, target: str, sources: Mapping[str, Sequence[str]]) -> str:
+    """Return the interface of a model, or of what has named dimensions; "" of others, and where an input is no tensor.
+
+    Args:
+        mod: the module whose main runs.
+        target: the target's text.
+        sources: of each kernel, the names of the model's nodes.
+    """
     main = mod["main"]
     assert isinstance(main, Function)
     types = [p.checked_type for p in main.params]
@@ -41,12 +48,18 @@ def interface_of(mod: IRModule) -> str:
     for dim in named:
         high = -1 if dim.high is None else dim.high
         lines.append(f"dim\t{words[dim]}\t{dim.low}\t{high}\t{dim.multiple}")
+    lines += ["", f"made by\tTilewright {__version__}", f"target\t{target}"]
+    lines += ["\t".join(["kernel", kernel, *map(_printable, names)]) for kernel, names in sources.items() if names]
     return "\n".join(lines)
 
 
 def _line(kind: str, type_: TensorType, name: str, words: Mapping[PrimExpr, str]) -> str:
     dims = ",".join(str(d.value) if isinstance(d, IntImm) else words.get(d, "?") for d in type_.shape)
-    return f"{kind}\t{type_.dtype}\t{dims}\t{name.translate({9: ' ', 10: ' '})}"
+    return f"{kind}\t{type_.dtype}\t{dims}\t{_printable(name)}"
+
+
+def _printable(name: str) -> str:
+    return name.translate({9: " ", 10: " "})
 
 
 def _words(dims: Iterable[DimVar]) -> dict[PrimExpr, str]:

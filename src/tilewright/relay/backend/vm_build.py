@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, IntImm
+from tilewright.ir.span import source_names
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, PassInfo, Sequential
 from tilewright.ir.type import is_dynamic, tensors_of
 from tilewright.relay import transform
@@ -22,9 +23,10 @@ from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.vm_codegen import Program
 from tilewright.relay.backend.vm_specialize import OPTION, specializations_of, with_specializations
-from tilewright.relay.expr import Function, If, Let, RefCreate
+from tilewright.relay.expr import Call, Function, If, Let, RefCreate
 from tilewright.relay.function_attributes import (
     GLOBAL_SYMBOL,
+    HASH,
     IMPLEMENTATION,
     INTERFACE,
     MACHINE_PARAM_DEVICES,
@@ -35,6 +37,7 @@ from tilewright.relay.function_attributes import (
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
 from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.module import Module
@@ -154,7 +157,7 @@ class VMBuild(ExecutorCodegen):
     def generate(self, program: LoweredProgram) -> Callable[[Module], Executable]:
         """Generate the bytecode; return what makes the executable of a library."""
         lowered = program.lowered
-        interface = interface_of(program.fused)
+        interface = interface_of(program.fused, str(program.targets), _sources(program))
         if interface:
             lowered = lowered.copy()
             lowered["main"] = lowered["main"].with_attr(INTERFACE.key, interface)
@@ -168,6 +171,20 @@ class VMBuild(ExecutorCodegen):
             return executable
 
         return finish
+
+
+def _sources(program: LoweredProgram) -> dict[str, list[str]]:
+    """Return the names of the model's nodes that each kernel computes."""
+    found: dict[str, dict[str, None]] = {}
+    for _, func in program.fused.items():
+        for expr in post_order(func.body, open_children) if isinstance(func, Function) else ():
+            if isinstance(expr, Call) and isinstance(expr.op, Function) and is_closed(expr.op):
+                found.setdefault(hash_of(expr.op), {}).update(dict.fromkeys(source_names(expr.span)))
+    return {
+        GLOBAL_SYMBOL.of(kernel): list(found.get(HASH.of(kernel), ()))
+        for kernel in kernels(program.lowered).values()
+        if HASH.has(kernel)  # functions of shapes have none
+    }
 
 
 def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) -> None:
