@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError
@@ -45,6 +45,18 @@ from tilewright.relay.op.attributes import (
     whole_int,
 )
 from tilewright.relay.op.definition import OpDef
+
+if TYPE_CHECKING:
+    from tilewright.relay import op as ops
+else:
+
+    class _Builders:
+        """The builders of all operators, looked up when they are called: then every operator is declared."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sys.modules[__package__], name)
+
+    ops = _Builders()
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reader = Callable[[Any], Any]

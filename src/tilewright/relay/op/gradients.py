@@ -2,31 +2,18 @@
 
 ``orig`` is the call, typed; ``grad`` is the gradient of the result, of the result's type (a tuple for a tuple). Each
 argument gets one gradient, of its type; None where the result does not depend on it continuously. A gradient is built
-of other operators, some of which are declared later: it finds their builders in ``ops``.
+of other operators, some of which are declared later: it finds their builders in ``builder.ops``.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Expr, const
-
-if TYPE_CHECKING:
-    from tilewright.relay import op as ops
-else:
-
-    class _Builders:
-        """The builders of all operators, looked up when a gradient is built: then every operator is declared."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(sys.modules[__package__], name)
-
-    ops = _Builders()
+from tilewright.relay.op.builder import ops
 
 Gradients = Sequence[RelayExpr | None]
 Number = Callable[[float], Constant]

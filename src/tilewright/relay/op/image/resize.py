@@ -17,10 +17,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import Extents, ints
-from tilewright.relay.op.builder import Builder, builder
+from tilewright.relay.op.builder import Builder, builder, ops
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops, require_shape, tensor_type
+from tilewright.relay.op.gradients import Gradients, require_shape, tensor_type
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import layout as parse_layout
 

@@ -14,10 +14,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
-from tilewright.relay.op.gradients import Gradients, derivative, number, ops, tensor_type
+from tilewright.relay.op.gradients import Gradients, derivative, number, tensor_type
 from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.unary import erf_array

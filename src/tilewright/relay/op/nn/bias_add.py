@@ -13,12 +13,11 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops
+from tilewright.relay.op.gradients import Gradients
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.transform.axes import expand_dims
 from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.relay.type_infer.dimensions import note_equal
 
@@ -32,7 +31,7 @@ class BiasAddAttrs(Attrs):
 def expand_bias_to_match_axis(bias: RelayExpr, rank: int, axis: int) -> RelayExpr:
     """Reshape a vector so that it broadcasts along ``axis`` of a tensor of ``rank`` dimensions."""
     behind = rank - 1 - axis % rank
-    return expand_dims(bias, 1, behind) if behind else bias
+    return ops.expand_dims(bias, 1, behind) if behind else bias
 
 
 def shape_along(array: Array, rank: int, axis: int) -> Array:

@@ -9,8 +9,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import ops
 from tilewright.relay.op.conv_attrs import ConvAttrs
-from tilewright.relay.op.gradients import Gradients, ops, require_shape, tensor_type
+from tilewright.relay.op.gradients import Gradients, require_shape, tensor_type
 from tilewright.relay.op.nn.conv_common import SPATIAL, canonical_shape
 
 

@@ -22,16 +22,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import ops
 from tilewright.relay.op.conv_attrs import ConvTransposeAttrs
-from tilewright.relay.op.nn.conv1d import conv1d
-from tilewright.relay.op.nn.conv2d import conv2d
-from tilewright.relay.op.nn.conv3d import conv3d
 from tilewright.relay.op.nn.conv_common import SPATIAL
-from tilewright.relay.op.nn.pad import pad
-from tilewright.relay.op.transform.axes import reverse, transpose
-from tilewright.relay.op.transform.layout import layout_transform
-from tilewright.relay.op.transform.reshape import reshape
-from tilewright.relay.op.transform.slicing import strided_slice
 
 
 def as_convolution(
@@ -53,17 +46,21 @@ def as_convolution(
     starts = [x + j - 1 for x, j in zip(extents, taps, strict=True)]  # positions u along each dimension
     if any(p + o > s * u for p, o, s, u in zip(pads, outs, strides, starts, strict=False)):
         return None  # output_padding beyond the reach of any input
-    phases = _phase_kernels(layout_transform(args[1], attrs.kernel_layout, f"IO{SPATIAL[rank]}"), weight, taps, attrs)
+    phases = _phase_kernels(
+        ops.layout_transform(args[1], attrs.kernel_layout, f"IO{SPATIAL[rank]}"), weight, taps, attrs
+    )
     convolution = _convolution(rank, args[0], phases, taps, math.prod(strides) * channels, attrs)
     # (n, g, s..., O, u...) to (n, g, O, u, s, ...): each position's phases follow it
     groups = int(attrs.groups)
-    split = reshape(convolution, [batch, groups, *strides, channels // groups, *starts])
+    split = ops.reshape(convolution, [batch, groups, *strides, channels // groups, *starts])
     order = [0, 1, 2 + rank, *(axis for i in range(rank) for axis in (3 + rank + i, 2 + i))]
-    whole = reshape(transpose(split, order), [batch, channels, *(s * u for s, u in zip(strides, starts, strict=True))])
+    whole = ops.reshape(
+        ops.transpose(split, order), [batch, channels, *(s * u for s, u in zip(strides, starts, strict=True))]
+    )
     ends = [p + o for p, o in zip(pads, outs, strict=False)]
     if all(p == 0 and e == s * u for p, e, s, u in zip(pads, ends, strides, starts, strict=False)):
         return whole
-    return strided_slice(whole, [0, 0, *pads[:rank]], [batch, channels, *ends])
+    return ops.strided_slice(whole, [0, 0, *pads[:rank]], [batch, channels, *ends])
 
 
 def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], attrs: ConvTransposeAttrs) -> RelayExpr:
@@ -76,20 +73,20 @@ def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], at
     shape = [type_.concrete_shape[letters.index(letter)] for letter in f"IO{SPATIAL[rank]}"]
     missing = [j * s - k for j, s, k in zip(taps, strides, shape[2:], strict=True)]
     if any(missing):
-        weight = pad(weight, [(0, 0), (0, 0), *((0, m) for m in missing)])
+        weight = ops.nn.pad(weight, [(0, 0), (0, 0), *((0, m) for m in missing)])
     pairs = [extent for pair in zip(taps, strides, strict=True) for extent in pair]
     inputs, outputs = shape[0] // groups, shape[1]
-    weight = reshape(weight, [groups, inputs, outputs, *pairs])
+    weight = ops.reshape(weight, [groups, inputs, outputs, *pairs])
     for axis in range(rank):
-        weight = reverse(weight, 3 + 2 * axis)
+        weight = ops.reverse(weight, 3 + 2 * axis)
     phases_first = [0, *(4 + 2 * i for i in range(rank)), 2, 1, *(3 + 2 * i for i in range(rank))]
-    return reshape(transpose(weight, phases_first), [groups * math.prod(strides) * outputs, inputs, *taps])
+    return ops.reshape(ops.transpose(weight, phases_first), [groups * math.prod(strides) * outputs, inputs, *taps])
 
 
 def _convolution(
     rank: int, data: RelayExpr, weight: RelayExpr, taps: Sequence[int], channels: int, attrs: ConvTransposeAttrs
 ) -> RelayExpr:
-    make = {1: conv1d, 2: conv2d, 3: conv3d}[rank]
+    make = {1: ops.nn.conv1d, 2: ops.nn.conv2d, 3: ops.nn.conv3d}[rank]
     return make(
         data,
         weight,

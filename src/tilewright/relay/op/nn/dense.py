@@ -15,10 +15,10 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops, require_shape, shape_of, tensor_type
+from tilewright.relay.op.gradients import Gradients, require_shape, shape_of, tensor_type
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
 from tilewright.relay.op.relations import known

@@ -13,12 +13,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
-from tilewright.relay.op.builder import Builder, builder
+from tilewright.relay.op.builder import Builder, builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, number, ops, require_shape, tensor_type
-from tilewright.relay.op.tensor.binary import equal
-from tilewright.relay.op.tensor.creation import where
+from tilewright.relay.op.gradients import Gradients, number, require_shape, tensor_type
 from tilewright.relay.op.transform.checks import checked_from_front
 from tilewright.relay.type_infer import infer_expr
 
@@ -125,10 +123,10 @@ class NLLLoss(OpDef[NLLLossAttrs]):
         predictions, targets, weights = args
         type_ = targets.checked_type
         assert isinstance(type_, TensorType)
-        ignored = equal(targets, const(np.array(attrs.ignore_index), type_.dtype))
-        classes = where(ignored, const(np.array(0), type_.dtype), targets)
+        ignored = ops.equal(targets, const(np.array(attrs.ignore_index), type_.dtype))
+        classes = ops.where(ignored, const(np.array(0), type_.dtype), targets)
         found = checked_from_front("nn.nll_loss: target", infer_expr(classes), weights)
-        return [predictions, where(ignored, targets, found), weights]
+        return [predictions, ops.where(ignored, targets, found), weights]
 
     @staticmethod
     def compute(attrs: NLLLossAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -154,14 +152,14 @@ class NLLLoss(OpDef[NLLLossAttrs]):
         x, targets, weights = orig.args
         zero, dtype = number(0, x), tensor_type(targets).dtype
         counts = ops.not_equal(targets, const(attrs.ignore_index, dtype))
-        safe = where(counts, targets, const(0, dtype))
-        weight = where(counts, ops.take(weights, safe, axis=0), zero)
+        safe = ops.where(counts, targets, const(0, dtype))
+        weight = ops.where(counts, ops.take(weights, safe, axis=0), zero)
         hot = ops.one_hot(safe, number(1, x), zero, require_shape(x, "nn.nll_loss")[1], 1, tensor_type(x).dtype)
         by_weight = ops.negative(ops.sum(ops.multiply(hot, x), axis=1))
         if attrs.reduction == "mean":
             grad = ops.divide(grad, ops.sum(weight))
             by_weight = ops.subtract(by_weight, orig)
-        by_weight = where(counts, ops.multiply(by_weight, grad), zero)
+        by_weight = ops.where(counts, ops.multiply(by_weight, grad), zero)
         return [
             ops.multiply(hot, ops.expand_dims(ops.negative(ops.multiply(weight, grad)), 1)),
             None,

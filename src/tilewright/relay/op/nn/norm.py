@@ -18,17 +18,12 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Var, const
 from tilewright.relay.op import layout_rules, relations, slice_rules
-from tilewright.relay.op.builder import builder, tuple_builder
+from tilewright.relay.op.builder import builder, ops, tuple_builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
-from tilewright.relay.op.reduce.reduce import mean, sum, variance
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
-from tilewright.relay.op.tensor.binary import add, divide, maximum, multiply, subtract
-from tilewright.relay.op.tensor.unary import negative, sqrt
-from tilewright.relay.op.transform.replicate import broadcast_to
-from tilewright.relay.op.transform.reshape import reshape
 from tilewright.relay.type_infer.dimensions import note_equal
 
 
@@ -119,9 +114,9 @@ def _scalar(value: float, typed: Call) -> RelayExpr:
 
 
 def _normalize(data: RelayExpr, axes: tuple[int, ...], epsilon: float, typed: Call) -> RelayExpr:
-    center = mean(data, axes, True, False)
-    spread = variance(data, axes, True, False, False, center)
-    return divide(subtract(data, center), sqrt(add(spread, _scalar(epsilon, typed))))
+    center = ops.mean(data, axes, True, False)
+    spread = ops.variance(data, axes, True, False, False, center)
+    return ops.divide(ops.subtract(data, center), ops.sqrt(ops.add(spread, _scalar(epsilon, typed))))
 
 
 def _scale_and_shift(
@@ -132,9 +127,9 @@ def _scale_and_shift(
     rank: int,
 ) -> RelayExpr:
     if attrs.scale:
-        out = multiply(out, expand_bias_to_match_axis(gamma, rank, attrs.axis))
+        out = ops.multiply(out, expand_bias_to_match_axis(gamma, rank, attrs.axis))
     if attrs.center:
-        out = add(out, expand_bias_to_match_axis(beta, rank, attrs.axis))
+        out = ops.add(out, expand_bias_to_match_axis(beta, rank, attrs.axis))
     return out
 
 
@@ -184,14 +179,14 @@ class BatchNorm(OpDef[BatchNormAttrs]):
         """Multiply and add once; both vectors fold where the moments are constants."""
         data, gamma, beta, moving_mean, moving_var = args
         rank = _rank(typed)
-        scale = divide(_scalar(1.0, typed), sqrt(add(moving_var, _scalar(attrs.epsilon, typed))))
+        scale = ops.divide(_scalar(1.0, typed), ops.sqrt(ops.add(moving_var, _scalar(attrs.epsilon, typed))))
         if attrs.scale:
-            scale = multiply(scale, gamma)
-        shift = multiply(negative(moving_mean), scale)
+            scale = ops.multiply(scale, gamma)
+        shift = ops.multiply(ops.negative(moving_mean), scale)
         if attrs.center:
-            shift = add(shift, beta)
-        out = multiply(data, expand_bias_to_match_axis(scale, rank, attrs.axis))
-        return add(out, expand_bias_to_match_axis(shift, rank, attrs.axis))
+            shift = ops.add(shift, beta)
+        out = ops.multiply(data, expand_bias_to_match_axis(scale, rank, attrs.axis))
+        return ops.add(out, expand_bias_to_match_axis(shift, rank, attrs.axis))
 
 
 batch_norm = tuple_builder(BatchNorm, results=3)
@@ -267,8 +262,8 @@ def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: GroupNormAttrs) ->
     axis = attrs.axis % len(shape)
     each = [extent if i in (0, axis) else 1 for i, extent in enumerate(shape)]
     grouped, _ = _grouped(each, attrs)
-    found = mean(reshape(means, grouped), (axis + 1,), True)
-    return reshape(broadcast_to(found, grouped), each)
+    found = ops.mean(ops.reshape(means, grouped), (axis + 1,), True)
+    return ops.reshape(ops.broadcast_to(found, grouped), each)
 
 
 class GroupNorm(OpDef[GroupNormAttrs]):
@@ -306,11 +301,11 @@ class GroupNorm(OpDef[GroupNormAttrs]):
         grouped, axes = _grouped(shape, attrs)
         inner = tuple(i for i in range(1, len(shape)) if i != attrs.axis % len(shape))
         if isinstance(args[0], Var) and inner:
-            center = _of_groups(mean(args[0], inner, True), shape, attrs)
-            spread = _of_groups(variance(args[0], inner, True, with_mean=center), shape, attrs)
-            out = divide(subtract(args[0], center), sqrt(add(spread, _scalar(attrs.epsilon, typed))))
+            center = _of_groups(ops.mean(args[0], inner, True), shape, attrs)
+            spread = _of_groups(ops.variance(args[0], inner, True, with_mean=center), shape, attrs)
+            out = ops.divide(ops.subtract(args[0], center), ops.sqrt(ops.add(spread, _scalar(attrs.epsilon, typed))))
             return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
-        out = reshape(_normalize(reshape(args[0], grouped), axes, attrs.epsilon, typed), shape)
+        out = ops.reshape(_normalize(ops.reshape(args[0], grouped), axes, attrs.epsilon, typed), shape)
         return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
 
 
@@ -336,8 +331,8 @@ class L2Normalize(OpDef[L2NormalizeAttrs]):
 
     @staticmethod
     def simplify_inference(attrs: L2NormalizeAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        total = sum(multiply(args[0], args[0]), attrs.axis, True)
-        return divide(args[0], sqrt(maximum(total, _scalar(attrs.eps, typed))))
+        total = ops.sum(ops.multiply(args[0], args[0]), attrs.axis, True)
+        return ops.divide(args[0], ops.sqrt(ops.maximum(total, _scalar(attrs.eps, typed))))
 
 
 l2_normalize = builder(L2Normalize)

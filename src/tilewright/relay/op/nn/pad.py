@@ -17,10 +17,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import Pairs, ints
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops, require_shape, tensor_type
+from tilewright.relay.op.gradients import Gradients, require_shape, tensor_type
 
 
 class PadAttrs(Attrs):

@@ -19,10 +19,10 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import OutputSize, Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, number, ops, require_shape, spread, tensor_type
+from tilewright.relay.op.gradients import Gradients, number, require_shape, spread, tensor_type
 from tilewright.relay.op.nn.conv_common import SPATIAL, added_padding
 from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.strategy import generic as strategies

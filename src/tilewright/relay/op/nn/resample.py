@@ -16,10 +16,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import Pairs
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops, require_shape, reshaped_gradient
+from tilewright.relay.op.gradients import Gradients, require_shape, reshaped_gradient
 from tilewright.relay.op.image.resize import resize_array, resize_gradient
 from tilewright.relay.op.nn.pooling import spatial_axes
 from tilewright.relay.op.relations import known

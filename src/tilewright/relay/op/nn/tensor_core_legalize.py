@@ -24,11 +24,8 @@ from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.builder import ops
 from tilewright.relay.op.conv_attrs import ConvAttrs
-from tilewright.relay.op.nn.conv2d import conv2d
-from tilewright.relay.op.nn.dense import batch_matmul, dense
-from tilewright.relay.op.nn.pad import pad
-from tilewright.relay.op.transform.slicing import strided_slice
 
 Sizes = tuple[int, int, int]
 """Rows, depth and columns of a product."""
@@ -65,11 +62,11 @@ def _padded(x: RelayExpr, axes: dict[int, int], rank: int) -> RelayExpr:
     """Append zeros to ``x`` at the end of axes."""
     if not any(axes.values()):
         return x
-    return pad(x, pad_width=[(0, axes.get(i, 0)) for i in range(rank)])
+    return ops.nn.pad(x, pad_width=[(0, axes.get(i, 0)) for i in range(rank)])
 
 
 def _cut(y: RelayExpr, shape: Sequence[int], changed: bool) -> RelayExpr:
-    return strided_slice(y, begin=[0] * len(shape), end=list(shape)) if changed else y
+    return ops.strided_slice(y, begin=[0] * len(shape), end=list(shape)) if changed else y
 
 
 def _are_known(types: Sequence[Any]) -> bool:
@@ -86,7 +83,9 @@ def legalize_dense(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]
     if not dm + dk + dn:
         return None
     units = attrs.units if attrs.units is None else n + dn
-    y = dense(_padded(inputs[0], {0: dm, 1: dk}, 2), _padded(inputs[1], {0: dn, 1: dk}, 2), units, attrs.out_dtype)
+    y = ops.nn.dense(
+        _padded(inputs[0], {0: dm, 1: dk}, 2), _padded(inputs[1], {0: dn, 1: dk}, 2), units, attrs.out_dtype
+    )
     return _cut(y, types[2].concrete_shape, bool(dm or dn))
 
 
@@ -101,7 +100,7 @@ def legalize_batch_matmul(attrs: Any, inputs: Sequence[RelayExpr], types: Sequen
     dm, dk, dn = padding_for((x[rows], x[depth], y[columns]), _PRODUCTS[types[0].dtype])
     if not dm + dk + dn:
         return None
-    made = batch_matmul(
+    made = ops.nn.batch_matmul(
         _padded(inputs[0], {rows: dm, depth: dk}, 3), _padded(inputs[1], {columns: dn, other_depth: dk}, 3),
         attrs.out_dtype, attrs.transpose_a, attrs.transpose_b,
     )  # fmt: skip
@@ -124,7 +123,7 @@ def legalize_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], types: Sequen
     if not db + di + do:
         return None
     changed = {name: attrs[name] for name in attrs.keys() if name != "channels"}  # noqa: SIM118
-    made = conv2d(
+    made = ops.nn.conv2d(
         _padded(inputs[0], {batch: db, channels: di}, 4), _padded(inputs[1], {inner: di, outputs: do}, 4),
         channels=kernel[outputs] + do if do else attrs.channels, **changed,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -28,7 +28,6 @@ from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import conv_extent
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
-from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.nn import winograd
 from tilewright.topi.nn.winograd_forms import TILE_SIZES, Form, winograd_form
@@ -180,7 +179,7 @@ def allowed_tile_sizes() -> tuple[int, ...]:
 
 def winograd_call(inputs: Sequence[RelayExpr], attrs: ConvAttrs, tile_size: int) -> Call:
     """Return the Winograd form of a packed convolution with ``attrs``; ``inputs`` are not packed yet."""
-    packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
+    packed = ops.layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
     weight = contrib_conv2d_winograd_weight_transform(packed, tile_size)
     values = Conv2DWinogradAttrs(tile_size=tile_size, **dict(attrs.field_values()))
     return call(ContribConv2DWinogradNCHWc.name, [inputs[0], weight], values)

@@ -17,12 +17,10 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, static_ints
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.gradients import no_gradient
-from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
-from tilewright.relay.op.tensor.unary import cast
 from tilewright.runtime import ndarray as nd
 from tilewright.topi.random import END, PARITY, ROTATIONS, ROUNDS, UNIFORM_DIGITS
 
@@ -159,7 +157,7 @@ def uniform(key: RelayExpr, shape: Any, dtype: str = "float32", low: Any = 0.0, 
     if digits is None:
         raise UnsupportedError(f"uniform numbers are float32 or float64, found {dtype!r}; cast them")
     drawn = threefry_generate(key, shape)
-    kept = right_shift(TupleGetItem(drawn, 1), const(np.uint64(64 - digits)))
+    kept = ops.right_shift(TupleGetItem(drawn, 1), const(np.uint64(64 - digits)))
     start, end = (v if isinstance(v, RelayExpr) else const(v, dtype) for v in (low, high))
-    unit = multiply(cast(kept, dtype), const(2.0**-digits, dtype))
-    return Tuple([TupleGetItem(drawn, 0), add(multiply(unit, subtract(end, start)), start)])
+    unit = ops.multiply(ops.cast(kept, dtype), const(2.0**-digits, dtype))
+    return Tuple([TupleGetItem(drawn, 0), ops.add(ops.multiply(unit, ops.subtract(end, start)), start)])

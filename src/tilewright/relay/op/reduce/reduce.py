@@ -19,22 +19,10 @@ from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import Axes, axes, call
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import (
-    Gradients,
-    collapsed,
-    no_gradient,
-    number,
-    ops,
-    require_shape,
-    spread,
-    tensor_type,
-)
-from tilewright.relay.op.tensor.binary import add, divide, equal, multiply, subtract
-from tilewright.relay.op.tensor.creation import where, zeros_like
-from tilewright.relay.op.tensor.unary import cast, exp, isinf, log, sqrt
+from tilewright.relay.op.gradients import Gradients, collapsed, no_gradient, number, require_shape, spread, tensor_type
 
 
 class ReduceAttrs(Attrs):
@@ -160,15 +148,15 @@ def _of_sum(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
 
 def _of_mean(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
     x = orig.args[0]
-    return [spread(divide(_kept(grad, attrs, orig), number(builtins.max(_count(attrs, orig), 1), x)), x)]
+    return [spread(ops.divide(_kept(grad, attrs, orig), number(builtins.max(_count(attrs, orig), 1), x)), x)]
 
 
 def _of_extreme(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
     """Equal shares to all elements that are the greatest, or least."""
     x, axes = orig.args[0], _axes_of(attrs, orig)
-    taken = cast(equal(x, _kept(orig, attrs, orig)), tensor_type(x).dtype)
-    share = divide(_kept(grad, attrs, orig), sum(taken, axis=axes, keepdims=True) if axes else taken)
-    return [multiply(taken, share)]
+    taken = ops.cast(ops.equal(x, _kept(orig, attrs, orig)), tensor_type(x).dtype)
+    share = ops.divide(_kept(grad, attrs, orig), sum(taken, axis=axes, keepdims=True) if axes else taken)
+    return [ops.multiply(taken, share)]
 
 
 def _of_product(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
@@ -181,8 +169,8 @@ def _of_product(attrs: ReduceAttrs, orig: Call, grad: RelayExpr) -> Gradients:
     rows = ops.reshape(ops.transpose(x, order), (*(shape[i] for i in order[: -len(axes)]), _count(attrs, orig)))
     before = ops.cumprod(rows, axis=-1, exclusive=True)
     behind = ops.reverse(ops.cumprod(ops.reverse(rows, -1), axis=-1, exclusive=True), -1)
-    others = ops.reshape(multiply(before, behind), [shape[i] for i in order])
-    return [multiply(_kept(grad, attrs, orig), ops.transpose(others, [order.index(i) for i in range(len(order))]))]
+    others = ops.reshape(ops.multiply(before, behind), [shape[i] for i in order])
+    return [ops.multiply(_kept(grad, attrs, orig), ops.transpose(others, [order.index(i) for i in range(len(order))]))]
 
 
 sum = builder(
@@ -253,9 +241,9 @@ class Variance(OpDef[VarianceAttrs]):
         """Of the mean of (x - m)^2: 2 (x - m) / n, and for m the negative sum of that."""
         x, mean = orig.args
         count = _count(attrs, orig) - int(attrs.unbiased)
-        scaled = multiply(_kept(grad, attrs, orig), number(2 / count if count else float("nan"), x))
-        by_x = multiply(scaled, subtract(x, mean))
-        return [by_x, multiply(collapsed(by_x, x, mean), number(-1, x))]
+        scaled = ops.multiply(_kept(grad, attrs, orig), number(2 / count if count else float("nan"), x))
+        by_x = ops.multiply(scaled, ops.subtract(x, mean))
+        return [by_x, ops.multiply(collapsed(by_x, x, mean), number(-1, x))]
 
 
 @exported
@@ -279,7 +267,7 @@ def std(
     data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> Call:
     """Return the standard deviation over ``axis``."""
-    return sqrt(variance(data, axis, keepdims, exclude, unbiased))
+    return ops.sqrt(variance(data, axis, keepdims, exclude, unbiased))
 
 
 @exported
@@ -296,7 +284,7 @@ def mean_variance(
 def mean_std(data: RelayExpr, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
     """Return (mean, standard deviation) over ``axis``."""
     kept = mean(data, axis, True, exclude)
-    deviation = sqrt(variance(data, axis, keepdims, exclude, False, kept))
+    deviation = ops.sqrt(variance(data, axis, keepdims, exclude, False, kept))
     return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), deviation)), 2)
 
 
@@ -305,11 +293,11 @@ def logsumexp(data: RelayExpr, axis: Axes = None, keepdims: bool = False) -> Cal
     """Return log(sum(exp(data))) over ``axis``, without overflow; an infinite maximum is the result."""
 
     def finite(largest: RelayExpr) -> RelayExpr:
-        return where(isinf(largest), zeros_like(largest), largest)
+        return ops.where(ops.isinf(largest), ops.zeros_like(largest), largest)
 
     largest = max(data, axis, True)
-    total = sum(exp(subtract(data, finite(largest))), axis, keepdims)
-    return add(finite(largest if keepdims else max(data, axis, keepdims)), log(total))
+    total = sum(ops.exp(ops.subtract(data, finite(largest))), axis, keepdims)
+    return ops.add(finite(largest if keepdims else max(data, axis, keepdims)), ops.log(total))
 
 
 __all__ = [

@@ -10,8 +10,9 @@ from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, value_ranges
+from tilewright.relay.op.builder import ops
 from tilewright.relay.op.families import Array, binary
-from tilewright.relay.op.gradients import Gradients, collapsed, no_gradient, number, ops
+from tilewright.relay.op.gradients import Gradients, collapsed, no_gradient, number
 
 
 def _divide(a: Array, b: Array) -> Array:

@@ -17,10 +17,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
 from tilewright.relay.op import layout_rules, relations, value_ranges
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.builder import Builder, builder, exported
+from tilewright.relay.op.builder import Builder, builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise
-from tilewright.relay.op.gradients import Gradients, collapsed, no_gradient, number, ops, tensor_type
+from tilewright.relay.op.gradients import Gradients, collapsed, no_gradient, number, tensor_type
 from tilewright.runtime.ndarray import numpy_dtype
 
 

@@ -14,10 +14,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, value_ranges
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
-from tilewright.relay.op.gradients import Gradients, no_gradient, number, ops, tensor_type
+from tilewright.relay.op.gradients import Gradients, no_gradient, number, tensor_type
 from tilewright.runtime.ndarray import numpy_dtype
 
 

@@ -15,11 +15,11 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.gradients import no_gradient
 from tilewright.relay.op.strategy import generic as strategies
-from tilewright.relay.op.transform.join import concatenate, split
 from tilewright.relay.op.value_ranges import EVERYTHING, Range
 
 
@@ -171,5 +171,5 @@ def _positions(indices: RelayExpr, attrs: CheckIndicesAttrs, data: RelayExpr) ->
 
 def checked_first(operator: str, rows: RelayExpr, data: RelayExpr) -> RelayExpr:
     """As ``checked`` for ``rows`` (count, n), whose first numbers are positions in the first dimension."""
-    first, rest = split(rows, (1,), axis=1)
-    return concatenate([checked_from_front(f"{operator}: batch index", first, data), rest], axis=1)
+    first, rest = ops.split(rows, (1,), axis=1)
+    return ops.concatenate([checked_from_front(f"{operator}: batch index", first, data), rest], axis=1)

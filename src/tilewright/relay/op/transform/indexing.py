@@ -16,19 +16,10 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Tuple, TupleGetItem
 from tilewright.relay.op import relations
-from tilewright.relay.op.builder import builder
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import (
-    Gradients,
-    no_gradient,
-    number,
-    ops,
-    require_shape,
-    reshaped,
-    tensor_type,
-    zeros_of,
-)
+from tilewright.relay.op.gradients import Gradients, no_gradient, number, require_shape, reshaped, tensor_type, zeros_of
 from tilewright.relay.op.relations import known, normalize_axis
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 from tilewright.relay.op.transform.checks import checked

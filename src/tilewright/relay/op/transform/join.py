@@ -21,10 +21,10 @@ from tilewright.relay.expr import Call, Tuple, TupleGetItem, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops, tensor_type
+from tilewright.relay.op.gradients import Gradients, tensor_type
 from tilewright.relay.op.relations import known, normalize_axis
 from tilewright.relay.op.strategy.generic import schedule_concatenate
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape

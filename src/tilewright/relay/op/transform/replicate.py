@@ -15,10 +15,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, dims
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, collapsed, ops, require_shape, spread
+from tilewright.relay.op.gradients import Gradients, collapsed, require_shape, spread
 from tilewright.relay.op.relations import normalize_axis
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 

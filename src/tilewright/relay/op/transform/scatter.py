@@ -12,17 +12,13 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, ops, zeros_of
-from tilewright.relay.op.reduce.reduce import sum as sum_of
+from tilewright.relay.op.gradients import Gradients, zeros_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
-from tilewright.relay.op.tensor.creation import zeros_like
-from tilewright.relay.op.transform.axes import expand_dims
 from tilewright.relay.op.transform.checks import checked
-from tilewright.relay.op.transform.replicate import repeat
 
 
 class ScatterAttrs(Attrs):
@@ -196,5 +192,5 @@ def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | Non
             "segment_sum: how many segments there are is to be known while compiling; give num_segments as a number, "
             f"not {num_segments!r}"
         )
-    nothing = repeat(sum_of(zeros_like(data), 0, keepdims=True), num_segments, 0)
-    return scatter_nd(nothing, expand_dims(segment_ids, 0), data, "add")
+    nothing = ops.repeat(ops.sum(ops.zeros_like(data), 0, keepdims=True), num_segments, 0)
+    return scatter_nd(nothing, ops.expand_dims(segment_ids, 0), data, "add")

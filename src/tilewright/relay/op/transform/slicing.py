@@ -16,10 +16,10 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import SomeAxes, call, computed, ints, static_ints
-from tilewright.relay.op.builder import builder, exported
+from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, number, ops, require_shape, tensor_type
+from tilewright.relay.op.gradients import Gradients, number, require_shape, tensor_type
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import known
 from tilewright.tir.layout import Layout, convertible

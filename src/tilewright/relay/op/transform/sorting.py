@@ -14,10 +14,10 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.attributes import call, computed, static_ints
-from tilewright.relay.op.builder import Builder, builder, exported
+from tilewright.relay.op.builder import Builder, builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.gradients import Gradients, no_gradient, ops, reshaped, tensor_type, zeros_of
+from tilewright.relay.op.gradients import Gradients, no_gradient, reshaped, tensor_type, zeros_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.value_ranges import Range, positions
