@@ -24,6 +24,8 @@ from tilewright.quantization.graph import (
 LEAST_OPSET = 13
 """From here on QuantizeLinear and DequantizeLinear have an axis."""
 
+_LEAST_IR_VERSION = 8  # initializers need not be inputs from 4 on
+
 _QUANTIZED = frozenset({
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger",
     "ConvInteger", "QGemm", "QLinearAdd", "QAttention", "DynamicQuantizeMatMul", "MatMulNBits",
@@ -35,7 +37,7 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a float model for quantizing.
 
     Functions are written out, constants are initializers, batch normalization is part of the convolution before it,
-    nodes have names of their own, and the opset is 13 or newer.
+    nodes have names of their own, factors of Gemm are part of its constants, and the opset is 13 or newer.
 
     Raises:
         UnsupportedError: the model is quantized already, or ONNX cannot bring it to opset 13.
@@ -47,8 +49,10 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         copy = onnx.inliner.inline_local_functions(copy, True)
     copy = _at_least_opset(copy)
     _name_nodes(copy.graph)
+    copy.ir_version = max(copy.ir_version, _LEAST_IR_VERSION)
     _fold_constants(copy)
     _fold_batch_norms(copy)
+    _plain_gemms(copy)
     return copy
 
 
@@ -166,3 +170,35 @@ def _folded(graph: Graph, conv: onnx.NodeProto, norm: onnx.NodeProto) -> tuple[A
     start = bias[0] if bias else np.zeros_like(mean)
     weight = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
     return weight.astype("float32"), ((start - mean) * factor + shift).astype("float32")
+
+
+def _plain_gemms(model: onnx.ModelProto) -> None:
+    """Make ``alpha`` and ``beta`` of Gemm part of constant weights and bias, and a bias of one row a vector."""
+    graph = Graph(model)
+    known, names = dict(graph.initializers), Names(model.graph)
+
+    def changed(name: str, factor: float, row: bool) -> str:
+        array = graph.constant(name) * np.float32(factor)
+        new = names.new(f"{name}_of_gemm")
+        known[new] = numpy_helper.from_array(array.reshape(-1) if row else array, new)
+        return new
+
+    for node in graph.nodes:
+        if node.op_type != "Gemm" or not all(graph.is_float_constant(name) for name in node.input[1:] if name):
+            continue
+        attrs = attributes_of(node)
+        columns = graph.initializers[node.input[1]].dims[0 if attrs.get("transB", 0) else 1]
+        if attrs.get("alpha", 1.0) != 1:
+            node.input[1] = changed(node.input[1], attrs["alpha"], False)
+        if len(node.input) > 2 and node.input[2]:
+            dims = list(graph.initializers[node.input[2]].dims)
+            if dims == [1, columns] or (dims == [columns] and attrs.get("beta", 1.0) != 1):
+                node.input[2] = changed(node.input[2], attrs.get("beta", 1.0), True)
+                attrs["beta"] = 1.0
+        plain = [a for a in node.attribute if a.name not in ("alpha", "beta")]
+        beta = onnx.helper.make_attribute("beta", float(attrs.get("beta", 1.0)))
+        kept = [onnx.helper.make_attribute(a.name, onnx.helper.get_attribute_value(a)) for a in plain]
+        del node.attribute[:]
+        node.attribute.extend([*kept, beta])
+    replace_nodes(model.graph, graph.nodes)
+    replace_initializers(model.graph, known)
