@@ -19,6 +19,11 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.relay.expr import Call, Constant, Function, Tuple
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.nn.conv1d import conv1d
+from tilewright.relay.op.nn.conv2d import conv2d
+from tilewright.relay.op.nn.conv3d import conv3d
+from tilewright.relay.op.nn.conv_transpose import conv2d_transpose
+from tilewright.relay.op.nn.dense import batch_matmul, dense
 from tilewright.relay.qnn.groups import dequantized, has_form
 from tilewright.relay.qnn.op import Dequantize, Quantize
 from tilewright.relay.transform.common import open_children, pattern_of, trait_of
@@ -76,7 +81,7 @@ def _name(call: Call) -> str:
 
 
 def _operands(call: Call) -> list[RelayExpr]:
-    """What a call reads, before it was moved."""
+    """Return the operands of a call, through operators that only move data."""
     found = [field for arg in call.args for field in (arg.fields if isinstance(arg, Tuple) else [arg])]
     for i, expr in enumerate(found):
         while isinstance(expr, Call) and trait_of(expr, "TMovesData") and len(expr.args) == 1:
@@ -104,7 +109,7 @@ def _reason(call: Call, users: dict[RelayExpr, list[RelayExpr]]) -> str:
 
 
 def _of_operands(call: Call) -> str:
-    """What is wrong with what the call reads."""
+    """Return why the operands keep a call from integers, or ""."""
     for arg in _operands(call):
         if isinstance(arg, Call) and arg.op is Dequantize.op:
             data, *parameters = arg.args
@@ -121,7 +126,9 @@ def _of_operands(call: Call) -> str:
 
 
 def _of_result(call: Call, users: dict[RelayExpr, list[RelayExpr]]) -> str:
-    """What is wrong with where the result goes: behind element-wise operators it has to be quantized, and only that."""
+    """Return why the result keeps a call from integers, or "": through element-wise operators it must be quantized,
+    and only that.
+    """
     value: RelayExpr = call
     while True:
         readers = users[value]
@@ -160,7 +167,7 @@ def summary(decisions: Collection[Decision], most: int = 3) -> list[str]:
 
 
 _KINDS = {
-    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose"), "convolutions"),
-    **dict.fromkeys(("nn.dense", "nn.batch_matmul"), "matrix products"),
+    **dict.fromkeys((build.op.name for build in (conv1d, conv2d, conv3d, conv2d_transpose)), "convolutions"),
+    **dict.fromkeys((build.op.name for build in (dense, batch_matmul)), "matrix products"),
 }
 _ORDER = ("convolutions", "matrix products", "others")
