@@ -10,6 +10,8 @@ import pytest
 from tests.processors.x86 import runs_here
 from tests.topi.harness import compiled, pack_channels
 
+import tilewright as tvm
+from tilewright import autotvm
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import Target
 from tilewright.topi import nn
@@ -144,3 +146,22 @@ def test_other_targets_say_what_to_use() -> None:
             schedule=schedule_conv2d_NCHWc_int8,
             target="llvm -mcpu=haswell",
         )
+
+
+def test_every_configuration_gives_the_same_sums() -> None:
+    if not runs_here(TARGETS[0]):
+        pytest.skip("this machine lacks VNNI")
+    data, weight = drawn(32, 64, 6, 3)
+    packed, weights = pack_channels(data, 32), pack_weights(weight, 32, 64)
+    tensors = [("TENSOR", x.shape, str(x.dtype)) for x in (packed, weights)]
+    arguments = (*tensors, (1, 1), (1, 1), (1, 1), "NCHW32c", "NCHW64c", "int32")
+    task = autotvm.task.create("conv2d_NCHWc_int8.x86", arguments, TARGETS[0])
+    wanted = pack_channels(expected(data, weight, 1, 1).astype(np.int32), 64)
+    assert len(task.config_space) > 4
+    for index in range(0, len(task.config_space), 3):
+        with Target(TARGETS[0]):
+            s, args = task.instantiate(task.config_space.get(index))
+            kernel = tvm.build(s, args, TARGETS[0])
+        out = tvm.nd.empty(wanted.shape, "int32")
+        kernel(tvm.nd.array(packed), tvm.nd.array(weights), out)
+        np.testing.assert_array_equal(out.numpy(), wanted)
