@@ -9,10 +9,11 @@ import pytest
 from tests.processors.x86 import runs_here
 
 import tilewright as tvm
-from tilewright import relay
+from tilewright import relay, topi
 from tilewright.contrib import graph_executor
 from tilewright.relay.qnn.op import dequantize, quantize
 from tilewright.relay.qnn.transform import CanonicalizeOps
+from tilewright.relay.transform.layout import merge_rows
 
 VNNI = "llvm -mcpu=cascadelake"
 RNG = np.random.default_rng(37)
@@ -84,6 +85,27 @@ def test_a_convolution_has_the_bits_of_floats(case: str, dtype: str, zero: int) 
     }[case]
     network = Network(dtype, 32, 7, zero)
     network.check(network.whole(relay.nn.relu(network.conv(network.x, 32, 32, **attrs))))
+
+
+@pytest.mark.parametrize(("window", "stride"), [(1, 1), (1, 2), (3, 1), (3, 2)])
+def test_merged_rows_have_the_same_sums(window: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    merged: list[Any] = []
+
+    def all_rows(data: Any, kernel: Any, out: Any, *rest: Any) -> int:
+        merged.append(kernel)
+        return int(out[0])
+
+    monkeypatch.setattr(merge_rows.conv2d_rows_to_merge, "get", lambda target: all_rows)
+    network = Network("uint8", 32, 7 * stride, 0)
+    pads = (window // 2,) * 2
+    network.check(network.whole(network.conv(network.x, 32, 48, window, padding=pads, strides=(stride, stride))))
+    assert (1, 1, window, window, 8, 48, 4) in merged
+
+
+def test_rows_are_merged_where_few_columns_fill_no_tiles() -> None:
+    with tvm.target.Target(VNNI):
+        rows = topi.nn.conv2d_rows_to_merge((1, 8, 14, 14, 64), (8, 8, 3, 3, 16, 64, 4), (7, 7), "int32")
+    assert rows == 7
 
 
 @pytest.mark.parametrize(("channels", "out"), [(3, 16), (1, 1), (17, 5), (20, 24), (13, 40)])

@@ -29,6 +29,7 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
+from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed
 from tilewright.topi.cpu.model.tiling import choose_channel_tile
@@ -143,6 +144,9 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in (*anchor.axis, *anchor.reduce_axis)):
         return s
+    for tensor in anchor.input_tensors:
+        if tensor.op.tag == "conv2d_patches":
+            schedule_patches(s, tensor.op)
     conv, last = anchor.output(0), tensors[0].op
     if last is not anchor and not same_shape(last, anchor):
         schedule_injective_from_existing(s, tensors[0])

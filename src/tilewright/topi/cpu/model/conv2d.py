@@ -165,6 +165,7 @@ def rows_to_merge(
     ----------
     data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), or (..., c / 2, o, 2), as of ``conv2d_NCHWc``
     out : height and width of the result
+    dtype : of the sums; int32 of bytes, whose kernel is (..., c / 4, o, 4)
     computed : share of the products that a direct convolution computes, the others being of padding
     """
     cpu, lanes = features(target), features(target).lanes(accumulator_bits(dtype))
@@ -174,19 +175,21 @@ def rows_to_merge(
     height, width = out
     if steps * side < in_block or not all((*data, *kernel, *out)):
         return 1
-    registers = block_vectors(out_block * side, lanes)
+    of_bytes = dtype == "int32" and len(kernel) == 7  # neighbours along the sum, which one instruction adds up
+    lane_block = out_block if of_bytes else out_block * side
+    registers = block_vectors(lane_block, lanes)
     chunks_per_group = out_chunks * group_chunks // in_chunks
     copied = (kh, kw) != (1, 1) or image != [height, width]
     copying = convolution.copy_time / (chunks_per_group * out_block) if copied else 0.0
 
     def cost(rows: int) -> float:
-        tile = choose_channel_tile(cpu, rows * width, chunks_per_group, out_block * side, lanes)
+        tile = choose_channel_tile(cpu, rows * width, chunks_per_group, lane_block, lanes)
         tasks = images * (height // rows) * (out_chunks // tile.vectors)
         idle = -(-tasks // cpu.cores) * cpu.cores / tasks
         rate = tile_cost(cpu, rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
         return idle * rate * computed if rows == 1 else idle * rate + copying
 
-    size = dt.nbytes(dtype)
+    size = 1 if of_bytes else dt.nbytes(dtype)
     row_bytes, weight_bytes = width * in_chunks * kh * kw * in_block * size, math.prod(kernel) * size
     if copied and images * height * row_bytes > max(cpu.l2_bytes, weight_bytes):
         return 1
