@@ -19,6 +19,15 @@ extern "C" {
 #define TILEWRIGHT_VERSION "0.1.0"
 TVM_DLL const char* TilewrightVersion(void);
 
+/* ---- the program around it ---- */
+/* Where arrays and the memory of activations come from, with at least that alignment; alloc returns NULL when there is none. Of
+ * the process, so it fails while arrays of the host exist. Two NULLs restore the C library's. */
+TVM_DLL int TilewrightSetHostAllocator(void* (*alloc)(void* context, size_t nbytes, size_t alignment),
+                                       void (*free)(void* context, void* memory), void* context);
+/* Takes each warning, a line of text without its end, in place of stderr; NULL restores that. Set it before threads run models. */
+TVM_DLL void TilewrightSetMessageCallback(void (*take)(void* context, const char* text), void* context);
+
+/* ---- models ---- */
 typedef struct TilewrightModel TilewrightModel;
 
 /* What a model takes or gives. All of it is the model's and lives as long. */

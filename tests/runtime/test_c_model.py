@@ -79,12 +79,44 @@ static void share(TilewrightModel* m, int64_t rows) {
   check_outputs(m, rows);
 }
 
+static int allocations, frees, messages;
+
+static void* count_alloc(void* context, size_t nbytes, size_t alignment) {
+  ++*(int*)context;
+  return aligned_alloc(alignment, (nbytes + alignment - 1) / alignment * alignment);
+}
+
+static void count_free(void* context, void* memory) {
+  (void)context;
+  ++frees;
+  free(memory);
+}
+
+static void take(void* context, const char* text) {
+  CHECK(strcmp(context, "mine") == 0 && strstr(text, "inputs that nobody has set: x") != NULL);
+  ++messages;
+}
+
+static void check_messages(const char* path) {
+  TVMModuleHandle lib;
+  TilewrightGraph* graph;
+  CHECK(TVMModLoadFromFile(path, "so", &lib) == 0 && TilewrightGraphFromModule(lib, "default", cpu, &graph) == 0);
+  TilewrightSetMessageCallback(take, "mine");
+  CHECK(TilewrightGraphRun(graph) == 0 && messages == 1);
+  TilewrightSetMessageCallback(NULL, NULL);
+  TilewrightGraphFree(graph);
+  TVMModFree(lib);
+}
+
 int main(int argc, char** argv) {
   TilewrightModel *m, *other;
+  FAILS(TilewrightSetHostAllocator(count_alloc, NULL, NULL), "an allocator is two functions");
+  CHECK(TilewrightSetHostAllocator(count_alloc, count_free, &allocations) == 0);
   const int named = argc > 2;
   CHECK(strcmp(TilewrightVersion(), TILEWRIGHT_VERSION) == 0);
   FAILS(TilewrightModelOpen("/nonexistent.so", cpu, &m), "cannot load /nonexistent.so");
   CHECK(TilewrightModelOpen(argv[1], cpu, &m) == 0);
+  if (!named) check_messages(argv[1]);
   check_interface(m, named);
   check_dimensions(m, named);
   FAILS(TilewrightModelRun(m), "nobody has set the inputs: x");
@@ -94,6 +126,8 @@ int main(int argc, char** argv) {
   FAILS(TilewrightModelSetInput(m, "z", &wrong), "no input named \"z\"; its inputs are: x");
   CHECK(set_rows(m, 3) == 0 && TilewrightModelRun(m) == 0);
   check_outputs(m, 3);
+  CHECK(allocations > 0);
+  FAILS(TilewrightSetHostAllocator(NULL, NULL, NULL), "the allocator cannot change while");
   CHECK(TilewrightModelRun(m) == 0);
   check_outputs(m, 3);
   CHECK(TilewrightModelClone(m, &other) == 0);
@@ -116,6 +150,7 @@ int main(int argc, char** argv) {
   FAILS(TilewrightModelSetMaxSteps(other, -1), "a limit of -1 steps");
   TilewrightModelFree(other);
   TilewrightModelFree(NULL);
+  CHECK(frees > 0 && frees <= allocations);
   puts("ok");
   return 0;
 }

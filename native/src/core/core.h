@@ -66,6 +66,8 @@ char* tw_strdup(const char* text);
 /* Memory of a huge page and more lies in huge pages where the system has them. */
 #define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);
+/* Gives a warning to the program's callback, or to stderr. */
+void tw_warn(const char* text);
 /* nbytes rounded up to a multiple of unit. */
 size_t tw_round_up(size_t nbytes, size_t unit);
 /* Asks for huge pages. It costs no memory; where it cannot be done, nothing changes. */

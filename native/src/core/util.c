@@ -24,6 +24,22 @@ void* tw_aligned_alloc(size_t nbytes, size_t alignment) {
   return p;
 }
 
+static void (*take_message)(void* context, const char* text);
+static void* message_context;
+
+void TilewrightSetMessageCallback(void (*take)(void* context, const char* text), void* context) {
+  take_message = take;
+  message_context = context;
+}
+
+void tw_warn(const char* text) {
+  if (take_message != NULL) {
+    take_message(message_context, text);
+  } else {
+    fprintf(stderr, "tilewright: warning: %s\n", text);
+  }
+}
+
 size_t tw_round_up(size_t nbytes, size_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 void tw_advise_huge_pages(void* start, size_t nbytes) {

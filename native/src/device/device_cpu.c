@@ -12,19 +12,52 @@ static int cpu_count(void* ctx, int* out) {
   return 0;
 }
 
+/* The program's allocator, or NULL. */
+static struct {
+  void* (*alloc)(void* context, size_t nbytes, size_t alignment);
+  void (*free)(void* context, void* memory);
+  void* context;
+} allocator;
+static atomic_size_t live; /* allocations */
+
+int TilewrightSetHostAllocator(void* (*alloc)(void* context, size_t nbytes, size_t alignment),
+                               void (*free)(void* context, void* memory), void* context) {
+  const size_t count = atomic_load(&live);
+  if ((alloc == NULL) != (free == NULL)) return tw_fail("an allocator is two functions, one to allocate and one to free");
+  if (count != 0) return tw_fail("the allocator cannot change while %zu arrays of the host have their memory from it", count);
+  allocator.alloc = alloc;
+  allocator.free = free;
+  allocator.context = context;
+  return 0;
+}
+
 static int cpu_alloc(void* ctx, int id, size_t nbytes, size_t alignment, DLDataType type_hint, const char* mem_scope,
                      void** out) {
   (void)ctx, (void)id, (void)type_hint;
   if (mem_scope != NULL && mem_scope[0] != '\0' && strcmp(mem_scope, "global") != 0) {
     return tw_fail("memory scope \"%s\" does not exist on this device; it has \"global\"", mem_scope);
   }
-  *out = tw_aligned_alloc(nbytes, alignment);
-  return *out == NULL ? tw_out_of_memory(nbytes) : 0;
+  const bool own = allocator.alloc == NULL;
+  const size_t least = alignment < TW_ALIGNMENT ? TW_ALIGNMENT : alignment;
+  *out = own ? tw_aligned_alloc(nbytes, alignment) : allocator.alloc(allocator.context, nbytes == 0 ? least : nbytes, least);
+  if (*out == NULL) return tw_out_of_memory(nbytes);
+  if (!own && (uintptr_t)*out % least != 0) {
+    allocator.free(allocator.context, *out);
+    return tw_fail("the program's allocator gave memory that is not aligned to %zu bytes", least);
+  }
+  atomic_fetch_add(&live, 1);
+  return 0;
 }
 
 static int cpu_free(void* ctx, int id, void* ptr) {
   (void)ctx, (void)id;
-  free(ptr);
+  if (ptr == NULL) return 0;
+  if (allocator.free == NULL) {
+    free(ptr);
+  } else {
+    allocator.free(allocator.context, ptr);
+  }
+  atomic_fetch_sub(&live, 1);
   return 0;
 }
 

@@ -168,7 +168,8 @@ void graph_warn_unset(TilewrightGraph* g) {
   graph_unset_inputs(g, names);
   g->warned = true;
   if (names[0] == '\0') return;
-  char text[4 * GRAPH_NAMES_SIZE];
-  tw_escape(names, text);
-  fprintf(stderr, "tilewright: warning: the graph runs with inputs that nobody has set: %s\n", text);
+  char text[4 * GRAPH_NAMES_SIZE + 64];
+  const int length = snprintf(text, sizeof text, "the graph runs with inputs that nobody has set: ");
+  tw_escape(names, text + length);
+  tw_warn(text);
 }
