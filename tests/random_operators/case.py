@@ -137,6 +137,7 @@ class Graph:
         self.rounds: list[dict[str, Array]] = []
         self.names: dict[str, tuple[int, ...]] = {}
         self.declared: dict[str, int] = {}  # element types of outputs that ONNX does not infer
+        self.other_nodes: list[onnx.NodeProto] = []  # nodes that mean the same, for the compiler
         self._spelled: dict[str, Sequence[int | str]] = {}
 
     def dtype(self, index: int = 0, among: Sequence[str] | None = None) -> str:
@@ -214,8 +215,20 @@ class Graph:
         used = {d for shape in self._spelled.values() for d in shape}
         dims = {name: (min(1, *extents), max(extents)) for name, extents in self.names.items() if name in used}
         return Case(
-            self.operator, model, self.inputs, tolerance, undefined=self.undefined, rounds=self.rounds, dims=dims
-        )
+            self.operator, model, self.inputs, tolerance, undefined=self.undefined, rounds=self.rounds, dims=dims,
+            spelled=self._with_other_nodes(model),
+        )  # fmt: skip
+
+    def _with_other_nodes(self, model: onnx.ModelProto) -> onnx.ModelProto | None:
+        if not self.other_nodes:
+            return None
+        other = onnx.ModelProto()
+        other.CopyFrom(model)
+        del other.graph.node[:], other.graph.value_info[:]
+        other.graph.node.extend(self.other_nodes)
+        for domain in sorted({n.domain for n in self.other_nodes} - {"", *(o.domain for o in other.opset_import)}):
+            other.opset_import.append(helper.make_opsetid(domain, 1))
+        return other
 
     def _declared_type(self) -> int:
         """The element type of the first output by the definition, which names it like that of an input."""

@@ -15,7 +15,7 @@ from tests.random_operators import oracles
 from tests.random_operators.case import GENERATORS, Case, Graph, Tolerance, versions
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Array, Discard, Draw, shrink
-from tests.random_operators.families import ALL, chains, graphs, live, microsoft
+from tests.random_operators.families import ALL, chains, graphs, live, microsoft, quantized
 from tests.random_operators.known import right_oracle
 from tests.random_operators.onnx_runtime import OracleDiedError
 from tests.random_operators.spelling import respelled
@@ -27,10 +27,11 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 
 assert ALL
-CHAIN, GRAPH, LIVE, MICROSOFT = "Chain", "Graph", "Live", "Microsoft"
+CHAIN, GRAPH, LIVE, MICROSOFT, QUANTIZED = "Chain", "Graph", "Live", "Microsoft", "Quantized"
 _DRAWN = {CHAIN: chains.chain, GRAPH: graphs.graph, LIVE: live.live, MICROSOFT: microsoft.microsoft}
+_DRAWN[QUANTIZED] = quantized.quantized
 # A tenth of the cases are chains, and as many whole graphs.
-OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14, *[GRAPH] * 14, *[MICROSOFT] * 5]
+OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14, *[GRAPH] * 14, *[MICROSOFT] * 5, *[QUANTIZED] * 8]
 # Of whole graphs every fourth is over named dimensions.
 GRAPHS = [GRAPH] * 3 + [LIVE]
 # Two kinds of x86 processors where this machine is one, and C.
@@ -66,7 +67,7 @@ def draw_case(draw: Draw, operator: str) -> Case:
     target = draw.of(*(t for t in MACHINES for _ in range(4)), "c")
     opt_levels = draw.of((3,), (0,), (3,))
     case = graph.case((_DRAWN.get(operator) or GENERATORS[operator])(graph))
-    case.spelled = respelled(draw, case.model)
+    case.spelled = case.spelled or respelled(draw, case.model)
     case.target, case.opt_levels, case.choices = target, opt_levels, draw.choices
     return case
 

@@ -15,7 +15,17 @@ from pathlib import Path
 import pytest
 from tests.random_operators import onnx_runtime, oracles
 from tests.random_operators.case import Case, Graph, formal_dtypes, schema, versions
-from tests.random_operators.check import GENERATORS, GRAPHS, LIVE, OPERATORS, draw_case, nth_case, run, smallest
+from tests.random_operators.check import (
+    GENERATORS,
+    GRAPHS,
+    LIVE,
+    OPERATORS,
+    QUANTIZED,
+    draw_case,
+    nth_case,
+    run,
+    smallest,
+)
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Draw, shrink
 from tests.random_operators.known import DISAGREEMENTS
@@ -27,6 +37,7 @@ from tilewright.relay.frontend.onnx.registry import supported_operators
 CASES, PART = 240, 10
 NEW, NEW_PART = 100, 20
 LIVE_CASES, LIVE_PART = 16, 4
+QUANTIZED_CASES, QUANTIZED_PART = 40, 10
 SOAK, SOAK_PART = 10_000, 500
 SOAK_SEED = int(os.environ.get("TILEWRIGHT_TEST_SEED", "1"))
 
@@ -54,6 +65,12 @@ def test_random_graphs_over_named_dimensions(start: int, tmp_path: Path) -> None
     check(0, range(start, start + LIVE_PART), tmp_path, [LIVE])
 
 
+@pytest.mark.parametrize("start", every(2, range(0, QUANTIZED_CASES, QUANTIZED_PART)))
+def test_random_quantized_networks(start: int, tmp_path: Path) -> None:
+    """In QDQ and in QOperator form, equal to the bit but for what divides."""
+    check(0, range(start, start + QUANTIZED_PART), tmp_path, [QUANTIZED])
+
+
 @pytest.mark.parametrize("part", every(NEW, range(NEW // NEW_PART)))
 def test_new_random_graphs(part: int, tmp_path: Path) -> None:
     """Graphs that no run had before; a failure's report has the seed, and the smallest graph that fails alike."""
@@ -76,6 +93,13 @@ def test_many_random_cases(start: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", range(0, SOAK, SOAK_PART))
 def test_many_random_graphs(start: int, tmp_path: Path) -> None:
     check(SOAK_SEED, range(start, start + SOAK_PART), tmp_path, GRAPHS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("start", range(0, SOAK, SOAK_PART))
+def test_many_random_quantized_networks(start: int, tmp_path: Path) -> None:
+    check(SOAK_SEED, range(start, start + SOAK_PART), tmp_path, [QUANTIZED])
 
 
 def test_every_converter_has_a_generator() -> None:
