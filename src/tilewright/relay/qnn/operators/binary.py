@@ -26,6 +26,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.qnn.operators import layouts
 from tilewright.relay.qnn.operators.parameters import RESULT, QnnDef, check_types, dtype_of, is_zero, number, value_of
 from tilewright.relay.qnn.operators.product import less
 from tilewright.relay.qnn.operators.requantize import requantize_by_operators, requantized
@@ -54,6 +55,7 @@ class _Binary(QnnDef[RoundingAttrs]):
     """Base of the three operators: operands, their types, and the type of the result."""
 
     inputs = _INPUTS
+    infer_correct_layout = staticmethod(layouts.binary)
     owners = (("lhs", "lhs"), ("rhs", "rhs"), ("output", RESULT))
     support_level = 11
 

@@ -20,6 +20,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, const
+from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
@@ -29,6 +30,7 @@ from tilewright.relay.op.nn.conv2d import Conv2D as FloatConv2D
 from tilewright.relay.op.nn.conv2d import Conv2DAttrs
 from tilewright.relay.op.nn.conv_transpose import Conv2DTransposeAttrs
 from tilewright.relay.op.nn.conv_transpose import conv2d_transpose as float_conv2d_transpose
+from tilewright.relay.qnn.operators import layouts
 from tilewright.relay.qnn.operators.by_target import qnn_conv2d_legalize, qnn_conv2d_transpose_legalize
 from tilewright.relay.qnn.operators.parameters import QnnDef, along, check_types, is_zero, number, spread
 from tilewright.relay.qnn.operators.product import centred, check_bytes, less
@@ -42,6 +44,8 @@ def _infer(plain: type[OpDef[Any]], types: Sequence[Type], attrs: ConvAttrs, sol
     result = plain.infer_type(types[:2], attrs, solver)
     names = ("data", "weight", *Conv2D.inputs[2:])
     check_bytes(types, names, attrs.out_dtype, _OUT)
+    for layout in (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout):
+        relations.require(len(layout) == 4, f"layouts have no split dimensions, found {layout}")
     if not isinstance(result, TensorType):
         return None
     channels = result.shape[(attrs.out_layout or attrs.data_layout).index("C")]
@@ -85,6 +89,13 @@ class Conv2D(QnnDef[Conv2DAttrs]):
         return _Canonical(attrs, args, types).result()
 
     legalize_qnn = qnn_conv2d_legalize
+    infer_correct_layout = staticmethod(layouts.convolution)
+
+    @classmethod
+    def convert_op_layout(
+        cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Type], desired_layouts: Sequence[str]
+    ) -> RelayExpr:
+        return layouts.convert_convolution(cls.name, "", attrs, inputs, tinfos, desired_layouts)
 
 
 class _Canonical:
@@ -199,6 +210,13 @@ class Conv2DTranspose(QnnDef[Conv2DTransposeAttrs]):
         return total if attrs.out_dtype == "int32" else relay_op.cast(total, attrs.out_dtype)
 
     legalize_qnn = qnn_conv2d_transpose_legalize
+    infer_correct_layout = staticmethod(layouts.convolution)
+
+    @classmethod
+    def convert_op_layout(
+        cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Type], desired_layouts: Sequence[str]
+    ) -> RelayExpr:
+        return layouts.convert_convolution(cls.name, "IOHW", attrs, inputs, tinfos, desired_layouts)
 
 
 conv2d_transpose = builder(

@@ -18,6 +18,7 @@ from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.transform.join import Concatenate as FloatConcatenate
 from tilewright.relay.op.transform.join import ConcatenateAttrs
+from tilewright.relay.qnn.operators import layouts
 from tilewright.relay.qnn.operators.parameters import RESULT, QnnDef, check_types, dtype_of, same_value
 from tilewright.relay.qnn.operators.requantize import requantize_by_operators, requantized
 from tilewright.relay.qnn.operators.rounding import UPWARD, check_mode
@@ -78,6 +79,8 @@ class Concatenate(QnnDef[QnnConcatenateAttrs]):
             operands = (tensor, scale, zero, args[3], args[4])
             parts.append(requantize_by_operators(operands, (*own, *types[3:5]), -1, attrs.rounding, dtype_of(own[0])))
         return relay_op.concatenate(parts, attrs.axis)
+
+    infer_correct_layout = staticmethod(layouts.concatenate)
 
 
 def _fields(name: str, type_: Type, data: Type) -> Sequence[Type] | None:

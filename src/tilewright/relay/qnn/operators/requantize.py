@@ -17,6 +17,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.qnn.operators import layouts
 from tilewright.relay.qnn.operators.parameters import (
     RESULT,
     QnnDef,
@@ -83,6 +84,8 @@ class Requantize(QnnDef[RequantizeAttrs]):
     def canonicalize_qnn(attrs: RequantizeAttrs, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr:
         """As operators on integers."""
         return requantize_by_operators(args, types, attrs.axis, attrs.rounding, attrs.out_dtype)
+
+    infer_correct_layout = staticmethod(layouts.requantize)
 
 
 requantize = builder(Requantize)
