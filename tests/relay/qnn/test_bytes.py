@@ -129,6 +129,19 @@ def test_a_depthwise_convolution_reads_bytes(dtype: str, channels: int) -> None:
     assert network.canonical(body).count("cast(") == 5  # two of each convolution of bytes, one of floats
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_added_channels_stay_through_activations_pools_and_products(dtype: str) -> None:
+    network = Network(dtype, 16, 8)
+    first = network.whole(network.conv(network.x, 16, 20, 1))
+    gate = network.whole(relay.sigmoid(network.numbers(first)), 0.01)
+    gated = network.whole(relay.multiply(network.numbers(first), network.numbers(gate)))
+    pooled = network.whole(relay.nn.max_pool2d(network.numbers(gated), (2, 2), (2, 2)))
+    body = network.whole(network.conv(pooled, 20, 16, 1))
+    network.check(body)
+    text = network.canonical(body)
+    assert "strided_slice" not in text and "nn.pad" not in text
+
+
 def test_an_empty_batch() -> None:
     network = Network("uint8", 16, 5)
     network.x = relay.var("x", shape=(0, 16, 5, 5), dtype="uint8")

@@ -1,6 +1,7 @@
 """Quantized groups in operators that every target has; ``groups`` defines each of them.
 
-``CanonicalizeOps`` does sums, and products with constant weights, itself, since their form depends on the target.
+``CanonicalizeOps`` does sums and products of two tensors, and products with constant weights, itself, since their form
+depends on the target.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from tilewright.relay.qnn.groups import (
     Array,
     Joined,
     Mean,
-    Multiplied,
     Output,
     Pair,
     Quantized,
@@ -92,10 +92,6 @@ def _shares(group: Shares, form: Form) -> RelayExpr:
     return relay_op.divide(relay_op.cast(powers, "float32"), relay_op.cast(total, "float32"))
 
 
-def _multiplied(group: Multiplied, form: Form) -> RelayExpr:
-    return relay_op.multiply(*(form.whole(side) for side in group.data))
-
-
 def _windows(group: Windows, form: Form) -> RelayExpr:
     return Call(group.operator.op, [form.whole(group.data)], group.operator.attrs)
 
@@ -104,7 +100,6 @@ _VALUES: dict[type, Callable[[Any, Form], RelayExpr]] = {
     Pair: _pair,
     Mean: _mean,
     Shares: _shares,
-    Multiplied: _multiplied,
     Windows: _windows,
 }
 

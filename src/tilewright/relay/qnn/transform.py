@@ -46,6 +46,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const, is_whole
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.pooling import MaxPool2D
 from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
 from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
 from tilewright.relay.qnn.decisions import note_decisions
@@ -54,6 +55,7 @@ from tilewright.relay.qnn.groups import (
     Array,
     Group,
     Move,
+    Multiplied,
     Output,
     Product,
     Quantized,
@@ -132,23 +134,37 @@ class _Canonicalizer(Recognizer):
                 return self._product(group)
             case Sum():
                 return self._sum(group)
+            case Multiplied():
+                return self._multiplied(group)
             case Move():
                 return self._moved(group)
         return exact(group, self)
 
     def _sum(self, group: Sum) -> RelayExpr:
-        """Of channels that were computed for both tensors."""
-        sides = [self.integers(side) for side in group.data]
-        wide = [self.wide.get(tensor) for tensor, _ in sides]
-        channels = computed = 0
-        if wide[0] is not None and wide[1] is not None and wide[0][1] == wide[1][1]:
-            channels, computed = _channels(group.data[0].tensor), wide[0][1]
-            sides = [(found[0], zero) for found, (_, zero) in zip(wide, sides, strict=True) if found is not None]
+        sides, computed, channels = self._sides(group.data)
         products = (
             relay_op.multiply(_less(tensor, zero, "float32"), const(factor))
             for (tensor, zero), factor in zip(sides, group.multipliers, strict=True)
         )
         return self.requantized(relay_op.add(*products), group.output, computed, channels)
+
+    def _multiplied(self, group: Multiplied) -> RelayExpr:
+        sides, computed, channels = self._sides(group.data)
+        product = relay_op.multiply(*(_less(tensor, zero, "float32") for tensor, zero in sides))
+        value = relay_op.multiply(product, const(group.multiplier))
+        return self.requantized(value, group.output, computed, channels)
+
+    def _sides(self, data: Sequence[Quantized]) -> tuple[list[tuple[RelayExpr, int]], int, int]:
+        """Two tensors with their zero points, of more channels where as many were added to both.
+
+        Then the channels that they have and that they had; else 0 and 0.
+        """
+        sides = [self.integers(side) for side in data]
+        wide = [self.wide.get(tensor) for tensor, _ in sides]
+        if wide[0] is None or wide[1] is None or wide[0][1] != wide[1][1]:
+            return sides, 0, 0
+        found = [(tensor, zero) for (tensor, _), (_, zero) in zip(wide, sides, strict=True)]  # type: ignore[misc]
+        return found, wide[0][1], _channels(data[0].tensor)
 
     def integers(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` and its zero point; int8 as uint8 where it was computed so."""
@@ -186,10 +202,16 @@ class _Canonicalizer(Recognizer):
 
     def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
         """Look the integers up in a table of values, which begins with that of the least integer."""
-        tensor, _ = self.integers(data)
-        if output.dtype == "uint8" or not self.flips:
-            return relay_op.lookup(tensor, const(values))
-        return self.signed(relay_op.lookup(tensor, const((values.astype(np.int16) + _FLIP).astype(np.uint8))))
+        tensor, computed, channels = self._channelwise(self.integers(data)[0], data)
+        flips = self.flips and output.dtype == "int8"
+        table = (values.astype(np.int16) + _FLIP).astype(np.uint8) if flips else values
+        result = self._narrowed(relay_op.lookup(tensor, const(table)), computed, channels)
+        return self.signed(result) if flips else result
+
+    def _channelwise(self, tensor: RelayExpr, data: Quantized) -> tuple[RelayExpr, int, int]:
+        """``tensor`` with all its channels, their number and that of ``data``; 0 and 0 where none were added."""
+        wide = self.wide.get(tensor)
+        return (tensor, 0, 0) if wide is None else (*wide, _channels(data.tensor))
 
     def together(self, parts: Sequence[RelayExpr], build: Callable[[Sequence[RelayExpr]], RelayExpr]) -> RelayExpr:
         """Apply an operator that moves elements, ``build``, to tensors of one type."""
@@ -247,11 +269,16 @@ class _Canonicalizer(Recognizer):
     def _moved(self, group: Move) -> RelayExpr:
         output, (tensor, zero) = group.output, self.integers(group.data)
         flipped = zero != group.data.zero
+        computed = channels = 0
+        if group.operator is None or group.operator.op is MaxPool2D.op:
+            tensor, computed, channels = self._channelwise(tensor, group.data)
         if group.operator is not None:
             tensor = Call(group.operator.op, [tensor], group.operator.attrs)
         if group.multiplier != 1 or group.data.zero != output.zero:
-            return self.requantized(relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier)), output)
-        return self.signed(limited(tensor, output.flipped())) if flipped else limited(tensor, output)
+            steps = relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier))
+            return self.requantized(steps, output, computed, channels)
+        result = self._narrowed(limited(tensor, output.flipped() if flipped else output), computed, channels)
+        return self.signed(result) if flipped else result
 
 
 def CanonicalizeOps() -> Pass:
