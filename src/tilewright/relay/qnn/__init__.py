@@ -3,7 +3,8 @@
 op.py           what users build programs of
 operators/      each operator: its type, its meaning in numpy, and what it becomes
 move_bytes.py   MoveBytes: what moves numbers moves their integers
-byte_dense.py   dense layers, byte_products.py convolutions, on targets that multiply bytes fast
+byte_dense.py   dense layers, byte_pairs.py products of computed matrices, byte_products.py convolutions: on targets
+                that multiply bytes fast
 groups.py       which operators between the two are computed on the integers, and how: one description for all targets
 transform.py    CanonicalizeOps: the groups, and what is left, in operators that every target has
 """

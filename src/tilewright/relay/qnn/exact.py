@@ -16,6 +16,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Tuple, const
 from tilewright.relay.op.reduce.reduce import Mean as MeanOp
 from tilewright.relay.op.tensor.creation import Where
+from tilewright.relay.qnn.byte_pairs import pair_of_bytes
 from tilewright.relay.qnn.byte_products import EXACT
 from tilewright.relay.qnn.groups import (
     Array,
@@ -68,7 +69,10 @@ def exact(group: Any, form: Form) -> RelayExpr:
 
 
 def _pair(group: Pair, form: Form) -> RelayExpr:
-    """Sums in float32 where they are exact, else in int32."""
+    """Sums of bytes where the target has them, else in float32 where they are exact, else in int32."""
+    sums = pair_of_bytes(group, form)
+    if sums is not None:
+        return relay_op.cast(sums, "float32")
     attrs: Any = group.operator.attrs
     if group.largest_sum < EXACT:
         return Call(group.operator.op, [form.whole(side, "float32") for side in group.data], attrs)

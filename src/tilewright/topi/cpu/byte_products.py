@@ -26,6 +26,7 @@ a zero point. Data for ``int16`` may be less its zero point already.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +168,29 @@ def product_intrinsic(form: ByteProduct) -> te.TensorIntrin:
         for t in (data, weight, total)
     }
     return te.decl_tensor_intrin(total.op, statements, f"byte_product_{form.name}", binds)
+
+
+def interleave_intrinsic(form: ByteProduct) -> te.TensorIntrin:
+    """Return the packing of rows, out (lanes, group) of rows (group, lanes), as words put together in registers."""
+    rows = te.placeholder((form.group, form.lanes), form.weight_dtype, "rows")
+    packed = te.compute((form.lanes, form.group), lambda j, g: rows(g, j), name="packed")
+    word = f"uint{8 * form.group}x{form.lanes}"
+
+    def statement(ins: Any, outs: Any) -> Any:
+        parts = [
+            ops.cast(word, _as(f"uint8x{form.lanes}", ins[0].vload([g, 0], f"{form.weight_dtype}x{form.lanes}")))
+            for g in range(form.group)
+        ]
+        words = functools.reduce(
+            lambda low, g: low | (parts[g] << ops.const(8 * g, word)), range(1, form.group), parts[0]
+        )
+        return outs[0].vstore([0, 0], _as(f"{form.weight_dtype}x{form.lanes * form.group}", words))
+
+    binds = {
+        rows: tir.decl_buffer(rows.shape, rows.dtype, "rows", offset_factor=1, strides=[te.var("row"), 1]),
+        packed: tir.decl_buffer(packed.shape, packed.dtype, "packed", offset_factor=1, strides=[form.group, 1]),
+    }
+    return te.decl_tensor_intrin(packed.op, statement, "interleave_bytes", binds)
 
 
 def _call(dtype: str, name: str, *args: PrimExpr) -> PrimExpr:

@@ -13,7 +13,7 @@ from tilewright.ir import dtype as dt
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
-from tilewright.topi.cpu.byte_products import packed_form, product_intrinsic
+from tilewright.topi.cpu.byte_products import ByteProduct, interleave_intrinsic, packed_form, product_intrinsic
 from tilewright.topi.cpu.byte_tiles import BLOCK, tile_intrinsic, tile_rows
 from tilewright.topi.cpu.common import (
     calls_functions,
@@ -357,15 +357,38 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         return s
     packed = next(t.op for t in anchor.input_tensors if t.op.tag == "matrix_pack")
     _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
-    _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2]))
+    form = None
+    if len(anchor.reduce_axis) > 1:
+        form = packed_form(anchor.input_tensors[0].dtype, "int8", constant_extent(anchor.reduce_axis[1]) or 0)
+    partial = (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2])
+    _schedule_packing(s, packed, partial, form)
     return s
 
 
-def _schedule_packing(s: te.Schedule, op: Any, partial: bool) -> None:
-    """Pack (..., chunk, k, column) in parallel over batch and chunks; a partial last chunk gets its own code."""
+def _reads_rows(op: Any, byte: IterVar) -> bool:
+    """Return whether the bytes of a word come from different rows of a matrix in memory."""
+    load = op.body[0]
+    in_memory = isinstance(load, ProducerLoad) and isinstance(load.producer.op, te.PlaceholderOp)
+    return in_memory and byte.var not in free_vars(load.indices[-1])
+
+
+def _schedule_packing(s: te.Schedule, op: Any, partial: bool, form: ByteProduct | None = None) -> None:
+    """Pack (..., chunk, k, column) in parallel over batch and chunks; a partial last chunk gets its own code.
+
+    Of bytes (..., chunk, k, column, byte), for a product that ``form`` computes.
+    """
     stage = s[op]
-    *batch, chunk, _, column = op.axis
-    stage.vectorize(column)
+    axes = list(op.axis)
+    if form is not None:
+        byte = axes.pop()
+    *batch, chunk, _, column = axes
+    if form is None:
+        stage.vectorize(column)
+    elif not partial and _reads_rows(op, byte):
+        _, lane = stage.split(column, factor=form.lanes)
+        stage.tensorize(lane, interleave_intrinsic(form))
+    else:
+        stage.vectorize(byte)
     if partial:
         stage.pragma(chunk, "loop_partition_hint", 1)
         outer = next((b for b in batch if constant_extent(b) != 1), chunk)

@@ -22,13 +22,13 @@ from tilewright.autotvm.task.choices import choose_part
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call, Constant, const
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.nn.dense import DensePackAttrs, dense
+from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, dense
 from tilewright.relay.op.nn.pad import pad
 from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.tensor.binary import add, bitwise_xor, multiply, subtract
 from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.op.transform.axes import Transpose
+from tilewright.relay.op.transform.axes import Transpose, expand_dims
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.byte_products import are_small, byte_product
@@ -93,6 +93,44 @@ def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[
     if signed:
         return product
     return add(product, multiply(sum_of(cast(data, "int32"), axis=[-1], keepdims=True), const(_FLIP, "int32")))
+
+
+@topi.nn.batch_matmul_legalize.register("cpu")
+def batch_matmul_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
+    """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words.
+
+    What each of a and b is more, ma and mb, comes out of the sums: ma * sum(b) and mb * sum(a), less n * ma * mb.
+    """
+    inner = known(types[0].shape[2])
+    form = byte_product(types[0].dtype)
+    if not of_bytes(attrs, *types[:2]) or attrs.transpose_a or inner is None or not form.is_fast:
+        return None
+    a, more_a = as_type(inputs[0], types[0].dtype, form.data_dtype)
+    b, turned = _untransposed(inputs[1], bool(attrs.transpose_b))
+    b, more_b = as_type(b, types[1].dtype, "int8")
+    missing = -inner % form.group
+    if a is inputs[0] and more_b == 0 and not missing:
+        return None
+    axis = 2 if turned else 1
+    rows, columns = (sum_of(cast(x, "int32"), axis=[d]) for x, d in ((a, 2), (b, axis)))
+    if missing:
+        a, b = (pad(x, tuple((0, missing) if i == d else (0, 0) for i in range(3))) for x, d in ((a, 2), (b, axis)))
+    product: RelayExpr = call("nn.batch_matmul", [a, b], BatchMatmulAttrs("int32", False, turned))
+    if more_a:
+        product = subtract(product, multiply(expand_dims(columns, axis=1), const(more_a, "int32")))
+    if more_b:
+        product = subtract(product, multiply(expand_dims(rows, axis=2), const(more_b, "int32")))
+    both = inner * more_a * more_b
+    return add(product, const(both, "int32")) if both else product
+
+
+def _untransposed(matrices: RelayExpr, transposed: bool) -> tuple[RelayExpr, bool]:
+    """Return a batch of matrices as it was before it was transposed, and whether products are to take it so."""
+    if isinstance(matrices, Call) and matrices.op is Transpose.op:
+        axes: Any = matrices.attrs.axes  # type: ignore[union-attr]
+        if axes is not None and tuple(int(a) % 3 for a in axes) == (0, 2, 1):
+            return matrices.args[0], not transposed
+    return matrices, transposed
 
 
 def _known_matrix(weight: RelayExpr) -> np.ndarray[Any, Any] | None:

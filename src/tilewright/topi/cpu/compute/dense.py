@@ -10,7 +10,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import nn, tag
-from tilewright.topi.cpu.byte_products import packed_form
+from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, packed_form
 from tilewright.topi.cpu.byte_tiles import BLOCK, tile_rows
 from tilewright.topi.cpu.common import (
     machine,
@@ -68,19 +68,37 @@ def _known_rows(shape: tuple[Any, ...]) -> Any:
     return shape[-2] if len(shape) == 2 else None
 
 
-def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True) -> te.Tensor:
-    """Pack (..., n, k), or (..., k, n) if not ``transposed``, to (..., n / block, k, block), padding with zeros."""
+def _byte_form(a: te.Tensor, b: te.Tensor) -> ByteProduct | None:
+    """Return the form of the product of two computed matrices of bytes; None of others."""
+    if b.dtype != "int8" or a.dtype not in ("int8", "uint8", "int16"):
+        return None
+    form, depth = byte_product(a.dtype, b.dtype), get_const_tuple(a.shape)[-1]
+    fits = form.is_fast and form.data_dtype == a.dtype and isinstance(depth, int) and depth % form.group == 0
+    return form if fits else None
+
+
+def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True, group: int = 0) -> te.Tensor:
+    """Pack (..., n, k), or (..., k, n) if not ``transposed``, to (..., n / block, k, block), padding with zeros.
+
+    Of bytes in groups: (..., n / block, k / group, block, group).
+    """
     *batch, inner, columns = matrix.shape if not transposed else (*matrix.shape[:-2], *matrix.shape[:-3:-1])
 
     def pack(*i: PrimExpr) -> PrimExpr:
-        *b, c, k, j = i
+        *b, c, k, j = i[:-1] if group else i
+        k = k * group + i[-1] if group else k
         column = c * block + j
         element = matrix(*b, column, k) if transposed else matrix(*b, k, column)
         if _whole(columns, block):
             return element
         return tir.if_then_else(tir.likely(column < columns), element, ops.const(0, matrix.dtype))
 
-    return te.compute((*batch, _chunks(columns, block), inner, block), pack, name="packed_b", tag="matrix_pack")
+    shape = (
+        *batch,
+        _chunks(columns, block),
+        *([ops.floordiv(inner, group), block, group] if group else [inner, block]),
+    )
+    return te.compute(shape, pack, name="packed_b", tag="matrix_pack")
 
 
 def _chunks(columns: Any, block: int) -> Any:
@@ -137,20 +155,24 @@ def batch_matmul(
     cfg.settle("block", OtherOptionEntity(registers * lanes))
     last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
     stride = last if isinstance(last, int) else 1
+    form = None if transpose_a or plain.dtype != "int32" else _byte_form(tensor_a, tensor_b)
+    taken = form.registers if form else 0
     cfg.settle(
-        "tile_m", SplitEntity([-1, row_tile(machine(), likely_rows, registers, stride * dt.nbytes(tensor_a.dtype))])
+        "tile_m",
+        SplitEntity([-1, row_tile(machine(), likely_rows, registers, stride * dt.nbytes(tensor_a.dtype), taken)]),
     )
     block = cfg["block"].val
-    packed = _pack_columns(tensor_b, block, transpose_b)
-    inner = packed.shape[2]
+    group = form.group if form else 1
+    packed = _pack_columns(tensor_b, block, transpose_b, form.group if form else 0)
     one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
-    k = te.reduce_axis((0, inner), name="k")
+    k = te.reduce_axis((0, packed.shape[2]), name="k")
+    inside = [te.reduce_axis((0, group), name="k_inside")] if form else []
 
     def body(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
-        batch_a = 0 if one_a else b
-        x = tensor_a(batch_a, k.var, i) if transpose_a else tensor_a(batch_a, i, k.var)
-        y = packed(0 if one_b else b, tir.indexdiv(j, block), k.var, tir.indexmod(j, block))
-        return te.sum(ops.cast(plain.dtype, x) * ops.cast(plain.dtype, y), axis=k)
+        batch_a, depth = 0 if one_a else b, k.var * group + inside[0].var if inside else k.var
+        x = tensor_a(batch_a, depth, i) if transpose_a else tensor_a(batch_a, i, depth)
+        y = packed(0 if one_b else b, tir.indexdiv(j, block), k.var, tir.indexmod(j, block), *inside)
+        return te.sum(ops.cast(plain.dtype, x) * ops.cast(plain.dtype, y), axis=[k, *inside])
 
     # The product covers whole blocks of columns, so its loops need no tests; the copy leaves out what is too much.
     product = te.compute(
