@@ -367,3 +367,40 @@ def test_scales_too_far_apart_for_fixed_point_are_refused() -> None:
     expr = qnn.op.requantize(BYTES, number(1e10), zero(0), number(1), zero(0))
     with pytest.raises(UnsupportedError, match=r"scales up to 2\*\*30 apart"):
         relay.build(tvm.IRModule.from_expr(expr), "llvm")
+
+
+# ------------------------------------------------------------------------------------------- whole programs
+
+
+def program(batch: Any) -> Any:
+    """A convolution, a sum and a dense layer, by each rounding."""
+    rng = np.random.default_rng(1)
+    x = relay.var("x", shape=(batch, 3, 5, 4), dtype="int8")
+    kernel = relay.const(rng.integers(-128, 127, (5, 3, 3, 3), dtype="int8"))
+    sums = qnn.op.conv2d(x, kernel, zero(8), zero(3), number(0.1), number(0.02), (3, 3), 5, padding=(1, 1))
+    results = []
+    for mode in MODES:
+        q = qnn.op.requantize(sums, number(0.002), zero(0), number(0.5), zero(3), 1, mode)
+        results.append(qnn.op.add(q, q, number(0.5), zero(3), number(0.5), zero(3), number(0.7), zero(-3), mode))
+    weight = relay.const(rng.integers(-128, 127, (4, 100), dtype="int8"))
+    flat = relay.nn.batch_flatten(results[0])
+    return relay.Tuple([*results, qnn.op.dense(flat, weight, zero(-3), zero(-7), number(0.1), number(0.2), 4)])
+
+
+def test_a_program_gives_the_same_through_c_and_in_batches_of_any_size() -> None:
+    data = integers("int8", 2, 3, 5, 4)
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(program(2)))
+    wanted = interpret(mod, [data])
+    run = graph_executor.GraphModule(relay.build(mod, "c")["default"](tvm.cpu()))
+    run.run(x=data)
+    any_size = tvm.IRModule.from_expr(program(relay.Any()))
+    found = relay.create_executor("vm", any_size, tvm.cpu(), "llvm").evaluate()(data)
+    for i, array in enumerate(wanted):
+        np.testing.assert_array_equal(run.get_output(i).numpy(), array)
+        np.testing.assert_array_equal(found[i].numpy(), array)
+
+
+def test_a_program_prints_and_parses() -> None:
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(program(2)))
+    assert tvm.ir.structural_equal(mod, tvm.parser.fromtext(mod.astext()))
+    assert tvm.ir.structural_equal(mod, tvm.ir.load_json(tvm.ir.save_json(mod)))
