@@ -7,7 +7,7 @@ vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
 gpu/       schedules for graphics processors           x86/ arm_cpu/ cuda/   TVM's names of cpu/ and gpu/
 mali/ bifrost/ rocm/ intel_graphics/ hls/   TVM's names of gpu/ and generic/
-utils.py   constant shapes, walks over operations           tag.py   kinds of computes
+utils.py   constant shapes, walks over operations           tag.py kinds.py   what computes are, for schedules
 network.py   facts about the network for schedules
 """
 

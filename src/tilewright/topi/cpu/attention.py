@@ -12,7 +12,6 @@ from tilewright.topi.cpu.accesses import runs_along
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
-    find_anchor,
     inline_injective,
     measured,
     output_tensors,
@@ -23,6 +22,7 @@ from tilewright.topi.cpu.compute.attention import AttentionParts
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import reduce_in_lanes, split_vector, sum_registers, unroll_and_vectorize
 from tilewright.topi.cpu.model.attention import AttentionTiles
+from tilewright.topi.kinds import ATTENTION_OUTPUT, ATTENTION_VALUES
 
 
 @autotvm.register_topi_schedule("attention.x86")
@@ -31,8 +31,7 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     threads = measured().threads
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "attention_output")
-    assert anchor is not None
+    anchor = ATTENTION_OUTPUT.among(tensors)
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
@@ -88,7 +87,7 @@ def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, Iter
     stage = s[tensor]
     axes = list(stage.op.axis)
     vectors, lanes = split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(tensor.dtype))
-    if stage.op.tag == "attention_values" and not runs_along(stage.op, axes[3].var):
+    if ATTENTION_VALUES(stage.op) and not runs_along(stage.op, axes[3].var):
         stage.reorder(*axes[:2], axes[3], axes[2])  # rows are read whole
     else:  # columns, of which the last block may be partial, lie apart: TransposeLoads turns them in registers
         stage.pragma(axes[2], "loop_partition_hint", 1)

@@ -8,8 +8,9 @@ from tilewright import te
 from tilewright.topi.cpu.common import operations, output_tensors
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import schedule_reduce
+from tilewright.topi.kinds import BINARIZE_PACK, BITPACK
 
-_PACKED = ("bitpack", "binarize_pack")
+_PACKED = (BITPACK, BINARIZE_PACK)
 
 
 def schedule_bitserial(outs: Any) -> te.Schedule:

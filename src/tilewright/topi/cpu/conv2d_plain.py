@@ -31,6 +31,7 @@ from tilewright.topi.cpu.loops import (
     unroll_and_vectorize,
 )
 from tilewright.topi.cpu.model.tiling import choose_tile
+from tilewright.topi.kinds import CONV2D_UNPACKED, CONV2D_VECTORS, PACKED_KERNEL
 from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
@@ -74,7 +75,7 @@ def conv2d_nchw(
             return element
         return tir.if_then_else(channel < per_group, element, ops.const(0, kernel.dtype))
 
-    packed = te.compute((groups, chunks, in_group, kh, kw, lanes), pack, name="kernel_vec", tag="kernel_pack")
+    packed = te.compute((groups, chunks, in_group, kh, kw, lanes), pack, name="kernel_vec", tag=PACKED_KERNEL)
     rc = te.reduce_axis((0, in_group), name="rc")
     rh, rw = te.reduce_axis((0, kh), name="ry"), te.reduce_axis((0, kw), name="rx")
 
@@ -84,7 +85,7 @@ def conv2d_nchw(
         weight = packed(g, c, rc, rh, rw, o)
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rc, rh, rw])
 
-    vec = te.compute((n, groups, chunks, oh, ow, lanes), body, name="conv2d_vec", tag="conv2d_vec")
+    vec = te.compute((n, groups, chunks, oh, ow, lanes), body, name="conv2d_vec", tag=CONV2D_VECTORS)
 
     def unpack(b: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         if groups == 1:
@@ -92,7 +93,7 @@ def conv2d_nchw(
         inside = tir.indexmod(c, per_group)
         return vec(b, tir.indexdiv(c, per_group), tir.indexdiv(inside, lanes), y, x, tir.indexmod(inside, lanes))
 
-    return te.compute((n, out_channels, oh, ow), unpack, name="conv2d_nchw", tag="conv2d_unpack")
+    return te.compute((n, out_channels, oh, ow), unpack, name="conv2d_nchw", tag=CONV2D_UNPACKED)
 
 
 def group_conv2d_nchw(data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any, groups: int,
@@ -108,12 +109,12 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    vec = find_anchor(tensors, lambda op: op.tag == "conv2d_vec")
+    vec = find_anchor(tensors, CONV2D_VECTORS)
     if vec is None:
         return schedule_conv_direct(outs)
     pad = padding_of(vec)
-    packed = next(t.op for t in vec.input_tensors if t.op.tag == "kernel_pack")
-    unpack = find_anchor(tensors, lambda op: op.tag == "conv2d_unpack")
+    packed = next(t.op for t in vec.input_tensors if PACKED_KERNEL(t.op))
+    unpack = find_anchor(tensors, CONV2D_UNPACKED)
     inline_injective(s, tensors, keep=[pad] if pad is not None else [])
     if any(constant_extent(a) == 0 for a in vec.axis):
         return s

@@ -13,6 +13,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi.cpu.common import vector_lanes
+from tilewright.topi.kinds import CONV2D_UNPACKED, CONV2D_VECTORS, PACKED_KERNEL
 from tilewright.topi.nn.conv import pad_spatial, per_dim
 from tilewright.topi.nn.conv2d_transpose import group_conv2d_transpose_nchw as direct
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple, get_pad_tuple
@@ -61,7 +62,7 @@ def conv2d_transpose_nchw(
         return tir.if_then_else(inside, kernel(g * in_group + i, channel, y, x), ops.const(0, kernel.dtype))
 
     shape = (groups, chunks, sh, sw, in_group, rows, columns, lanes)
-    packed = te.compute(shape, pack, name="kernel_vec", tag="kernel_pack")
+    packed = te.compute(shape, pack, name="kernel_vec", tag=PACKED_KERNEL)
     rc = te.reduce_axis((0, in_group), name="rc")
     rj, rk = te.reduce_axis((0, rows), name="ry"), te.reduce_axis((0, columns), name="rx")
 
@@ -74,11 +75,11 @@ def conv2d_transpose_nchw(
         value, weight = temp(b, channel, y, x), packed(g, c, ry, rx, rc, rj, rk, o)
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rc, rj, rk])
 
-    vec = te.compute((n, groups, chunks, sh, sw, qh, qw, lanes), body, name="conv2d_transpose_vec", tag="conv2d_vec")
+    vec = te.compute((n, groups, chunks, sh, sw, qh, qw, lanes), body, name="conv2d_transpose_vec", tag=CONV2D_VECTORS)
 
     def unpack(b: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         group, inside = (0, c) if groups == 1 else (tir.indexdiv(c, per_group), tir.indexmod(c, per_group))
         at = (tir.indexmod(y, sh), tir.indexmod(x, sw), tir.indexdiv(y, sh), tir.indexdiv(x, sw))
         return vec(b, group, tir.indexdiv(inside, lanes), *at, tir.indexmod(inside, lanes))
 
-    return te.compute((n, per_group * groups, oh, ow), unpack, name="conv2d_transpose_nchw", tag="conv2d_unpack")
+    return te.compute((n, per_group * groups, oh, ow), unpack, name="conv2d_transpose_nchw", tag=CONV2D_UNPACKED)

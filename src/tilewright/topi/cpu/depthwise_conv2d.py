@@ -10,7 +10,6 @@ from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
-    find_anchor,
     inline_injective,
     output_tensors,
     same_shape,
@@ -22,6 +21,7 @@ from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import schedule_windows
 from tilewright.topi.cpu.model.tiling import block_vectors
 from tilewright.topi.cpu.model.windows import window_tile
+from tilewright.topi.kinds import DEPTHWISE_CONV2D_NCHWC
 from tilewright.topi.utils import get_const_tuple
 
 
@@ -59,8 +59,7 @@ def schedule_depthwise_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "depthwise_conv2d_NCHWc")
-    assert anchor is not None
+    anchor = DEPTHWISE_CONV2D_NCHWC.among(tensors)
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s

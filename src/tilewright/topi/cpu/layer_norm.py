@@ -24,6 +24,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, reduce_in_lanes, split_vector, sum_registers, unroll_and_vectorize
 from tilewright.topi.cpu.reduction import is_reduction, schedule_reduce
+from tilewright.topi.kinds import LAYER_NORM, LAYER_NORM_BLOCKS
 from tilewright.topi.nn.norm import LayerNormParts, moments
 
 _LEAST_BLOCK, _MOST_BLOCK = 4, 8  # vectors whose moments are taken together, in registers
@@ -82,7 +83,7 @@ def _moments_of_blocks(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te
 
     added = reduce_block(lambda value, i: value, "block_sum")
     spread = reduce_block(lambda value, i: square(value - added(*i) * one_of_block), "block_spread")
-    sums, spreads = te.compute(shape, lambda *i: [added(*i), spread(*i)], name="blocks", tag="layer_norm_blocks")
+    sums, spreads = te.compute(shape, lambda *i: [added(*i), spread(*i)], name="blocks", tag=LAYER_NORM_BLOCKS)
     mean = reduce_row(lambda row, i: sums(*i), "mean")
     variance = reduce_row(lambda row, i: spreads(*i) + size * square(sums(*i) * one_of_block - mean(*row)), "variance")
     return mean, variance
@@ -96,7 +97,7 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
     """
     memory = measured().memory
     tensors = output_tensors(outs)
-    anchor = find_anchor(tensors, lambda op: op.tag == "layer_norm")
+    anchor = find_anchor(tensors, LAYER_NORM)
     rows = [] if anchor is None else list(anchor.axis[:-1])
     if anchor is None or not rows or anchor.parts.axes != (len(rows),) or _is_empty(anchor):
         return schedule_reduce(outs)
@@ -113,7 +114,7 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
     column = anchor.axis[-1]
     lanes = vector_lanes(anchor.output(0).dtype)
     outer, vector = split_vector(stage, column, constant_extent(column), lanes)
-    blocks = [op for op in steps if op.tag == "layer_norm_blocks"]
+    blocks = [op for op in steps if LAYER_NORM_BLOCKS(op)]
     if not blocks and vector not in (None, outer) and isinstance(data, te.PlaceholderOp):
         # Three passes over a row leave memory idle for the time of two, unless the rows to come are fetched meanwhile.
         stage.prefetch(data.output(0), outer, memory.norm_bytes_ahead // (lanes * dt.nbytes(data.output(0).dtype)))

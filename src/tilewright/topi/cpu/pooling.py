@@ -35,6 +35,7 @@ from tilewright.topi.cpu.loops import (
 )
 from tilewright.topi.cpu.model.windows import band_tile, plane_bytes, reads_past_border, window_tile
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_reduce
+from tilewright.topi.kinds import POOL_COLUMNS, POOL_ROWS
 
 
 def _is_pool(op: Any) -> bool:
@@ -98,9 +99,9 @@ class _PoolParts:
     @staticmethod
     def of(tensors: list[te.Tensor], pool: Any, packed: bool) -> _PoolParts:
         """Collect the parts of ``pool``, on which ``tensors`` depend."""
-        passes = [op for op in operations(tensors) if op.tag == "pool_rows"]
+        passes = [op for op in operations(tensors) if POOL_ROWS(op)]
         below = [t.op for op in (*passes, pool) for t in op.input_tensors if t.op not in passes]
-        shared = [op for op in below if op.tag == "pool_columns"]
+        shared = [op for op in below if POOL_COLUMNS(op)]
         direct = [op for op in shared if not packed and reads_past_border(op, tensors[0].dtype)]
         readers = [] if packed or direct else [*below, *(t.op for op in shared for t in op.input_tensors)]
         pads = [op for op in readers if "pad" in op.tag]

@@ -20,8 +20,9 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, split_vector
 from tilewright.topi.cpu.reduction import schedule_row_reduction
+from tilewright.topi.kinds import FAST_SOFTMAX, LOG_SOFTMAX, SOFTMAX
 
-_TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output")
+_TAGS = (SOFTMAX, FAST_SOFTMAX, LOG_SOFTMAX)
 
 
 def _passes(anchor: Any) -> list[Any]:

@@ -29,7 +29,6 @@ from tilewright.topi.cpu.common import (
     calls_functions,
     constant_extent,
     create_schedule,
-    find_anchor,
     inline_injective,
     measured,
     output_tensors,
@@ -39,6 +38,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import split_vector, unroll_and_vectorize
 from tilewright.topi.cpu.model.tiling import RegisterTile, fits, packed_rate, rows_in_cache, tile_rate
+from tilewright.topi.kinds import DENSE_STRASSEN
 from tilewright.topi.nn import strassen
 from tilewright.topi.nn.strassen import PRODUCTS, STORED
 from tilewright.topi.utils import get_const_tuple, largest_divisor
@@ -175,8 +175,7 @@ def schedule_dense_strassen(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``dense_strassen`` and the injective computes after it."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "dense_strassen")
-    assert anchor is not None
+    anchor = DENSE_STRASSEN.among(tensors)
     inline_injective(s, tensors)
     last: Any = tensors[0].op
     if last is not anchor and not same_shape(last, anchor):

@@ -37,6 +37,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import unroll_and_vectorize
 from tilewright.topi.cpu.model.conv2d_cost import Blocking, winograd_ways
+from tilewright.topi.kinds import CONV2D_NCHWC_WINOGRAD
 from tilewright.topi.nn import winograd
 from tilewright.topi.nn.conv import output_extent, per_dim
 from tilewright.topi.nn.winograd_forms import winograd_form
@@ -109,8 +110,7 @@ def schedule_conv2d_NCHWc_winograd(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``conv2d_NCHWc_winograd`` and the injective computes after it, which run on each finished tile."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc_winograd")
-    assert anchor is not None
+    anchor = CONV2D_NCHWC_WINOGRAD.among(tensors)
     rows = anchor.input_tensors[0]
     products = rows.op.input_tensors[0]
     inputs = next(t for t in products.op.input_tensors if t.op.name == "winograd_input")

@@ -15,6 +15,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.kinds import BINARIZE_PACK, BITPACK
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.transform import normalize_axis
 from tilewright.topi.utils import InvalidShapeError, as_list, get_const_int, get_const_tuple, get_pad_tuple, simplify
@@ -51,7 +52,7 @@ def bitpack(
             word = word | tir.shift_left(bit, ops.const(width - 1 - k, pack_type))
         return word
 
-    return te.compute(shape, body, name=name, tag="bitpack")
+    return te.compute(shape, body, name=name, tag=BITPACK)
 
 
 def binary_op_multiplier(pack_dtype: str) -> int:
@@ -198,7 +199,7 @@ def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedI
             word = word | tir.shift_left(sign, ops.const(31 - k, "uint32"))
         return word
 
-    return te.compute(shape, body, name=name, tag="binarize_pack")
+    return te.compute(shape, body, name=name, tag=BINARIZE_PACK)
 
 
 def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import DEPTHWISE_CONV2D_NCHWC
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import get_const_int, get_pad_tuple
 
@@ -85,4 +86,4 @@ def depthwise_conv2d_NCHWc(
         where = inside((row, column), (h, w), (top, left), (bottom, right))
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rh, rw], where=where)
 
-    return te.compute((n, chunks, oh, ow, block), body, name="DepthwiseConv2d", tag="depthwise_conv2d_NCHWc")
+    return te.compute((n, chunks, oh, ow, block), body, name="DepthwiseConv2d", tag=DEPTHWISE_CONV2D_NCHWC)

@@ -10,6 +10,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.kinds import L2_NORMALIZE, LAYER_NORM
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.reduction import get_real_axis
 from tilewright.topi.transform import normalize_axis
@@ -81,7 +82,7 @@ def layer_norm(
         return value + beta(*normal) if beta is not None else value
 
     parts = LayerNormParts(tuple(axes), data, factor)
-    return te.compute(data.shape, body, name="T_layer_norm", tag="layer_norm", parts=parts)
+    return te.compute(data.shape, body, name="T_layer_norm", tag=LAYER_NORM, parts=parts)
 
 
 def instance_norm(
@@ -98,7 +99,7 @@ def instance_norm(
         value = (ops.cast(m.dtype, data(*i)) - m) / deviation
         return ops.cast(data.dtype, value) * gamma(i[channel]) + beta(i[channel])
 
-    return te.compute(data.shape, body, name="T_instance_norm", tag="layer_norm")
+    return te.compute(data.shape, body, name="T_instance_norm", tag=LAYER_NORM)
 
 
 def batch_norm(
@@ -181,5 +182,5 @@ def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
         data.shape,
         lambda *i: data(*i) / tir.sqrt(ops.maximum(squares(*(i[k] for k in keep)), ops.const(eps, data.dtype))),
         name="l2_normalize",
-        tag="l2_normalize",
+        tag=L2_NORMALIZE,
     )

@@ -11,6 +11,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.kinds import POOL_COLUMNS, POOL_ROWS
 from tilewright.topi.loops import on_gpu
 from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
@@ -135,8 +136,8 @@ class _Windows:
         for taken in passes:
             values, spans = data, {**whole, 0: taken}
             if self._share_columns(taken):
-                values, spans = self._reduced(reducer, data, {0: taken}, "pool_columns"), {1: whole[1]}
-            total = self._reduced(reducer, values, spans, reducer.name if taken is passes[-1] else "pool_rows", total)
+                values, spans = self._reduced(reducer, data, {0: taken}, POOL_COLUMNS), {1: whole[1]}
+            total = self._reduced(reducer, values, spans, reducer.name if taken is passes[-1] else POOL_ROWS, total)
         assert total is not None
         return total
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import FAST_SOFTMAX, LOG_SOFTMAX, SOFTMAX
 from tilewright.topi.math import _fast_exp
 from tilewright.topi.reduction import greatest_number
 from tilewright.topi.transform import normalize_axis
@@ -40,13 +41,13 @@ def _softmax(x: te.Tensor, axis: int, exponential: Callable[[PrimExpr], Any], na
 
 def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """Compute exp(x - max x) / sum exp(x - max x) along ``axis``."""
-    return _softmax(x, axis, tir.exp, "T_softmax_norm", "softmax_output")
+    return _softmax(x, axis, tir.exp, "T_softmax_norm", SOFTMAX)
 
 
 def fast_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """Compute ``softmax`` with the polynomial exponential of ``topi.fast_exp`` (float32; exact on other types)."""
     exponential = _fast_exp if x.dtype == "float32" else tir.exp
-    return _softmax(x, axis, exponential, "T_fast_softmax_norm", "fast_softmax_output")
+    return _softmax(x, axis, exponential, "T_fast_softmax_norm", FAST_SOFTMAX)
 
 
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
@@ -58,6 +59,6 @@ def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
         x.shape,
         lambda *i: x(*i) - maximum(*_remove(i, axis)) - tir.log(total(*_remove(i, axis))),
         name="T_log_softmax",
-        tag="log_softmax_output",
+        tag=LOG_SOFTMAX,
         attrs={"axis": axis},
     )

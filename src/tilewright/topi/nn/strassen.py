@@ -28,6 +28,7 @@ import numpy as np
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import DENSE_STRASSEN
 from tilewright.topi.nn.linear_forms import Matrix, choose, row_of
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 
@@ -129,7 +130,7 @@ def dense_strassen(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         result = choose(_sums(terms), tir.indexmod(m, 2) * 2 + column)
         return te.sum(result, axis=part) if chunks > 1 else result
 
-    return te.compute((rows, column_pairs * 2 * block), body, name="T_dense_strassen", tag="dense_strassen")
+    return te.compute((rows, column_pairs * 2 * block), body, name="T_dense_strassen", tag=DENSE_STRASSEN)
 
 
 def _sums(p: Sequence[Any]) -> list[Any]:

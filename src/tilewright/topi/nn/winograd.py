@@ -21,6 +21,7 @@ import numpy as np
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import CONV2D_NCHWC_WINOGRAD
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.linear_forms import row_of, weighted_sum
 from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
@@ -203,7 +204,7 @@ def conv2d_NCHWc_winograd(
         (n, out_chunks, -(-oh // dh), -(-ow // dw), out_block),
         body,
         name="conv2d_NCHWc_winograd",
-        tag="conv2d_NCHWc_winograd",
+        tag=CONV2D_NCHWC_WINOGRAD,
         attrs={"tile": form.results, "dilation": (dh, dw)},
     )
     if (dh, dw) == (1, 1):

@@ -29,6 +29,7 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
 )
 from tilewright.topi.cpu.model.attention import AttentionTiles, attention_tiles
+from tilewright.topi.kinds import ATTENTION_OUTPUT, ATTENTION_VALUES
 from tilewright.topi.reduction import greatest_number
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, rounded
 
@@ -96,7 +97,7 @@ def attention(
             c * tiles.value_block + j, width, tiles.value_block, value(b, h, t, c * tiles.value_block + j), 0.0
         ),
         name="attention_values",
-        tag="attention_values",
+        tag=ATTENTION_VALUES,
     )
     return _Attention(scaled, packed, values, mask, scale, keys, width, tiles).result()
 
@@ -183,7 +184,7 @@ class _Attention:
             (batch, rows, heads, self.width),
             lambda b, i, h, j: context(b, h, i, j) * inverse(b, h, i),
             name="attention",
-            tag="attention_output",
+            tag=ATTENTION_OUTPUT,
             parts=parts,
         )
 
