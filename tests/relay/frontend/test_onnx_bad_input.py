@@ -467,3 +467,13 @@ def test_an_unknown_element_type_is_refused_by_its_number() -> None:
     model = relu_model()
     model.graph.input[0].type.tensor_type.elem_type = 99
     assert "number 99" in import_message(model)
+
+
+@pytest.mark.parametrize("shape", [(2**62, 0), (2**40, 2**40), (2**63 - 1, 1)])
+def test_inputs_larger_than_any_memory_are_refused_by_name(shape: tuple[int, ...]) -> None:
+    assert "input 'x': no memory holds" in import_message(relu_model(shape))
+
+
+def test_a_named_dimension_has_numbers_that_machines_count() -> None:
+    assert "the dimension 'n' is a number" in import_message(relu_model(("n", 3)), dims={"n": (1, 10**20)})
+    assert "input 'x'" in import_message(relu_model(("n", 3)), shape={"x": (10**20, 3)})

@@ -65,6 +65,7 @@ _BACKEND = "tilewright.relay.frontend.onnx.backend"
 # Results of constant nodes up to this size are worked out while importing, so that shape arithmetic is known.
 _EAGER_FOLD_ELEMENTS = 1 << 12
 # No machine holds more; a model that claims more is damaged or hostile.
+_MOST_ELEMENTS = 1 << 60  # of an input: what no machine has
 _MAX_TENSOR_BYTES = 1 << 40
 # Inputs of which a node uses the data type alone: its result is constant when the others are.
 _TYPE_ONLY_INPUTS = {"CastLike": (1,)}
@@ -199,6 +200,7 @@ def _checked_dims(dims: Mapping[str, Any] | None) -> dict[str, tuple[int, int | 
         limits = (given, given) if isinstance(given, int) else tuple(given)
         low, high, multiple = (*limits, 1)[:3] if len(limits) in (2, 3) else (None, None, None)
         fits = isinstance(low, int) and isinstance(multiple, int) and (high is None or isinstance(high, int))
+        fits = fits and max(low, high or 0, multiple) < _MOST_ELEMENTS
         if not fits or low < 0 or multiple < 1 or (high is not None and high // multiple * multiple < low):
             raise OnnxImportError(
                 f"the dimension {name!r} is a number, (least, largest) or (least, largest, multiple), not {given!r}"
@@ -408,7 +410,7 @@ class GraphImporter:
         if given is None:
             if not declared.HasField("shape"):
                 raise without_shapes(self.graph.input, {*self.params, *self.shapes})
-            return [self._dim(d) for d in dims]
+            return self._dims(value.name, dims)
         if declared.HasField("shape") and len(given) != len(dims):
             raise OnnxImportError(
                 f"input {value.name!r} has rank {len(dims)} in the model, but the shape given is {tuple(given)}"
@@ -420,7 +422,12 @@ class GraphImporter:
                 raise OnnxImportError(
                     f"input {value.name!r}: dimension {i} is {model_dim} in the model, but {given_dim} was given"
                 )
-        return [self._dim(d) for d in given]
+        return self._dims(value.name, given)
+
+    def _dims(self, name: str, dims: Sequence[Any]) -> list[Any]:
+        if math.prod(d for d in dims if isinstance(d, int) and d > 0) >= _MOST_ELEMENTS:
+            raise OnnxImportError(f"input {name!r}: no memory holds a tensor of the shape {tuple(dims)}")
+        return [self._dim(d) for d in dims]
 
     def _input_dtype(self, value: onnx.ValueInfoProto) -> str:
         declared = value.type.tensor_type.elem_type
