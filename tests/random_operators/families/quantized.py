@@ -207,6 +207,8 @@ def _of_two(operator: str) -> Callable[[Network, Value], Value]:
     def build(net: Network, x: Value) -> Value:
         y = _other(net, x)
         given = net.parameters(max(x.exponent, y.exponent) if operator == "Add" else x.exponent + y.exponent + 6)
+        if given[3] % 2:  # QLinearAdd and QLinearMul add it before they round, QuantizeLinear after that
+            given = (given[0], net.g.fixed(np.array(0, net.dtype)), given[2], 0)
         made = net.group([net.numbers(x), net.numbers(y)], operator, x.shape, given)
         return net.also(f"QLinear{operator}", [*_triple(x), *_triple(y), *given[:2]], made)
 

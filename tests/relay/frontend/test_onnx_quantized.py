@@ -148,6 +148,15 @@ def test_operators_of_two_tensors_are_within_a_step(operator: str, dtype: str) -
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("point", [2, 3])
+def test_halves_round_with_the_zero_point(operator: str, dtype: str, point: int) -> None:
+    a, b = integers(dtype, 200), np.full(1, 2, dtype)
+    step = scale(0.5 if operator == "QLinearAdd" else 0.25)
+    compare(operator, [a, step, zero(dtype, 0), b, scale(1), zero(dtype, 0), scale(1), zero(dtype, point)])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_operators_of_one_tensor_are_within_a_step(dtype: str) -> None:
     every = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, dtype=dtype)
     given = [every, scale(0.05), zero(dtype)]

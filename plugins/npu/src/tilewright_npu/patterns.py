@@ -79,6 +79,8 @@ def _pool_fits(pool: Call) -> bool:
 
 def _is_quantized(call: Call) -> bool:
     group: Group | None = describe(call)
+    if group is not None and group.output.early:
+        return False
     match group:
         case Product():
             operator = group.operator

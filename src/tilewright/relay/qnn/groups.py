@@ -25,6 +25,7 @@ Joined     As Move of each of several tensors, and then the operator on the inte
 
 ``f32`` rounds to the nearest float32, ``rint`` to the nearest integer, halves to even; each ``*`` and ``+`` of floats
 is one float32 operation. relu and clip between operator and quantize are in ``low`` and ``high``: rounding keeps order.
+A zero point that is ``early`` is added before ``rint``.
 The result differs from that of the operators in floating point by rounding alone, at most one step of the output.
 """
 
@@ -33,7 +34,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -91,12 +92,16 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Output:
-    """How what was computed becomes integers again: ``clip(rint(...) + zero, low, high)``."""
+    """How what was computed becomes integers again: ``clip(rint(...) + zero, low, high)``.
+
+    ``early``: the zero point is added before rounding, which differs where halves round and it is odd.
+    """
 
     dtype: str
     zero: int
     low: int
     high: int
+    early: bool = False
 
     @property
     def is_free(self) -> bool:
@@ -105,7 +110,7 @@ class Output:
 
     def flipped(self) -> Output:
         """The same of int8 as uint8: 128 more of everything."""
-        return Output("uint8", self.zero + 128, self.low + 128, self.high + 128)
+        return replace(self, dtype="uint8", zero=self.zero + 128, low=self.low + 128, high=self.high + 128)
 
 
 @dataclass(frozen=True)
@@ -326,12 +331,25 @@ def _output(call: Call) -> tuple[RelayExpr, float, Output] | None:
     return value, float(scale), Output(dtype, zero, low, high)
 
 
+def _with_early_zero(value: RelayExpr, scale: float, output: Output) -> tuple[RelayExpr, float, Output]:
+    """What is quantized, where so many steps of the scale are added to a sum or product: an early zero point."""
+    total = call_of(value, add.op)
+    if total is None or output.zero or not output.is_free or op_of(total.args[0]) not in (add.op, multiply.op):
+        return value, scale, output
+    added = _array(total.args[1])
+    steps = int(np.rint(added.reshape(-1)[0] / scale)) if added is not None and added.size == 1 else 0
+    low, high = dt.int_range(output.dtype)
+    if added is None or not low <= steps <= high or np.float32(steps) * np.float32(scale) != added.reshape(-1)[0]:
+        return value, scale, output
+    return total.args[0], scale, replace(output, zero=steps, early=True)
+
+
 def describe(call: RelayExpr) -> Group | None:
     """The group that ends in ``call``, a typed ``qnn.quantize``; None where it is no group."""
     found = _output(call) if isinstance(call, Call) else None
     if found is None:
         return None
-    value, scale, output = found
+    value, scale, output = _with_early_zero(*found)
     for describer in _DESCRIBERS.get(op_of(value), (_move, _table)):
         group = describer(value, scale, output)
         if group is not None:

@@ -87,8 +87,12 @@ def _channels(tensor: RelayExpr) -> int:
 
 
 def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
-    whole = relay_op.nearbyint(value)
-    shifted = relay_op.add(whole, const(float(output.zero))) if output.zero else whole
+    zero = const(float(output.zero))
+    if output.early:
+        shifted = relay_op.nearbyint(relay_op.add(value, zero))
+    else:
+        whole = relay_op.nearbyint(value)
+        shifted = relay_op.add(whole, zero) if output.zero else whole
     return relay_op.cast(relay_op.clip(shifted, float(output.low), float(output.high)), output.dtype)
 
 

@@ -168,8 +168,14 @@ def convert_qgemm(ctx: NodeContext) -> RelayExpr:
 
 
 def _of_two(ctx: NodeContext, op_type: str) -> RelayExpr:
+    """An operator of two tensors, which adds the zero point before it rounds, as ``groups`` knows by that sum."""
     found = ctx.called(op_type, [numbers(ctx, 0, 1, 2), numbers(ctx, 3, 4, 5)], {})
-    return integers(ctx, found, 6, 7, ctx.dtype(ctx.input(0)))
+    dtype = ctx.dtype(ctx.input(0))
+    if not ctx.has_input(7) or not ctx.is_known(6, 7) or not int(ctx.scalar(7)) % 2:
+        return integers(ctx, found, 6, 7, dtype)
+    checked_zero(ctx, 7, dtype, scale := in_float32(ctx, checked_scale(ctx, 6)))
+    zero = np.float32(ctx.scalar(7)) * np.float32(ctx.scalar(6))
+    return qnn.quantize(relay_op.add(found, const(zero)), scale, const(0, dtype), 0, dtype)
 
 
 @converter("QLinearAdd", domain=_DOMAIN)
