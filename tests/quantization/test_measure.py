@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.quantization.networks import network, residual, samples
 
 import tilewright
+from tilewright.ir.errors import TilewrightError
 from tilewright.quantization.measure import Costs, measure
 from tilewright.quantization.static import Quantized
 from tilewright.quantization.write import Scale
@@ -97,4 +98,12 @@ def test_layers_of_a_model_with_named_dimensions_are_measured() -> None:
     made = tilewright.quantize(model, {"x": x}, labels=np.arange(40) % 3)
     costs = measure(made, silent, 1e9)
     assert costs.samples == costs.layer_samples == 3 and costs.accuracy is not None
+    assert all(c.float_us is not None and c.int8_us is not None for c in costs.layers)
     assert all(0 < c.error < 0.05 for c in costs.layers)
+
+
+def test_labels_of_another_number_are_refused() -> None:
+    model = residual()
+    made = tilewright.quantize(model, samples(model), labels=[1, 2, 3])
+    with pytest.raises(TilewrightError, match="there are 3 labels, and the model gave 4 answers"):
+        measure(made, silent)

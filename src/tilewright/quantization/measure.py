@@ -15,7 +15,7 @@ from tilewright.quantization.calibrate import Progress
 from tilewright.quantization.graph import Array, Graph
 from tilewright.quantization.plan import Layer, Plan
 from tilewright.quantization.probe import Probe
-from tilewright.quantization.samples import Sample
+from tilewright.quantization.samples import Sample, SampleError
 from tilewright.quantization.static import Quantized
 from tilewright.runtime.model import Model
 
@@ -78,10 +78,12 @@ class _Tally:
                 self.noise += float(np.square(np.subtract(other, one, dtype="float64")).sum())
 
     def answer(self, output: Array, labels: Array | None) -> None:
+        """Count the right ones among the rows of an output; ``labels`` are those of all samples."""
         if labels is not None:
-            answers = output.reshape(len(labels), -1).argmax(1)
-            self.right += int((answers == labels).sum())
-            self.counted += len(labels)
+            answers = output.reshape(len(output) if output.ndim > 1 else 1, -1).argmax(1)
+            wanted = labels[self.counted : self.counted + len(answers)]
+            self.right += int((answers[: len(wanted)] == wanted).sum())
+            self.counted += len(answers)
 
     @property
     def error(self) -> float:
@@ -104,43 +106,35 @@ def measure(quantized: Quantized, progress: Progress, seconds: float = 60.0) -> 
     own, float_tally = _Tally(), _Tally()
     count = 0
     sample: Sample = {}
-    for count, (sample, labels) in enumerate(_labelled(quantized), 1):
+    labels = quantized.samples.labels
+    for count, sample in enumerate(quantized.samples, 1):
         progress("run both models", count, 0)
         one, other = list(exact.run(sample).values()), list(whole.run(sample).values())
         own.add(one, other)
         own.answer(other[0], labels)
         float_tally.answer(one[0], labels)
+    if labels is not None and own.counted != len(labels):
+        raise SampleError(f"there are {len(labels)} labels, and the model gave {own.counted} answers to the samples")
     tallies, run = _each_layer(quantized, progress, seconds)
-    times = _times(exact, quantized.float_model, sample), _times(whole, quantized.model, sample)
+    pairs = ((exact, quantized.float_model), (whole, quantized.model))
+    times = tuple(_times(_at_sample(model, proto, sample, target), proto, sample) for model, proto in pairs)
     layers = [
         _cost(layer, *tallies[i], tallies[-1][1], times, quantized) for i, layer in enumerate(quantized.plan.layers)
     ]
     layers.sort(key=lambda cost: (-(cost.accuracy_loss or 0), -cost.error))
     accuracy = (float_tally.accuracy, own.accuracy) if own.counted else None
-    totals = tuple(sum(by_node.values()) for by_node in times)
+    totals = [sum(by_node.values()) for by_node in times]
     return Costs(layers, own.error, accuracy, (totals[0], totals[1]), count, run)
-
-
-def _labelled(quantized: Quantized) -> Any:
-    """Yield samples with their labels, or None."""
-    labels, start = quantized.samples.labels, 0
-    for sample in quantized.samples:
-        if labels is None:
-            yield sample, None
-            continue
-        rows = max((len(a) for a in sample.values() if a.ndim), default=1)
-        yield sample, labels[start : start + rows]
-        start += rows
 
 
 def _each_layer(quantized: Quantized, progress: Progress, seconds: float) -> tuple[list[tuple[_Tally, _Tally]], int]:
     """Return tallies of each layer's result and of the outputs with it quantized, then those in float."""
-    layers = quantized.plan.layers
+    layers, labels = quantized.plan.layers, quantized.samples.labels
     progress("compile a model to quantize single layers in", 0, 1)
     probe = Probe(quantized, quantized.options.target)
     tallies = [(_Tally(), _Tally()) for _ in (*layers, None)]
     deadline, count = time.monotonic() + seconds, 0
-    for sample, labels in _labelled(quantized):
+    for sample in quantized.samples:
         count += 1
         exact = probe.run(sample)
         tallies[-1][1].answer(exact[probe.outputs[0]], labels)
@@ -162,6 +156,13 @@ def _cost(
     kernels = [times[1][name] for name in dict.fromkeys(q.kernels[layer.node.name]) if name in times[1]]
     own = times[0].get(layer.node.name), sum(kernels) if kernels else None
     return LayerCost(layer.node.name, layer.node.op_type, result.decibels, outputs.error, loss, *own)
+
+
+def _at_sample(model: Model, proto: onnx.ModelProto, sample: Sample, target: Any) -> Model:
+    """Return the model, or with named dimensions the same for the sample's: profiles tell its kernels' nodes then."""
+    if not model.dimensions:
+        return model
+    return compile_model(proto, target, input_shapes={name: array.shape for name, array in sample.items()})
 
 
 def _times(model: Model, proto: onnx.ModelProto, sample: Sample) -> dict[str, float]:
