@@ -108,6 +108,10 @@ CASES: dict[str, tuple[Callable[[str], tuple[list[Any], Any]], type]] = {
     "sigmoid": (lambda t: one(relay.sigmoid, t), Table),
     "leaky relu": (lambda t: one(lambda x: relay.nn.leaky_relu(x, 0.1), t), Table),
     "swish of two operators": (lambda t: one(lambda x: x * relay.sigmoid(x), t), Table),
+    "a number of four dimensions": (
+        lambda t: one(lambda x: relay.exp(x * relay.const(np.full((1, 1, 1, 1), 0.2, "float32"))), t),
+        Table,
+    ),
     "a line that is limited": (lambda t: one(lambda x: relay.clip(x * scale(0.2) + scale(0.5), 0.0, 1.0), t), Table),
     "mean of the last axis": (lambda t: one(lambda x: relay.mean(x, axis=-1), t), Mean),
     "mean": (lambda t: one(relay.nn.global_avg_pool2d, t), Mean),
@@ -247,3 +251,11 @@ def test_operators_print_and_parse() -> None:
     text = mod.astext(show_meta_data=True)
     assert "qnn.quantize(" in text and "qnn.dequantize(" in text
     tvm.ir.assert_structural_equal(relay.transform.InferType()(tvm.parser.fromtext(text)), mod)
+
+
+def test_a_number_of_more_dimensions_than_the_data_is_no_table() -> None:
+    x, data = given("x", "uint8", (3, 5))
+    value = data * relay.const(np.full((1, 1, 1), 0.5, "float32"))
+    body = quantize(value, scale(0.02), relay.const(np.uint8(0)), out_dtype="uint8")
+    found = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], body)))(np.full((3, 5), 23, "uint8"))
+    assert found.shape == (1, 3, 5) and (np.abs(found.astype(int) - (23 - 3) * 0.031 * 0.5 / 0.02) <= 0.5).all()

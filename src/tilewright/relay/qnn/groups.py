@@ -495,13 +495,13 @@ def _table(value: RelayExpr, scale: float, output: Output) -> Table | None:
     leaves = [leaf for node in nodes for leaf in node.args if leaf not in nodes and not _is_number(leaf)]
     found = [dequantized(leaf) for leaf in leaves]
     data = found[0] if found else None
-    if data is None or any(other != data for other in found):
+    if data is None or any(other != data for other in found) or _rank(value) != _rank(data.tensor):
         return None
     low, high = dt.int_range(data.dtype)
     numbers = (np.arange(low, high + 1, dtype=np.float32) - np.float32(data.zero)) * np.float32(data.scale)
     known: dict[RelayExpr, Array] = dict.fromkeys(leaves, numbers.astype(np.float64))
     for node in nodes:
-        given = [known[a] if a in known else np.asarray(_array(a), np.float64) for a in node.args]
+        given = [known[a] if a in known else np.asarray(_array(a), np.float64).reshape(()) for a in node.args]
         known[node] = evaluate_call(node, given, None)[0]
     with np.errstate(all="ignore"):
         steps = np.rint(known[value].astype(np.float32) / np.float32(scale)) + np.float32(output.zero)
@@ -520,6 +520,10 @@ def inner_nodes(value: RelayExpr, most: int = _MOST_NODES) -> list[Call] | None:
     found = list(itertools.islice(post_order(value, arguments), 4 * most))
     calls = [node for node in found if isinstance(node, Call) and node.op is not Dequantize.op]
     return calls if found[-1] is value and len(calls) <= most else None
+
+
+def _rank(expr: RelayExpr) -> int:
+    return len(expr.checked_type.shape)  # type: ignore[attr-defined]
 
 
 def _is_elementwise(call: Call) -> bool:
