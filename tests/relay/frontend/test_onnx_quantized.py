@@ -177,6 +177,18 @@ def test_means_of_windows_are_within_a_step(last: int) -> None:
     compare("QLinearAveragePool", given, 1, count_include_pad=1, **window)
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_means_of_axes_are_those_of_whole_numbers(keepdims: int) -> None:
+    """Against numpy: ONNX Runtime has the operator's definition, and no kernel for it."""
+    data = integers("uint8", 2, 4, 5)
+    inputs = [data, scale(0.5), zero("uint8", 10), scale(0.25), zero("uint8", 3)]
+    model, feeds = model_of("QLinearReduceMean", inputs, axes=[1], keepdims=keepdims)
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.UINT8
+    (found,) = backend.prepare(model).run(feeds)
+    sums = (data.astype(int) - 10).sum(axis=1, keepdims=bool(keepdims))
+    np.testing.assert_array_equal(found, np.clip(np.rint(sums * 0.5) + 3, 0, 255))
+
+
 def test_joined_and_chosen_tensors_are_within_a_step() -> None:
     parts = [integers("uint8", 2, n, 3) for n in (1, 4)]
     given = [

@@ -63,6 +63,8 @@ def exact(group: Any, form: Form) -> RelayExpr:
             return form.tabulated(group.data, group.values, group.output)
         case Joined():
             return _joined(group, form)
+        case Shares():
+            return _shares(group, form)
         case _:
             value = _VALUES[type(group)](group, form)
             return form.requantized(relay_op.multiply(value, const(group.multiplier)), group.output)
@@ -93,7 +95,8 @@ def _shares(group: Shares, form: Form) -> RelayExpr:
     below = relay_op.subtract(relay_op.max(wide, axis=group.axis, keepdims=True), wide)
     powers = relay_op.lookup(relay_op.cast(below, "uint8"), const(group.exponentials))
     total = relay_op.sum(powers, axis=group.axis, keepdims=True)
-    return relay_op.divide(relay_op.cast(powers, "float32"), relay_op.cast(total, "float32"))
+    share = relay_op.divide(const(group.multiplier), relay_op.cast(total, "float32"))
+    return form.requantized(relay_op.multiply(relay_op.cast(powers, "float32"), share), group.output)
 
 
 def _windows(group: Windows, form: Form) -> RelayExpr:
@@ -103,7 +106,6 @@ def _windows(group: Windows, form: Form) -> RelayExpr:
 _VALUES: dict[type, Callable[[Any, Form], RelayExpr]] = {
     Pair: _pair,
     Mean: _mean,
-    Shares: _shares,
     Windows: _windows,
 }
 

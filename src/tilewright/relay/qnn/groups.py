@@ -17,7 +17,7 @@ Mean       ``sum = sum(x - zx)`` over some axes, exact; ``clip(rint(f32(sum) * m
 Windows    ``clip(rint(sum(x - zx) * f32(1 / n) * m) + zy, low, high)``, ``m = f32(sx / sy)``: a pool of means.
 Table      ``table[x]``: a function of each element, computed in float64, rounded to float32, and quantized.
 Shares     softmax: ``e = rint(exp(sx * (x - max)) * 2 ** k)`` by a table, summed in int32;
-           ``clip(rint(f32(e) / f32(sum) * f32(1 / sy)) + zy, low, high)``; k is the largest that sums allow.
+           ``clip(rint(f32(e) * (f32(1 / sy) / f32(sum))) + zy, low, high)``; k is the largest that sums allow.
 Move       ``op(x)`` on the integers, where the operator only chooses and moves; then, where scales differ,
            ``clip(rint(f32(x - zx) * m) + zy, low, high)``, ``m = f32(sx / sy)``.
 Joined     As Move of each of several tensors, and then the operator on the integers: concatenate, where.
