@@ -1,4 +1,7 @@
-"""Quantized networks to measure: QDQ files of ONNX Runtime's quantizer, each beside the float32 file it was made of."""
+"""Quantized networks to measure: files of ONNX Runtime's quantizer, each beside the float32 file it was made of.
+
+They are QDQ files of uint8; of names that end in ``-dynamic`` what ``quantize_dynamic`` writes.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,19 @@ from tilewright.testing.quantized import quantize_model, quantized
 from .detector import write_detector
 
 DETECTOR = "detector"
-NETWORKS = ("resnet50", "mobilenet_v2", DETECTOR)
+DYNAMIC = "-dynamic"
+NETWORKS = (
+    *("resnet50", "mobilenet_v2", DETECTOR, "distilbert", "vit_b16"),
+    *(f"{name}{DYNAMIC}" for name in ("distilbert", "bert_base", "vit_b16")),
+)
 ACTIVATIONS = "uint8"
 
 
 def find_quantized(name: str) -> tuple[Path, dict[str, np.ndarray]]:
     """The quantized file of network ``name`` and inputs for it; ``float32_of`` gives the file it was made of."""
+    if name.endswith(DYNAMIC):
+        path = _quantized_dynamically(name.removesuffix(DYNAMIC))
+        return path, zoo.reference(path)[0]
     if name != DETECTOR:
         path = quantized(name, ACTIVATIONS)
         return path, zoo.reference(path)[0]
@@ -34,6 +44,20 @@ def find_quantized(name: str) -> tuple[Path, dict[str, np.ndarray]]:
             quantize_model(model, made / f"quantized-{ACTIVATIONS}.onnx", inputs, ACTIVATIONS)
             os.replace(made, folder)
     return folder / f"quantized-{ACTIVATIONS}.onnx", inputs
+
+
+def _quantized_dynamically(name: str) -> Path:
+    """Return the file of network ``name`` whose activations are quantized as it runs, beside its export."""
+    from onnxruntime import quantization
+
+    model = zoo.export(name)
+    output = model.with_name("quantized-dynamic.onnx")
+    if not output.exists():
+        with tempfile.TemporaryDirectory(dir=model.parent) as folder:
+            made = Path(folder) / "model.onnx"
+            quantization.quantize_dynamic(str(model), str(made), weight_type=quantization.QuantType.QInt8)
+            os.replace(made, output)
+    return output
 
 
 def float32_of(path: Path) -> Path:
