@@ -29,9 +29,9 @@ def compile_program(target: Path, *sources: Path) -> Path:
     return target
 
 
-def emulate(program: Path, *arguments: str, threads: int = 1) -> str:
-    """What the program prints; its error messages where it fails."""
-    command = [*EMULATOR, "-E", f"TVM_NUM_THREADS={threads}", str(program), *arguments]
+def emulate(program: Path, *arguments: str, threads: int = 1, processor: str = EMULATOR[-1]) -> str:
+    """What the program prints on QEMU's ``processor``; its error messages where it fails."""
+    command = [*EMULATOR[:-1], processor, "-E", f"TVM_NUM_THREADS={threads}", str(program), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
     return done.stdout
@@ -44,14 +44,17 @@ class Board:
     program: Path
     folder: Path
 
-    def run(self, factory: Any, inputs: Mapping[str, np.ndarray], threads: int = 1) -> list[np.ndarray]:
-        """All outputs of one run of the model that ``relay.build`` made for ``TARGET``."""
+    def run(
+        self, factory: Any, inputs: Mapping[str, np.ndarray], threads: int = 1, processor: str = EMULATOR[-1]
+    ) -> list[np.ndarray]:
+        """All outputs of one run of the model that ``relay.build`` made for ``TARGET``, or for QEMU's ``processor``."""
         library = self.folder / "model.so"
         factory.export_library(str(library), cc.cross_compiler(COMPILER))
         settings: Sequence[str] = [f"{name}={self.folder / name}.bin" for name in inputs]
         for name, value in inputs.items():
             value.tofile(self.folder / f"{name}.bin")
-        text = emulate(self.program, str(library), "-o", str(self.folder / "out"), *settings, threads=threads)
+        arguments = str(library), "-o", str(self.folder / "out"), *settings
+        text = emulate(self.program, *arguments, threads=threads, processor=processor)
         found = []
         for index, (dtype, dims) in enumerate(_OUTPUT.findall(text)):
             shape = [int(d) for d in dims.split(",") if d.strip()]

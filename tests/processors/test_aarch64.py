@@ -58,6 +58,32 @@ def test_small_network_gives_what_onnx_runtime_gives(name: str, board: Board) ->
     assert_close(run_network(board, path, threads=1), onnx_runtime(path))
 
 
+BYTE_PROCESSORS = {  # instruction: LLVM's processor that has it, and QEMU's
+    "sdot": ("neoverse-n1", "neoverse-n1"),
+    "usdot": ("neoverse-v1", "max"),
+    "mla": ("cortex-a53", "cortex-a53"),
+}
+
+
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
+@pytest.mark.parametrize("instruction", BYTE_PROCESSORS)
+def test_products_of_bytes_are_exact(instruction: str, dtypes: tuple[str, str], board: Board) -> None:
+    rng = np.random.default_rng(37)
+    ends = [np.iinfo(t) for t in dtypes]
+    shapes = [(9, 67), (21, 67)]
+    a, b = (rng.choice([e.min, e.min + 1, e.max], s).astype(e.dtype) for e, s in zip(ends, shapes, strict=True))
+    x = relay.var("x", shape=a.shape, dtype=dtypes[0])
+    processor, machine = BYTE_PROCESSORS[instruction]
+    with tvm.transform.PassContext(opt_level=3):
+        body = relay.nn.dense(x, relay.const(b), out_dtype="int32")
+        factory = relay.build(tvm.IRModule.from_expr(relay.Function([x], body)), f"{TARGET} -mcpu={processor}")
+    if instruction != "mla":
+        taken = instruction if dtypes[0] == "uint8" else "sdot"
+        assert f"\t{taken}\t" in factory.get_lib().get_source("asm")
+    (found,) = board.run(factory, {"x": a}, processor=machine)
+    np.testing.assert_array_equal(found, a.astype("int64") @ b.astype("int64").T)
+
+
 @pytest.mark.parametrize("name", sorted(REFERENCES.keys() - {"exp2"}))  # which Relay has no operator for
 def test_polynomials_are_within_2_ulp(name: str, board: Board) -> None:
     values = np.concatenate(list(sampled_floats(16_411 if name == "erf" else 4093)))
