@@ -332,7 +332,7 @@ def _output(call: Call) -> tuple[RelayExpr, float, Output] | None:
 
 
 def _with_early_zero(value: RelayExpr, scale: float, output: Output) -> tuple[RelayExpr, float, Output]:
-    """What is quantized, where so many steps of the scale are added to a sum or product: an early zero point."""
+    """The quantized value, where so many steps of the scale are added to a sum or product: an early zero point."""
     total = call_of(value, add.op)
     if total is None or output.zero or not output.is_free or op_of(total.args[0]) not in (add.op, multiply.op):
         return value, scale, output
