@@ -142,6 +142,24 @@ def test_added_channels_stay_through_activations_pools_and_products(dtype: str) 
     assert "strided_slice" not in text and "nn.pad" not in text
 
 
+@pytest.mark.parametrize("shape", [(relay.Any(), 16, 9, 9), (1, 16, relay.Any(), relay.Any())], ids=["batch", "image"])
+def test_extents_that_are_known_when_it_runs(shape: Any) -> None:
+    if not runs_here(VNNI):
+        pytest.skip("this machine lacks VNNI")
+    network = Network("int8", 16, 9)
+    network.x = relay.var("x", shape=shape, dtype="int8")
+    first = network.whole(relay.nn.relu(network.conv(network.x, 16, 20, 3, padding=(1, 1))))
+    spread = network.whole(network.conv(first, 20, 20, 3, padding=(1, 1), groups=20, strides=(2, 2)), 0.01)
+    mod = tvm.IRModule.from_expr(relay.Function([network.x], network.whole(network.conv(spread, 20, 24, 1))))
+    found = []
+    for option in (True, False):
+        with tvm.transform.PassContext(opt_level=3, config={"relay.qnn.bytes": option}):
+            run = relay.create_executor("vm", mod, tvm.cpu(), VNNI).evaluate()
+        found.append(run(network.data).numpy())
+    assert found[0].shape == (1, 24, 5, 5) and found[0].std() > 0
+    np.testing.assert_array_equal(*found)
+
+
 def test_an_empty_batch() -> None:
     network = Network("uint8", 16, 5)
     network.x = relay.var("x", shape=(0, 16, 5, 5), dtype="uint8")
