@@ -63,4 +63,5 @@ def test_configurations(name: str, arguments: tuple) -> None:
 
 
 def test_every_template_is_tested() -> None:
-    assert {name for name in TASK_TABLE if name.endswith(".x86")} == {name for name, _ in WORKLOADS}
+    elsewhere = {"conv2d_NCHWc_int8.x86"}  # on integers: tests/topi/cpu/test_conv2d_int8.py
+    assert {name for name in TASK_TABLE if name.endswith(".x86")} == {name for name, _ in WORKLOADS} | elsewhere

@@ -177,6 +177,11 @@ DISAGREEMENTS: list[Disagreement] = [
         "DynamicQuantizeLinear of zeros alone has the scale 1, as in ONNX Runtime; the reference gives 1/255.",
     ),
     Disagreement(
+        ("NegativeLogLikelihoodLoss",), "onnxruntime", lambda case: case.attributes().get("ignore_index") == -1,
+        "The mean of a loss is that of the labels which are not left out, as in ONNX Runtime; the reference counts "
+        "them where the label left out is -1.",
+    ),
+    Disagreement(
         ("NonZero",), "reference", _scalar,
         "NonZero of a scalar has the shape (0, N), as its definition says; ONNX Runtime gives (1, N).",
     ),

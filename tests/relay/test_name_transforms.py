@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from tilewright.ir.errors import TilewrightError
 from tilewright.relay.backend.name_transforms import (
     mangle_module_name,
     prefix_generated_name,
@@ -14,6 +12,8 @@ from tilewright.relay.backend.name_transforms import (
     to_c_function_style,
     to_c_variable_style,
 )
+
+from tilewright.ir.errors import TilewrightError
 
 
 def test_names_in_the_styles_of_c() -> None:

@@ -122,3 +122,23 @@ def softmax(g: Graph) -> Tolerance:
     attributes = {"axis": g.draw.between(low, len(shape) - 1)} if needed or g.draw.of(False, True) else {}
     g.emit([g.data(dtype, shape, g.draw.of("mild", "any"))], **attributes)
     return EXACT if g.operator == "Hardmax" else CLOSE
+
+
+@generator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+def losses(g: Graph) -> Tolerance:
+    """Losses of scores for classes; the class that is left out is among the labels one time in two."""
+    dtype, classes = g.dtype(), g.draw.of(3, 1, 2, 7)
+    rows = (g.draw.of(2, 1, 3, 5), *(g.draw.of(2, 1, 3, 4) for _ in range(g.draw.between(0, 2))))
+    scores = g.data(dtype, (rows[0], classes, *rows[1:]), "mild")
+    labels = g.draw.integers(g.dtype(1, ("int64", "int32")), rows, 0, classes)
+    attributes: dict[str, Any] = {"reduction": g.draw.of("mean", "sum", "none")}
+    if g.draw.of(False, True):
+        attributes["ignore_index"] = g.draw.of(-1, 0, classes)
+        labels.reshape(-1)[g.draw.below(labels.size)] = attributes["ignore_index"]
+    if attributes["reduction"] == "mean" and (labels == attributes.get("ignore_index", classes)).all():
+        attributes["reduction"] = "sum"  # a mean of nothing is no number
+    names = [scores, g.input(labels)]
+    if g.draw.of(False, True):
+        names.append(g.input(g.draw.integers("int64", (classes,), 1, 5).astype(dtype) / 4))
+    g.emit(names, **attributes)
+    return CLOSE

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import tilewright.relay  # noqa: F401  # declares the operators
+import tilewright.relay  # declares the operators
+import tilewright.relay.quantize  # noqa: F401  # and its own
 from tilewright.ir.op import Op
 from tilewright.relay.op.definition import HOOKS, TRAITS, OpDef
 from tilewright.relay.op.gradients import no_gradient
