@@ -150,7 +150,7 @@ DISAGREEMENTS: list[Disagreement] = [
     ),
     Disagreement(
         ("MaxPool",), "reference", lambda case: _with_nan(case) or _with_infinity(case),
-        "MaxPool skips NaN and gives -infinity where a window has no numbers; ONNX Runtime gives NaN or the least "
+        "MaxPool skips NaN and returns -infinity where a window has no numbers; ONNX Runtime returns NaN or the least "
         "finite number there.",
     ),
     Disagreement(
@@ -170,11 +170,11 @@ DISAGREEMENTS: list[Disagreement] = [
     ),
     Disagreement(
         ("Dropout",), "reference", lambda case: case.opset < 12,
-        "Dropout's mask is true where an element is kept, and all are; ONNX Runtime gives false before opset 12.",
+        "Dropout's mask is true where an element is kept, and all are; ONNX Runtime returns false before opset 12.",
     ),
     Disagreement(
         ("DynamicQuantizeLinear",), "onnxruntime", lambda case: True,
-        "DynamicQuantizeLinear of zeros alone has the scale 1, as in ONNX Runtime; the reference gives 1/255.",
+        "DynamicQuantizeLinear of zeros alone has the scale 1, as in ONNX Runtime; the reference has 1/255.",
     ),
     Disagreement(
         ("NegativeLogLikelihoodLoss",), "onnxruntime", lambda case: case.attributes().get("ignore_index") == -1,
@@ -183,7 +183,7 @@ DISAGREEMENTS: list[Disagreement] = [
     ),
     Disagreement(
         ("NonZero",), "reference", _scalar,
-        "NonZero of a scalar has the shape (0, N), as its definition says; ONNX Runtime gives (1, N).",
+        "NonZero of a scalar has the shape (0, N), as its definition says; ONNX Runtime returns (1, N).",
     ),
     Disagreement(
         ("Mean", "ReduceL2", "ReduceMean"), "onnxruntime", lambda case: not _empty_axis(case),
@@ -197,11 +197,12 @@ DISAGREEMENTS: list[Disagreement] = [
     ),
     Disagreement(
         ("LogSoftmax", "Softmax"), "reference", lambda case: True,
-        "Softmax and LogSoftmax of a row with +infinity are no numbers, by their definition; ONNX Runtime gives some.",
+        "Softmax and LogSoftmax of a row with +infinity are no numbers, by their definition; ONNX Runtime returns "
+        "numbers.",
     ),
     Disagreement(
         ("ReduceMean",), "reference", lambda case: _empty_axis(case) and not _whole(case),
-        "ReduceMean of no elements is no number, 0 / 0; ONNX Runtime gives 0.",
+        "ReduceMean of no elements is no number, 0 / 0; ONNX Runtime returns 0.",
     ),
     Disagreement(
         ("ReduceMean",), "neither", lambda case: _empty_axis(case) and _whole(case),
@@ -213,7 +214,7 @@ DISAGREEMENTS: list[Disagreement] = [
     ),
     Disagreement(
         ("Resize",), "onnxruntime", _by_fraction,
-        "Resize by fractions has the sizes and neighbours that float32 gives, in which scales are: 5 / 6 of 6 is 5; "
+        "Resize by fractions computes sizes and neighbours in float32, the type of the scales: 5 / 6 of 6 is 5; "
         "the reference counts in float64.",
     ),
     Disagreement(
@@ -275,11 +276,12 @@ DISAGREEMENTS: list[Disagreement] = [
     ),
     Disagreement(
         ("TopK",), "onnxruntime", lambda case: case.opset < 10,
-        "TopK's indices are integers; the reference gives them the data's type before opset 10.",
+        "TopK's indices are integers; in the reference they have the data's type before opset 10.",
     ),
     Disagreement(
         ("Unique",), "onnxruntime", lambda case: not case.attributes().get("sorted", 1),
-        "Unique that is not sorted gives elements in the order in which they come; the reference's values are sorted.",
+        "Unique that is not sorted returns elements in the order of their first occurrence; the reference's values are "
+        "sorted.",
     ),
     Disagreement(
         ("Unsqueeze",), "onnxruntime", lambda case: True,
