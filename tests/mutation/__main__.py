@@ -22,7 +22,7 @@ import pytest
 from tests.mutation.hook.sitecustomize import install
 from tests.mutation.mutants import AREAS, Mutant, draw_mutants
 from tests.mutation.patch import Calls, LoadedFunctions
-from tests.mutation.runs import TIERS, Task, Verdict, environment, run_cold, run_hot
+from tests.mutation.runs import NO_OPENCL, TIERS, Task, Verdict, environment, run_cold, run_hot
 from tests.selection.closeness import ROOT, TEST_FOLDERS, Closeness
 from tests.selection.plugin import CACHE
 
@@ -151,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(report(read(options.results)))
         return 0
     os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no threads of OpenMP, and PyTorch would wait for them
+    os.environ["OCL_ICD_VENDORS"] = NO_OPENCL  # nor those of OpenCL's driver, for which its calls would wait
     calls = Calls()
     calls.start()
     command = ["-q", "-m", "not soak", "--timeout=0", "-p", "no:randomly", "-p", "no:cacheprovider", *options.tests]

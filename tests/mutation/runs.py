@@ -29,6 +29,7 @@ TEST_SECONDS = {"test": 25, "full": 100}  # of processor time: a case that takes
 WALL_SECONDS = 600  # a process that takes more waits for something
 MEMORY = 12 << 30
 COLD_FILES = 10
+NO_OPENCL = "/nonexistent"  # the folder of OpenCL's vendors for processes that fork
 TIERS = ("test", "full")
 Ranks = Mapping[str, Mapping[str, float]]
 
@@ -172,6 +173,10 @@ def run_hot(session: pytest.Session, task: Task, patch: Callable[[], None]) -> V
     os._exit(status)
 
 
+def _with_opencl(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if value != NO_OPENCL}
+
+
 def run_cold(task: Task, variables: Mapping[str, str]) -> Verdict:
     """Run cases in a new process."""
     asked = asdict(task) | {"ranks": dict(list(task.ranks.items())[:COLD_FILES])}
@@ -184,6 +189,6 @@ def run_cold(task: Task, variables: Mapping[str, str]) -> Verdict:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env={**os.environ, **variables, "TILEWRIGHT_MUTATION_TASK": json.dumps(asked)},
+            env={**_with_opencl(os.environ), **variables, "TILEWRIGHT_MUTATION_TASK": json.dumps(asked)},
         )
         return _verdict(task, _wait(process.poll, process.pid))
