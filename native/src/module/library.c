@@ -26,21 +26,21 @@ typedef struct Library {
 static Library* libraries;
 static TwLock libraries_lock = TW_LOCK_INITIALIZER;
 
-static void* lookup_symbol(void* ctx, const char* name) { return dlsym(((Library*)ctx)->handle, name); }
-
-static int library_function(TwModule* self, const char* name, TwFunc** out) {
-  const Library* lib = self->data;
-  if (strcmp(name, "__tvm_main__") == 0) {
-    const char* entry = dlsym(lib->handle, name);
-    if (entry == NULL) return 0;
-    name = entry;
-  }
-  void* address = dlsym(lib->handle, name);
+/* The function of a name among the symbols that lookup finds; __tvm_main__ is a symbol that holds the name of one. */
+static int find_compiled(TwModule* self, void* (*lookup)(void* ctx, const char* name), void* ctx, const char* name, TwFunc** out) {
+  const char* entry = strcmp(name, "__tvm_main__") == 0 ? lookup(ctx, name) : name;
+  void* address = entry == NULL ? NULL : lookup(ctx, entry);
   if (address == NULL) return 0;
   TVMBackendPackedCFunc code;
   memcpy(&code, &address, sizeof code);
   *out = tw_func_direct(code, self);
   return *out == NULL ? -1 : 0;
+}
+
+static void* lookup_symbol(void* ctx, const char* name) { return dlsym(((Library*)ctx)->handle, name); }
+
+static int library_function(TwModule* self, const char* name, TwFunc** out) {
+  return find_compiled(self, lookup_symbol, self->data, name, out);
 }
 
 static void release_func(void* f) { tw_func_release(f); }
@@ -209,13 +209,7 @@ static void* linked_symbol(void* ctx, const char* name) {
 }
 
 static int linked_function(TwModule* self, const char* name, TwFunc** out) {
-  const char* entry = strcmp(name, "__tvm_main__") == 0 ? linked_symbol(self->data, name) : name;
-  void* address = entry == NULL ? NULL : linked_symbol(self->data, entry);
-  if (address == NULL) return 0;
-  TVMBackendPackedCFunc code;
-  memcpy(&code, &address, sizeof code);
-  *out = tw_func_direct(code, self);
-  return *out == NULL ? -1 : 0;
+  return find_compiled(self, linked_symbol, self->data, name, out);
 }
 
 static const TwModuleClass linked_class = {.get_function = linked_function};
@@ -258,7 +252,8 @@ static TwMap system_symbols;
 static TwModule* system_module;
 static TwLock system_lock = TW_LOCK_INITIALIZER;
 
-static void* system_symbol(const char* name) {
+static void* system_symbol(void* ctx, const char* name) {
+  (void)ctx;
   tw_lock(&system_lock);
   void* address = tw_map_get(&system_symbols, name);
   tw_unlock(&system_lock);
@@ -266,13 +261,7 @@ static void* system_symbol(const char* name) {
 }
 
 static int system_function(TwModule* self, const char* name, TwFunc** out) {
-  const char* entry = strcmp(name, "__tvm_main__") == 0 ? system_symbol(name) : name;
-  void* address = entry == NULL ? NULL : system_symbol(entry);
-  if (address == NULL) return 0;
-  TVMBackendPackedCFunc code;
-  memcpy(&code, &address, sizeof code);
-  *out = tw_func_direct(code, self);
-  return *out == NULL ? -1 : 0;
+  return find_compiled(self, system_symbol, NULL, name, out);
 }
 
 static const TwModuleClass system_class = {.get_function = system_function};

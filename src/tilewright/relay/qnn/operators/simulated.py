@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,20 @@ class _Simulated(OpDef[SimulatedAttrs]):
         relations.require(not code.shape, f"{names[1]} is one number, the code of a type, found rank {len(code.shape)}")
         return data if check_types(names, types, extent_along(data.shape, attrs.axis, names)) else None
 
+    @staticmethod
+    @abstractmethod
+    def meaning(data: Array, code: int, scale: Array, zero: Array) -> Array:
+        """Return the result for integers of a code's type; scale and zero broadcast, zero is of the data's type."""
+
+    @classmethod
+    def evaluate(cls, attrs: SimulatedAttrs, inputs: Sequence[Array]) -> list[Array]:
+        """In the data's type."""
+        data, code, scale, zero = inputs
+        if int(code) == SQNN_DISABLE:
+            return [data]
+        scale, zero = (_along(p, data, attrs.axis) for p in (scale, zero))
+        return [cls.meaning(data, int(code), scale, zero.astype(data.dtype))]
+
 
 class SimulatedQuantize(_Simulated):
     """The integers that quantize gives, as floats."""
@@ -57,14 +72,9 @@ class SimulatedQuantize(_Simulated):
         return [topi.nn.simulated_quantize(data, code, scale, zero, _axis(attrs, out_type))]
 
     @staticmethod
-    def evaluate(attrs: SimulatedAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In the data's type."""
-        data, code, scale, zero = inputs
-        if int(code) == SQNN_DISABLE:
-            return [data]
-        scale, zero = (_along(p, data, attrs.axis) for p in (scale, zero))
-        whole = np.rint(data / scale) + zero.astype(data.dtype)
-        return [np.clip(whole, *map(data.dtype.type, dt.int_range(SQNN_CODE_TO_DTYPE[int(code)])))]
+    def meaning(data: Array, code: int, scale: Array, zero: Array) -> Array:
+        """Return the nearest integers of the type."""
+        return np.clip(np.rint(data / scale) + zero, *map(data.dtype.type, dt.int_range(SQNN_CODE_TO_DTYPE[code])))
 
 
 class SimulatedDequantize(_Simulated):
@@ -79,13 +89,9 @@ class SimulatedDequantize(_Simulated):
         return [topi.nn.simulated_dequantize(data, code, scale, zero, _axis(attrs, out_type))]
 
     @staticmethod
-    def evaluate(attrs: SimulatedAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """In the data's type."""
-        data, code, scale, zero = inputs
-        if int(code) == SQNN_DISABLE:
-            return [data]
-        scale, zero = (_along(p, data, attrs.axis) for p in (scale, zero))
-        return [(data - zero.astype(data.dtype)) * scale]
+    def meaning(data: Array, code: int, scale: Array, zero: Array) -> Array:
+        """Return the numbers that the integers stand for."""
+        return (data - zero) * scale
 
 
 def _along(parameter: Array, data: Array, axis: int) -> Array:
