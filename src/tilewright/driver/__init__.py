@@ -6,16 +6,26 @@
 from __future__ import annotations
 
 import importlib
-import sys
+import os
+import signal
+import threading
 from typing import Any
 
 
 def main() -> None:
-    """Entry point of the ``tilewright`` command; Ctrl-C counts from the first import on."""
-    try:
+    """Entry point of the ``tilewright`` command; Ctrl-C counts from the first import on.
+
+    Importing calls back from C, where Python drops a KeyboardInterrupt and prints a traceback. Nothing is to be
+    cleaned up yet, so that the process ends at once.
+    """
+    handled = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if handled or threading.current_thread() is not threading.main_thread():
         from tilewright.driver.cli import main as run_command_line
-    except KeyboardInterrupt:
-        sys.exit(130)
+    else:
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+        from tilewright.driver.cli import main as run_command_line
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     run_command_line()
 
 
