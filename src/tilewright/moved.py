@@ -26,6 +26,7 @@ MOVED = {
     "tilewright.relay.backend.executor_factory": "tilewright.runtime.executor.factory",
     "tilewright.relay.backend.name_transforms": "tilewright.relay.name_transforms",
     "tilewright.relay.transform.infer_layout_utils": "tilewright.relay.op.layout_rules",
+    "tilewright.relay.transform.mixed_precision": "tilewright.relay.op.mixed_precision",
     "tilewright.relay.frontend.onnx.early": "tilewright.relay.frontend.onnx.legacy_opsets",
     "tilewright.relay.frontend.onnx.placement": "tilewright.relay.frontend.onnx.unpooling",
     "tilewright.relay.frontend.onnx.staging": "tilewright.relay.frontend.onnx.host_stages",

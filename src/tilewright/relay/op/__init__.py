@@ -36,6 +36,7 @@ from tilewright.relay.op.op import (
     register_gradient,
     register_injective_schedule,
     register_legalize,
+    register_mixed_precision_conversion,
     register_pattern,
     register_reduce_schedule,
     register_schedule,
@@ -56,8 +57,8 @@ __all__ = [
     "debug", "device_copy", "image", "nn", "random", "register_alter_op_layout", "register_broadcast_schedule",
     "register_compute", "register_convert_op_layout", "register_external_compiler",
     "register_fake_quantization_to_integer", "register_gradient", "register_injective_schedule",
-    "register_legalize", "register_pattern", "register_reduce_schedule", "register_schedule", "register_strategy",
-    "vision",
+    "register_legalize", "register_mixed_precision_conversion", "register_pattern", "register_reduce_schedule",
+    "register_schedule", "register_strategy", "vision",
 ]  # fmt: skip
 
 _make = sys.modules[__name__]  # TVM's name for the constructors of operators

@@ -20,6 +20,7 @@ from tilewright.relay.op.strategy.generic import schedule_injective, schedule_re
 _Registered = Callable[[Any], Any] | Any
 
 Op.providers["FTVMFakeQuantizationToInteger"] = "tilewright.relay.qnn.fake_quantization_rules"
+Op.providers["FTVMMixedPrecisionConversionType"] = "tilewright.relay.op.mixed_precision"
 
 
 def get(op_name: str) -> Op:
@@ -98,6 +99,13 @@ def register_fake_quantization_to_integer(op_name: str, func: Any = None, level:
     ``call`` has integer operands; ``type_map`` gives their affine types, and at ``call`` that of the region's result.
     """
     return register_op_attr(op_name, "FTVMFakeQuantizationToInteger", func, level)
+
+
+def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> _Registered:
+    """Set what ToMixedPrecision does with the operator: ``(call, mixed_precision_type) -> [category, dtype of sums,
+    dtype of the result]``; see ``relay.op.mixed_precision``.
+    """
+    return register_op_attr(op_name, "FTVMMixedPrecisionConversionType", func, level)
 
 
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> _Registered:

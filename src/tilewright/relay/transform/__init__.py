@@ -16,6 +16,7 @@ from tilewright.ir.transform import (
     function_pass,
     module_pass,
 )
+from tilewright.relay.op import mixed_precision as mixed_precision
 from tilewright.relay.transform.annotate_spans import AnnotateSpans
 from tilewright.relay.transform.autodiff.gradient import FirstOrderGradient, gradient
 from tilewright.relay.transform.autodiff.lazy_gradient_init import LazyGradientInit
@@ -61,6 +62,7 @@ from tilewright.relay.transform.partition.merge_composite import MergeComposite
 from tilewright.relay.transform.partition.partition_graph import PartitionGraph, RegionCost
 from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.precision.keep_half_precision import KeepHalfPrecision
+from tilewright.relay.transform.precision.to_mixed_precision import ToMixedPrecision
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.recognize.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize.recognize_attention import RecognizeAttention
@@ -193,6 +195,7 @@ __all__ = [
     "ToANormalFormExpr",
     "ToBasicBlockNormalForm",
     "ToGraphNormalForm",
+    "ToMixedPrecision",
     "WriteOutDynamic",
     "build_config",
     "explain_partition",
