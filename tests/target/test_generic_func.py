@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tilewright as tvm
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import Target
+from tilewright.target.generic_func import GenericFunc, generic_func, implemented_in
 
 
 def make():  # type: ignore[no-untyped-def]
@@ -100,3 +103,36 @@ def test_named_functions_take_a_second_implementation_as_tvms_do() -> None:
         assert named() == "second"
     with pytest.raises(TilewrightError, match="has an implementation for 'cpu' already"):
         named.register("cpu", lambda: "third", override=False)
+
+
+def _later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[GenericFunc, str]:
+    """A function whose implementation for a key is in a module that nothing has imported, and that key."""
+    function, key = generic_func(lambda: "default"), f"key_of_{tmp_path.name}"
+    name = f"module_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        f"from tests.target import test_generic_func as t\nt.waiting.provide({key!r}, lambda: 'provided')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(globals(), "waiting", function)
+    implemented_in(key, name)
+    return function, key
+
+
+def test_a_module_of_implementations_is_imported_when_its_key_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    function, key = _later(monkeypatch, tmp_path)
+    assert function() == "default" and not function.dispatch_dict
+    with Target(f"llvm -keys={key}"):
+        assert function() == "provided"
+
+
+def test_an_implementation_that_users_register_replaces_one_that_was_not_imported_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    function, key = _later(monkeypatch, tmp_path)
+    with pytest.raises(TilewrightError, match="has an implementation for"):
+        function.register(key, lambda: "another")
+    function.register(key, lambda: "mine", override=True)
+    with Target(f"llvm -keys={key}"):
+        assert function() == "mine"

@@ -10,17 +10,38 @@
 A call looks through the keys of the current target (for a Raspberry Pi ``arm_cpu``, then ``cpu``) for an
 implementation, and takes the default if no key has one or if there is no current target. Operators' strategies
 (``relay.op.strategy``) and alterations (``topi.nn.conv2d_alter_layout``) are such functions: a target plugs in by
-registering for a key of its own.
+registering for a key of its own. Modules with many implementations are imported when their key is first looked up
+(``implemented_in``).
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.target.target import Target
+
+_implemented_in: dict[str, tuple[str, ...]] = {}  # names of modules by key
+
+
+def implemented_in(key: str, *modules: str) -> None:
+    """Name the modules that register implementations for a key: they are imported when it is first looked up."""
+    _implemented_in[key] = (*_implemented_in.get(key, ()), *modules)
+
+
+def _load_implementations(key: str) -> None:
+    # Import asked again is cheap, and waits where another thread is not done with the module.
+    for module in _implemented_in.get(key, ()):
+        importlib.import_module(module)
+
+
+def load_all_implementations() -> None:
+    """Import the modules of all keys, which register schedules' templates too."""
+    for key in list(_implemented_in):
+        _load_implementations(key)
 
 
 class GenericFunc:
@@ -78,17 +99,34 @@ class GenericFunc:
 
         def add(implementation: Callable[..., Any]) -> Callable[..., Any]:
             for name in chosen:
-                if name in self.dispatch_dict and not replace:
-                    raise TilewrightError(f"{self.name} has an implementation for {name!r} already; pass override=True")
-                self.dispatch_dict[name] = implementation
+                _load_implementations(name)
+                self._add(name, implementation, replace)
             return implementation
 
         return add(func) if callable(func) else add
+
+    def provide(self, key: str, func: Callable[..., Any] | None = None) -> Any:
+        """Register an implementation in a module that ``implemented_in`` names for the key, or in one that it imports.
+
+        A decorator, or a call with ``func``. It does not import the other modules of the key, as ``register`` does.
+        """
+
+        def add(implementation: Callable[..., Any]) -> Callable[..., Any]:
+            self._add(key, implementation, self.replaceable)
+            return implementation
+
+        return add if func is None else add(func)
+
+    def _add(self, key: str, implementation: Callable[..., Any], replace: bool) -> None:
+        if key in self.dispatch_dict and not replace:
+            raise TilewrightError(f"{self.name} has an implementation for {key!r} already; pass override=True")
+        self.dispatch_dict[key] = implementation
 
     def get(self, target: Target | None = None) -> Callable[..., Any]:
         """The implementation for ``target``, or for the current one."""
         chosen = target or Target.current()
         for key in chosen.keys if chosen is not None else ():
+            _load_implementations(key)
             if key in self.dispatch_dict:
                 return self.dispatch_dict[key]
         if self.fdefault is None:

@@ -19,6 +19,7 @@ from tilewright.autotvm.task.flop import compute_flop
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr, StringImm
+from tilewright.target.generic_func import load_all_implementations
 from tilewright.target.target import Target
 
 
@@ -96,14 +97,23 @@ def template_called(name: str) -> TaskTemplate:
     return TASK_TABLE.setdefault(name, TaskTemplate())
 
 
+def find_template(name: str) -> TaskTemplate | None:
+    """Return the template of a name, None when there is none; implementations that load on use are searched too."""
+    if name not in TASK_TABLE:
+        load_all_implementations()
+    return TASK_TABLE.get(name)
+
+
 def template_version(name: str) -> str | None:
     """Return the version of a template, which its records carry; None if it has none."""
-    return TASK_TABLE[name].version if name in TASK_TABLE else None
+    template = find_template(name)
+    return template.version if template is not None else None
 
 
 def task_in_words(name: str, args: Sequence[Any]) -> str:
     """Describe a task in words."""
-    return TASK_TABLE[name].words(args) if name in TASK_TABLE else shapes_in_words(args)
+    template = find_template(name)
+    return template.words(args) if template is not None else shapes_in_words(args)
 
 
 class Task:
@@ -129,12 +139,13 @@ class Task:
     @property
     def func(self) -> TaskTemplate:
         """The template; raises TilewrightError when there is none of this name."""
-        if self.name not in TASK_TABLE:
+        template = find_template(self.name)
+        if template is None:
             raise TilewrightError(
                 f"no template is called {self.name!r}; known: {', '.join(sorted(TASK_TABLE))}. "
                 "Import the module that registers it"
             )
-        return TASK_TABLE[self.name]
+        return template
 
     def instantiate(self, config: ConfigSpace) -> tuple[te.Schedule, list[te.Tensor]]:
         """The schedule and its argument tensors under ``config``, results last."""

@@ -45,11 +45,10 @@ from tilewright.relay.op.op import (
 from tilewright.relay.op.strategy import OpImplementation, OpSpecialization, OpStrategy, SpecializedCondition
 from tilewright.relay.op.transform import checks as checks
 from tilewright.relay.op.transform import shape_checks as shape_checks
+from tilewright.target.generic_func import implemented_in
 
-# It alters layouts of operators, so it comes after them.
-from tilewright.relay.op.strategy import cpu as _cpu  # noqa: F401  # isort: skip
-from tilewright.relay.op.strategy import gpu as _gpu  # noqa: F401  # isort: skip
-from tilewright.relay.op.strategy import gpu_contraction as _gpu_contraction  # noqa: F401  # isort: skip
+implemented_in("cpu", f"{__name__}.strategy.cpu")
+implemented_in("gpu", f"{__name__}.strategy.gpu", f"{__name__}.strategy.gpu_contraction")
 
 __all__ = [
     *_exports(globals()),

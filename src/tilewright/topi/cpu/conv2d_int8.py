@@ -76,7 +76,7 @@ def conv2d_byte_product(target: Target | None = None) -> ByteProduct | None:
     return form if form.name in _FAST else None
 
 
-@nn.conv2d_byte_channels.register("cpu")
+@nn.conv2d_byte_channels.provide("cpu")
 def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
     """Return the channels that fill words of data and vectors of sums; None where bytes are not multiplied fast."""
     form = conv2d_byte_product()

@@ -59,7 +59,7 @@ def _layouts(data_block: int, kernel: str, out_block: int) -> Conv2dLayouts:
     return Conv2dLayouts(f"NCHW{data_block}c", kernel, f"NCHW{out_block}c", data_block, out_block)
 
 
-@nn.conv2d_infer_layout.register("cpu")
+@nn.conv2d_infer_layout.provide("cpu")
 def conv2d_infer_layout_cpu(workload: Any, cfg: Any) -> Any:
     """Infer layouts from the configuration's blocks; NCHW for unpacked channels."""
     _, (_, data, dtype), (_, kernel, _), strides, padding, dilation, *_ = workload
@@ -84,4 +84,4 @@ def conv2d_infer_layout_cpu(workload: Any, cfg: Any) -> Any:
     return ((data_shape, chosen.data_layout),), ((out_shape, chosen.out_layout),)
 
 
-nn.depthwise_conv2d_infer_layout.register("cpu", conv2d_infer_layout_cpu)
+nn.depthwise_conv2d_infer_layout.provide("cpu", conv2d_infer_layout_cpu)

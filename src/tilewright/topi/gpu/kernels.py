@@ -39,6 +39,11 @@ def schedule_kernels(outs: Any) -> te.Schedule:
     return s
 
 
+def schedule_pool(outs: Any, layout: str) -> te.Schedule:
+    """Schedule pooling over windows; ``layout`` makes no difference."""
+    return schedule_kernels(outs)
+
+
 def schedule_rest(s: te.Schedule, outs: Any) -> None:
     """Bind threads to the root stages that have none yet, after inlining the injective ones."""
     inline_injective(s, outs)

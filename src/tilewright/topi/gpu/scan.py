@@ -130,7 +130,7 @@ class _Rows:
             threads.sync()
 
 
-@scanop.register("gpu")
+@scanop.provide("gpu")
 def scanop_gpu(
     data: te.Tensor,
     binop: Combine,

@@ -78,7 +78,7 @@ def _copied(sources: Sequence[Any], i: PrimExpr) -> PrimExpr:
     return value
 
 
-@scatter_elements.register("gpu")
+@scatter_elements.provide("gpu")
 def scatter_elements_gpu(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, mode: str = "update"
 ) -> te.Tensor:
@@ -93,7 +93,7 @@ def scatter_elements_gpu(
     return write_in_order(places, updates, [data], _copied, shape, 1, mode, "scatter")
 
 
-@scatter_nd.register("gpu")
+@scatter_nd.provide("gpu")
 def scatter_nd_gpu(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
     """Write slices to ``data`` at coordinates; see ``topi.scatter.scatter_nd``."""
     shape = get_const_tuple(data.shape)
@@ -106,7 +106,7 @@ def scatter_nd_gpu(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode
     return write_in_order(places, updates, [data], _copied, shape, prod(shape[count:]), mode, "scatter_nd")
 
 
-@sparse_to_dense.register("gpu")
+@sparse_to_dense.provide("gpu")
 def sparse_to_dense_gpu(
     sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
 ) -> te.Tensor:

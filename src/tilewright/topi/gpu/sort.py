@@ -183,7 +183,7 @@ def _merge(runs: _Runs, number: Any, width: Any) -> None:
         runs.put(target, row, place, own)
 
 
-@sorted_rows.register("gpu")
+@sorted_rows.provide("gpu")
 def sorted_rows_gpu(
     data: te.Tensor,
     axis: int,

@@ -14,7 +14,7 @@ from tilewright.topi.sort import argsort
 from tilewright.topi.utils import get_const_int
 
 
-@sparse_transpose.register("gpu")
+@sparse_transpose.provide("gpu")
 def sparse_transpose_gpu(
     sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor
 ) -> list[te.Tensor]:

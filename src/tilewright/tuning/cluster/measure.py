@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.autotvm.lines import decode, encode
 from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
 from tilewright.autotvm.task.space import InstantiationError
-from tilewright.autotvm.task.task import TASK_TABLE, Task
+from tilewright.autotvm.task.task import Task
 from tilewright.ir.errors import TilewrightError
 from tilewright.tuning.cluster import site
 from tilewright.tuning.cluster.processor import wanted_for
@@ -300,7 +300,7 @@ def _task_json(task: Task) -> dict[str, Any]:
     no module.
     """
     assert task.target is not None
-    template = TASK_TABLE[task.name]
+    template = task.func
     functions = (template.fcustomized, template.fcompute, template.fschedule)
     modules = sorted({f.__module__ for f in functions if f is not None})
     if "__main__" in modules:

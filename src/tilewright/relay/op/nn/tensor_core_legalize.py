@@ -73,7 +73,7 @@ def _are_known(types: Sequence[Any]) -> bool:
     return all(isinstance(t, TensorType) and not t.is_dynamic for t in types)
 
 
-@topi.nn.dense_legalize.register("cuda")
+@topi.nn.dense_legalize.provide("cuda")
 def legalize_dense(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Pad ``nn.dense`` of (m, k) and (n, k); None where nothing changes."""
     if not _are_known(types) or types[0].dtype not in _PRODUCTS:
@@ -89,7 +89,7 @@ def legalize_dense(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]
     return _cut(y, types[2].concrete_shape, bool(dm or dn))
 
 
-@topi.nn.batch_matmul_legalize.register("cuda")
+@topi.nn.batch_matmul_legalize.provide("cuda")
 def legalize_batch_matmul(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Pad ``nn.batch_matmul``, with any operands transposed; None where nothing changes."""
     if not _are_known(types) or types[0].dtype not in _PRODUCTS:
@@ -107,7 +107,7 @@ def legalize_batch_matmul(attrs: Any, inputs: Sequence[RelayExpr], types: Sequen
     return _cut(made, types[2].concrete_shape, bool(dm or dn))
 
 
-@topi.nn.conv2d_legalize.register("cuda")
+@topi.nn.conv2d_legalize.provide("cuda")
 def legalize_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Pad batch and channels of ``nn.conv2d``; None where nothing changes, as with groups or dilation."""
     data_layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)

@@ -2,7 +2,7 @@
 
 implementation.py   the classes of a strategy    wrappers.py   topi functions as computes of operators
 generic.py          the functions that targets register with; their defaults are plain loops
-cpu.py gpu.py       for the keys "cpu" and "gpu"; loaded by ``relay.op``, after the operators
+cpu.py gpu.py       for the keys "cpu" and "gpu"; loaded when a target of that key is first used
 """
 
 from tilewright.relay.op.strategy.generic import *  # noqa: F403

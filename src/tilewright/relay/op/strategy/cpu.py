@@ -78,17 +78,17 @@ for _generic, _schedule in (
     (generic.schedule_bitpack, cpu.schedule_bitpack),
     (generic.schedule_conv2d_winograd_weight_transform, schedule_winograd_weight_transform),
 ):
-    _generic.register("cpu", wrap_topi_schedule(_schedule))
+    _generic.provide("cpu", wrap_topi_schedule(_schedule))
 
 
-@generic.schedule_pool.register("cpu")
+@generic.schedule_pool.provide("cpu")
 def schedule_pool_cpu(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule pooling over windows."""
     with target:
         return cpu.schedule_pool(outs, attrs.layout)
 
 
-@generic.schedule_adaptive_pool.register("cpu")
+@generic.schedule_adaptive_pool.provide("cpu")
 def schedule_adaptive_pool_cpu(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
     """Schedule adaptive pooling."""
     with target:
@@ -109,7 +109,7 @@ _CONV2D: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-@generic.conv2d_strategy.register("cpu")
+@generic.conv2d_strategy.provide("cpu")
 def conv2d_strategy_cpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """Return the strategy of nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
@@ -117,7 +117,7 @@ def conv2d_strategy_cpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: Tenso
     return one_implementation(wrap_conv2d_form(form, compute), wrap_topi_schedule(schedule), f"{form}.cpu")
 
 
-@generic.conv2d_winograd_NCHWc_without_weight_transform_strategy.register("cpu")
+@generic.conv2d_winograd_NCHWc_without_weight_transform_strategy.provide("cpu")
 def conv2d_winograd_strategy_cpu(
     attrs: winograd.Conv2DWinogradAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
 ) -> OpStrategy:
@@ -133,7 +133,7 @@ def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any)
     def implementation(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cpu")
 
-    strategy.register("cpu", implementation)
+    strategy.provide("cpu", implementation)
 
 
 def _register_all() -> None:
@@ -181,7 +181,7 @@ def _register_all() -> None:
         _register(strategy, name, compute, schedule)
 
 
-@generic.conv2d_NCHWc_strategy.register("cpu")
+@generic.conv2d_NCHWc_strategy.provide("cpu")
 def conv2d_NCHWc_strategy_cpu(
     attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
 ) -> OpStrategy:
@@ -204,7 +204,7 @@ def _target() -> Target:
     return target
 
 
-@topi.nn.conv2d_alter_layout.register("cpu")
+@topi.nn.conv2d_alter_layout.provide("cpu")
 def conv2d_alter_layout_cpu(
     attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
@@ -303,7 +303,7 @@ def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
     return ways[choose(ALGORITHM, list(ways), f"{WINOGRAD}{best}" if best else DIRECT)]
 
 
-@topi.nn.dense_alter_layout.register("cpu")
+@topi.nn.dense_alter_layout.provide("cpu")
 def dense_alter_layout_cpu(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:
@@ -405,7 +405,7 @@ def _transposed(expr: RelayExpr, axes: tuple[int, ...]) -> RelayExpr | None:
     return expr.args[0] if tuple(int(a) % len(axes) for a in order) == axes else None
 
 
-@topi.nn.batch_matmul_alter_layout.register("cpu")
+@topi.nn.batch_matmul_alter_layout.provide("cpu")
 def batch_matmul_alter_layout_cpu(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: TensorType
 ) -> RelayExpr | None:

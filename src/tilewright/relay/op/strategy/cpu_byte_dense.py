@@ -61,13 +61,13 @@ def as_type(data: RelayExpr, dtype: str, wanted: str) -> tuple[RelayExpr, int]:
     return (flipped, more) if wanted == "uint8" else (cast(flipped, "int8"), more)
 
 
-@topi.nn.dense_takes_bytes.register("cpu")
+@topi.nn.dense_takes_bytes.provide("cpu")
 def dense_takes_bytes_cpu() -> bool:
     """Return whether the processor has instructions for products of bytes."""
     return byte_product().is_fast
 
 
-@topi.nn.dense_legalize.register("cpu")
+@topi.nn.dense_legalize.provide("cpu")
 def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words."""
     data, numbers = inputs[0], _known_matrix(inputs[1])
@@ -95,7 +95,7 @@ def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[
     return add(product, multiply(sum_of(cast(data, "int32"), axis=[-1], keepdims=True), const(_FLIP, "int32")))
 
 
-@topi.nn.batch_matmul_legalize.register("cpu")
+@topi.nn.batch_matmul_legalize.provide("cpu")
 def batch_matmul_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
     """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words.
 

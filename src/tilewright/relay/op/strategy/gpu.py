@@ -25,10 +25,10 @@ for _schedule in (
     generic.schedule_adaptive_pool, generic.schedule_lrn,
     generic.schedule_roi_pool, generic.schedule_conv2d_winograd_weight_transform, generic.schedule_bitpack,
 ):  # fmt: skip
-    _schedule.register("gpu", schedule_kernels)
+    _schedule.provide("gpu", schedule_kernels)
 
 
-@generic.check_indices_strategy.register("gpu")
+@generic.check_indices_strategy.provide("gpu")
 def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """Clamp the indices: a kernel has no way to report an error."""
 
@@ -39,7 +39,7 @@ def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Tens
     return one_implementation(compute, schedule_kernels, "check_indices.gpu")
 
 
-@generic.check_shape_strategy.register("gpu")
+@generic.check_shape_strategy.provide("gpu")
 def check_shape_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
     """Copy the numbers: a kernel has no way to report an error; the allocation fails instead."""
     return one_implementation(
@@ -60,7 +60,7 @@ def _in_kernels(strategy: GenericFunc) -> None:
                 made.add_implementation(found.fcompute, schedule_kernels, name, found.plevel)
         return made
 
-    strategy.register("gpu", implementations)
+    strategy.provide("gpu", implementations)
 
 
 for _strategy in (

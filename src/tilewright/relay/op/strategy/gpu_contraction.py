@@ -63,7 +63,7 @@ _WINOGRAD = {
 }
 
 
-@generic.conv2d_strategy.register("gpu")
+@generic.conv2d_strategy.provide("gpu")
 def conv2d_strategy_gpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """Return the strategy of nn.conv2d, by layouts and groups."""
     form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
@@ -85,7 +85,7 @@ def conv2d_strategy_gpu(attrs: ConvAttrs, inputs: Sequence[Any], out_type: Tenso
 _SMALL_BATCH = 32  # rows from which on TVM's tasks of dense layers are called those of a large batch
 
 
-@generic.dense_strategy.register("gpu")
+@generic.dense_strategy.provide("gpu")
 def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
     """Return the strategy of nn.dense: one schedule; its tasks have TVM's names, by dtype and rows."""
     rows = known(inputs[0].shape[0])
@@ -106,7 +106,7 @@ def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any)
     def implementation(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
         return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cuda")
 
-    strategy.register("gpu", implementation)
+    strategy.provide("gpu", implementation)
 
 
 def _register_all() -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.target.generic_func import generic_func
+from tilewright.relay.op.op import register_op_attr
+from tilewright.target.generic_func import generic_func, implemented_in
 
 
 @generic_func
@@ -33,3 +34,12 @@ def qnn_conv2d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
 def qnn_dense_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
     """Return Legalize's replacement of ``qnn.dense``."""
     return None
+
+
+def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Any:
+    """Set what ``qnn.transform.Legalize`` makes of an operator: ``(attrs, args, types) -> Expr | None``."""
+    return register_op_attr(op_name, "FTVMQnnLegalize", legal_op, level)
+
+
+for _key in ("cpu", "arm_cpu", "cuda"):
+    implemented_in(_key, "tilewright.relay.qnn.operators.legalize")

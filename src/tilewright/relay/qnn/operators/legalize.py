@@ -18,7 +18,6 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, const
-from tilewright.relay.op.op import register_op_attr
 from tilewright.relay.op.strategy.wrappers import is_depthwise
 from tilewright.relay.qnn.operators.by_target import qnn_conv2d_legalize, qnn_dense_legalize
 from tilewright.relay.qnn.operators.convolution import Conv2D
@@ -90,11 +89,6 @@ def _core(op: Op, attrs: Any, args: Args, types: Types, changed: RelayExpr | Non
 
 
 for _op, _function in ((Conv2D.op, qnn_conv2d_legalize), (Dense.op, qnn_dense_legalize)):
-    _function.register("cpu", lambda attrs, args, types, op=_op: _cpu(op, attrs, args, types))
-    _function.register("arm_cpu", lambda attrs, args, types, op=_op: _arm(op, attrs, args, types))
-    _function.register("cuda", lambda attrs, args, types, op=_op: with_bytes(op, attrs, args, types, "int8", "int8"))
-
-
-def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Any:
-    """Set what ``qnn.transform.Legalize`` makes of an operator: ``(attrs, args, types) -> Expr | None``."""
-    return register_op_attr(op_name, "FTVMQnnLegalize", legal_op, level)
+    _function.provide("cpu", lambda attrs, args, types, op=_op: _cpu(op, attrs, args, types))
+    _function.provide("arm_cpu", lambda attrs, args, types, op=_op: _arm(op, attrs, args, types))
+    _function.provide("cuda", lambda attrs, args, types, op=_op: with_bytes(op, attrs, args, types, "int8", "int8"))

@@ -88,13 +88,13 @@ def conv2d_layouts(
     return Conv2dLayouts(*layouts, in_block, out_block, side, times[side])
 
 
-@nn.conv2d_channel_lanes.register("cpu")
+@nn.conv2d_channel_lanes.provide("cpu")
 def channel_lanes() -> int:
     """Lanes of a vector of floats."""
     return features().lanes(32)
 
 
-@nn.conv2d_channel_time.register("cpu")
+@nn.conv2d_channel_time.provide("cpu")
 def channel_time(in_channels: int, channels: int, window: int) -> float | None:
     """Modelled time of a vector multiply-add in the best packed layouts; None without such."""
     chosen = conv2d_layouts(in_channels, channels, window=window)
@@ -147,7 +147,7 @@ def is_streamed(cpu: CpuFeatures, weight_bytes: int) -> bool:
     return weight_bytes > cpu.l2_bytes // 2
 
 
-@nn.conv2d_rows_to_merge.register("cpu")
+@nn.conv2d_rows_to_merge.provide("cpu")
 def rows_to_merge(
     data: Sequence[int],
     kernel: Sequence[int],
