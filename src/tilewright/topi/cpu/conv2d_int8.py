@@ -25,15 +25,18 @@ from tilewright.topi.cpu.common import (
     machine,
     measured,
     output_tensors,
+    padding_of,
     same_shape,
     worth_threads,
 )
 from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
+from tilewright.topi.cpu.conv2d_tiles import schedule_windows_in_tiles, tiles_of
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed
 from tilewright.topi.cpu.model.tiling import choose_channel_tile
-from tilewright.topi.nn.conv import per_dim
+from tilewright.topi.nn.conv import pad_spatial, per_dim
+from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import get_const_tuple
 
 _CACHE_LINE = 64  # bytes
@@ -102,7 +105,11 @@ def conv2d_NCHWc_int8(
     """Compute ``topi.nn.conv2d_NCHWc_int8``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c / 4, o, 4)."""
     out = nn.conv2d_NCHWc_int8(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
     _define_config(cfg, out, data, kernel, per_dim(strides, 2))
-    return out
+    if not cfg["matrix_tiles"].val:
+        return out
+    pads = dilated_padding(padding, kernel, "OIHW", per_dim(dilation, 2))
+    data = pad_spatial(data, (2, 3), pads[:2], pads[2:])
+    return nn.conv2d_NCHWc_int8(data, kernel, strides, 0, dilation, layout, out_layout, out_dtype)
 
 
 def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
@@ -123,6 +130,9 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     cfg.settle("tile_ow", SplitEntity([-1, tile.spatial]))
     outer = is_streamed(cpu, weight_bytes) and (oh == 1 or data_bytes * blocks <= weight_bytes * oh)
     cfg.settle("channels_outer", OtherOptionEntity(outer))
+    tiles = tiles_of(out.op)
+    cfg.define_knob("matrix_tiles", [True, False] if tiles else [False])
+    cfg.settle("matrix_tiles", OtherOptionEntity(tiles is not None))
 
 
 def _form() -> ByteProduct:
@@ -141,7 +151,8 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc_int8")
     assert anchor is not None
-    inline_injective(s, tensors)
+    padded = padding_of(anchor)
+    inline_injective(s, tensors, keep=[padded])
     if any(constant_extent(a) == 0 for a in (*anchor.axis, *anchor.reduce_axis)):
         return s
     for tensor in anchor.input_tensors:
@@ -157,7 +168,10 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         sums = conv
         s[conv].set_scope("local")
     parallel = worth_threads(anchor, measured().threads.least_products * 4)
-    _schedule_tile(s, cfg, s[last], sums, parallel)
+    if cfg["matrix_tiles"].val:
+        schedule_windows_in_tiles(s, s[last], sums, parallel)
+    else:
+        _schedule_tile(s, cfg, s[last], sums, parallel)
     return s
 
 

@@ -196,4 +196,5 @@ def conv2d_NCHWc_int8(
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=axes, where=where)
 
     shape = (n, out_chunks, oh, ow, out_block)
-    return te.compute(shape, body, name="conv2d_NCHWc_int8", tag="conv2d_NCHWc_int8")
+    attrs = {"strides": tuple(strides), "dilation": tuple(dilation)}
+    return te.compute(shape, body, name="conv2d_NCHWc_int8", tag="conv2d_NCHWc_int8", attrs=attrs)

@@ -11,6 +11,7 @@ from tilewright.ir import dtype as dt
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi import nn
+from tilewright.topi.cpu.model.matrix_tiles import are_rows_merged
 from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
     block_vectors,
@@ -176,10 +177,10 @@ def rows_to_merge(
     if steps * side < in_block or not all((*data, *kernel, *out)):
         return 1
     of_bytes = dtype == "int32" and len(kernel) == 7  # neighbours along the sum, which one instruction adds up
+    copied = (kh, kw) != (1, 1) or image != [height, width]
     lane_block = out_block if of_bytes else out_block * side
     registers = block_vectors(lane_block, lanes)
     chunks_per_group = out_chunks * group_chunks // in_chunks
-    copied = (kh, kw) != (1, 1) or image != [height, width]
     copying = convolution.copy_time / (chunks_per_group * out_block) if copied else 0.0
 
     def cost(rows: int) -> float:
@@ -193,6 +194,9 @@ def rows_to_merge(
     row_bytes, weight_bytes = width * in_chunks * kh * kw * in_block * size, math.prod(kernel) * size
     if copied and images * height * row_bytes > max(cpu.l2_bytes, weight_bytes):
         return 1
+    in_tiles = are_rows_merged(cpu, out, kernel, copied, computed) if of_bytes else None
+    if in_tiles is not None:
+        return choose("merged_rows", [1, height], height if in_tiles else 1)
     if is_streamed(cpu, weight_bytes):  # then all rows run through a few channels' weights
         choices = [1, height]
     else:

@@ -1,0 +1,88 @@
+"""Schedule of convolutions of bytes in AMX's tiles: a block of positions at once, then what comes after its sums.
+
+Data has its borders (``PadInput``), so that windows need no tests::
+
+    for each block of 64 channels, each block of positions:    # one of them outside; the cores share both
+        sums = the windows' sums, by byte_windows              # in the first cache
+        out = what comes after, of all its positions
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import te
+from tilewright.topi.cpu.byte_tiles import Windows, window_intrinsic
+from tilewright.topi.cpu.common import constant_extent, machine, worth_threads
+from tilewright.topi.cpu.loops import fuse_all
+from tilewright.topi.cpu.model.matrix_tiles import WindowTiles, window_tiles
+from tilewright.topi.utils import get_const_tuple
+
+
+def tiles_of(conv: Any) -> WindowTiles | None:
+    """Return the blocks in which tiles compute the operation ``conv``; None where vector registers do better."""
+    _, _, height, width, _ = get_const_tuple(conv.output(0).shape)
+    kernel = get_const_tuple(conv.input_tensors[1].shape)
+    return window_tiles(machine(), (height, width), kernel, conv.attrs["dilation"][1] != 1)
+
+
+def schedule_windows_in_tiles(s: te.Schedule, out: te.Stage, sums: te.Tensor, parallel: bool) -> None:
+    """Schedule the loops of the result, and inside them the sums in tiles."""
+    tile = s[sums]
+    for tensor in tile.op.input_tensors:
+        if "pad" in tensor.op.tag:
+            _schedule_padding(s, tensor.op)
+    found = tiles_of(tile.op)
+    assert found is not None
+    n, oc, oh, ow, block = out.op.axis
+    oh_outer, oh_inner = out.split(oh, factor=found.rows)
+    ow_outer, ow_inner = out.split(ow, factor=found.columns)
+    vector, lane = out.split(block, factor=machine().lanes(32))
+    positions = [oh_outer, ow_outer]
+    order = [oc, *positions] if _is_channel_outside(tile.op, found) else [*positions, oc]
+    out.reorder(n, *order, oh_inner, ow_inner, vector, lane)
+    outer = out.fuse(n, *order)
+    if parallel:
+        out.parallel(outer)
+    out.unroll(vector)
+    out.vectorize(lane)
+    tile.compute_at(out, outer)
+    tile.tensorize(tile.op.axis[2], window_intrinsic(_windows(tile.op, found)))
+
+
+def _schedule_padding(s: te.Schedule, op: Any) -> None:
+    """Copy the image into its borders before anything else; the cores share its rows."""
+    stage = s[op]
+    n, chunk, row, _, byte = op.axis
+    stage.vectorize(byte)
+    outer = fuse_all(stage, [n, chunk, row])
+    if outer is not None and worth_threads(op):
+        stage.parallel(outer)
+
+
+def _windows(conv: Any, found: WindowTiles) -> Windows:
+    _, chunks, kh, kw, words, block, byte = get_const_tuple(conv.input_tensors[1].shape)
+    strides, dilation = conv.attrs["strides"], conv.attrs["dilation"]
+    return Windows(found.rows, found.columns, block, chunks, words * byte, (kh, kw), strides, dilation)
+
+
+def _is_channel_outside(conv: Any, found: WindowTiles) -> bool:
+    """Return whether to compute all positions of a block of channels before the next block.
+
+    What the first cache does not hold comes again in each block of the other.
+    """
+    height, width = (constant_extent(a) or 1 for a in conv.axis[2:4])
+    out_chunks, chunks, kh, kw, *block = get_const_tuple(conv.input_tensors[1].shape)
+    data = _bytes(conv.input_tensors[0])
+    weights = out_chunks * chunks * kh * kw * block[0] * block[1] * block[2]
+    positions = height * width // (found.rows * found.columns)
+    cached = machine().l1_bytes // 2
+    again = positions if weights > cached else 1
+    return weights * again > data * (out_chunks if data > cached else 1)
+
+
+def _bytes(tensor: te.Tensor) -> int:
+    size = 1
+    for extent in get_const_tuple(tensor.shape)[1:]:
+        size *= extent
+    return size

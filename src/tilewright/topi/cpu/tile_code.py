@@ -1,0 +1,233 @@
+"""Code of products in the tile registers of AMX: which registers, in which order, and loops that stand for them.
+
+A processor has eight tiles of 16 rows by 64 bytes. Four hold sums of int32, two data and two weights::
+
+    for each pair of row tiles, each pair of column tiles:       # 2 x 2 tiles of sums
+        for each step of the sum:                                # up to 64 bytes of a row
+            load 2 tiles of data and 2 of weights, 4 products
+        store the sums
+
+A row tile that is left over is multiplied with up to four column tiles, and the last column tile of an odd number with
+up to four row tiles. All row tiles have as many rows, so that a kernel is configured once; where they do not divide
+the rows, the last one begins earlier and computes some sums again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tilewright import tir
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.memory import Buffer
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir import ir_builder
+from tilewright.tir.stmt import Stmt
+
+SIDE = 16  # rows of a tile, and its columns of int32
+DEPTH = 64  # bytes of a row
+WORD = 4  # bytes of data that meet a column of a row of weights
+_SUMS, _DATA, _WEIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)  # numbers of registers
+_CONFIG_BYTES, _PALETTE, _BYTES_AT, _ROWS_AT = 64, 1, 16, 48
+
+Place = Callable[..., PrimExpr]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix in memory: where its tiles begin, in elements, and how far apart their rows are.
+
+    ``place`` takes the tile's number and, of data and weights, a variable for each loop over the sum.
+    """
+
+    buffer: Buffer
+    place: Place
+    stride: PrimExpr
+
+
+@dataclass(frozen=True)
+class TileProduct:
+    """A product of data and weights, all in tiles: their numbers and extents, and loops over the sum."""
+
+    row_tiles: int
+    column_tiles: int
+    rows: int  # of a tile of data and of sums
+    depth: int  # bytes of a row of data, four for each row of weights
+    steps: tuple[int, ...]  # extents of the loops over the sum
+    data: Operand
+    weight: Operand
+    out: Operand
+
+
+def even_rows(extent: int) -> tuple[int, int]:
+    """Return how many tiles ``extent`` rows take, and the rows of each."""
+    tiles = -(-extent // SIDE)
+    return tiles, -(-extent // tiles)
+
+
+def row_start(tile: Any, extent: int) -> PrimExpr:
+    """Return the first row of ``tile`` of those that cover ``extent`` rows: the last one ends where they end."""
+    tiles, rows = even_rows(extent)
+    start = ops.as_expr(tile) * rows
+    return start if tiles * rows == extent else ops.minimum(start, ops.const(extent - rows, start.dtype))
+
+
+def tile_statement(product: TileProduct, emulated: bool = False) -> Stmt:
+    """Return the code of ``product``; ``emulated``: as loops that do what the instructions do, for any processor."""
+    ib = ir_builder.create()
+    machine: _Machine = _Loops(ib, product) if emulated else _Instructions(ib, product)
+    machine.begin()
+    pairs, last = divmod(product.column_tiles, 2)
+    if pairs:
+        with ib.for_range(0, pairs, name="columns") as pair:
+            _sweep(ib, machine, product, 2, [pair * 2, pair * 2 + 1])
+        rest = product.row_tiles % 2
+        for first in range(0, pairs * 2 * rest, 4):
+            columns = [ops.const(j) for j in range(first, min(first + 4, pairs * 2))]
+            _block(ib, machine, product, [ops.const(product.row_tiles - 1)], columns)
+    if last:
+        column = [ops.const(product.column_tiles - 1)]
+        _sweep(ib, machine, product, 4, column)
+        left = range(product.row_tiles // 4 * 4, product.row_tiles)
+        if left:
+            _block(ib, machine, product, [ops.const(i) for i in left], column)
+    machine.end()
+    return ib.get()
+
+
+def _sweep(ib: Any, machine: _Machine, product: TileProduct, height: int, columns: Sequence[PrimExpr]) -> None:
+    """Compute ``columns`` of all whole groups of ``height`` row tiles."""
+    if groups := product.row_tiles // height:
+        with ib.for_range(0, groups, name="row_tile") as group:
+            _block(ib, machine, product, [group * height + i for i in range(height)], columns)
+
+
+def _block(
+    ib: Any, machine: _Machine, product: TileProduct, rows: Sequence[PrimExpr], columns: Sequence[PrimExpr]
+) -> None:
+    """Compute the sums of ``rows`` and ``columns``, numbers of tiles, at most four of them and two of one kind."""
+    sums = dict(zip(itertools.product(range(len(rows)), range(len(columns))), _SUMS, strict=False))
+    for number in sums.values():
+        machine.zero(number)
+    loops = [ib.for_range(0, extent, name="step") for extent in product.steps if extent > 1]
+    variables = iter([loop.__enter__() for loop in loops])
+    step = [next(variables) if extent > 1 else ops.const(0) for extent in product.steps]
+    for i, row in enumerate(rows):
+        machine.load(_DATA[i % 2], product.data, product.data.place(row, *step))
+        for j, column in enumerate(columns):
+            if i == 0:
+                machine.load(_WEIGHTS[j % 2], product.weight, product.weight.place(column, *step))
+            machine.multiply(sums[i, j], _DATA[i % 2], _WEIGHTS[j % 2])
+    for loop in reversed(loops):
+        loop.__exit__(None, None, None)
+    for (i, j), number in sums.items():
+        machine.store(number, product.out, product.out.place(rows[i], columns[j]))
+
+
+class _Machine(Protocol):
+    """A machine with tiles: one that has the instructions, or loops."""
+
+    def begin(self) -> None: ...
+    def zero(self, number: int) -> None: ...
+    def load(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
+    def multiply(self, sums: int, data: int, weight: int) -> None: ...
+    def store(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Instructions:
+    """The instructions of AMX."""
+
+    def __init__(self, ib: Any, product: TileProduct) -> None:
+        self.ib, self.product = ib, product
+
+    def begin(self) -> None:
+        """Give registers their extents."""
+        product = self.product
+        extents = dict.fromkeys(_SUMS, (product.rows, DEPTH)) | dict.fromkeys(_DATA, (product.rows, product.depth))
+        extents |= dict.fromkeys(_WEIGHTS, (product.depth // WORD, DEPTH))
+        values = [0] * _CONFIG_BYTES
+        values[0] = _PALETTE
+        for number, (rows, width) in extents.items():
+            values[_BYTES_AT + 2 * number], values[_ROWS_AT + number] = width, rows
+        config = self.ib.allocate("uint8", _CONFIG_BYTES, name="tile_config", scope="local")
+        for place, value in enumerate(values):
+            config[place] = ops.const(value, "uint8")
+        self._do("ldtilecfg", config.asobject())
+
+    def zero(self, number: int) -> None:
+        self._do("tilezero", _number(number))
+
+    def load(self, number: int, matrix: Operand, start: PrimExpr) -> None:
+        self._do("tileloadd64", _number(number), *_memory(matrix, "r", start))
+
+    def multiply(self, sums: int, data: int, weight: int) -> None:
+        self._do("tdpbusd", *(_number(n) for n in (sums, data, weight)))
+
+    def store(self, number: int, matrix: Operand, start: PrimExpr) -> None:
+        self._do("tilestored64", _number(number), *_memory(matrix, "w", start))
+
+    def end(self) -> None:
+        """Empty the tiles, which are 8 KiB of state to save at each switch of threads else."""
+        self._do("tilerelease")
+
+    def _do(self, name: str, *args: Any) -> None:
+        self.ib.emit(tir.Evaluate(tir.call_llvm_intrin("void", f"llvm.x86.{name}", *args)))
+
+
+class _Loops:
+    """Loops over arrays in place of registers, which do what the instructions do."""
+
+    def __init__(self, ib: Any, product: TileProduct) -> None:
+        self.ib, self.product = ib, product
+
+    def begin(self) -> None:
+        """Allocate the registers."""
+        types = dict.fromkeys(_SUMS, "int32") | dict.fromkeys(_DATA, self.product.data.buffer.dtype)
+        types |= dict.fromkeys(_WEIGHTS, self.product.weight.buffer.dtype)
+        size = SIDE * DEPTH
+        self.tiles = {
+            n: self.ib.allocate(dtype, size // dt.nbytes(dtype), name=f"tile{n}") for n, dtype in types.items()
+        }
+
+    def zero(self, number: int) -> None:
+        with self.ib.for_range(0, SIDE * SIDE) as i:
+            self.tiles[number][i] = ops.const(0, "int32")
+
+    def load(self, number: int, matrix: Operand, start: PrimExpr) -> None:
+        memory, is_data = self._elements(matrix), number in _DATA
+        rows, width = (self.product.rows, self.product.depth) if is_data else (self.product.depth // WORD, DEPTH)
+        with self.ib.for_range(0, rows) as i, self.ib.for_range(0, width) as j:
+            self.tiles[number][i * DEPTH + j] = memory[matrix.buffer.elem_offset + start + i * matrix.stride + j]
+
+    def multiply(self, sums: int, data: int, weight: int) -> None:
+        ib, (total, a, b) = self.ib, (self.tiles[n] for n in (sums, data, weight))
+        with ib.for_range(0, self.product.rows) as i, ib.for_range(0, SIDE) as j:
+            with ib.for_range(0, self.product.depth) as k:
+                other = b[ops.floordiv(k, WORD) * DEPTH + j * WORD + ops.floormod(k, WORD)]
+                product = ops.cast("int32", a[i * DEPTH + k]) * ops.cast("int32", other)
+                total[i * SIDE + j] = total[i * SIDE + j] + product
+
+    def store(self, number: int, matrix: Operand, start: PrimExpr) -> None:
+        memory = self._elements(matrix)
+        with self.ib.for_range(0, self.product.rows) as i, self.ib.for_range(0, SIDE) as j:
+            memory[matrix.buffer.elem_offset + start + i * matrix.stride + j] = self.tiles[number][i * SIDE + j]
+
+    def end(self) -> None:
+        """Nothing is held."""
+
+    def _elements(self, matrix: Operand) -> Any:
+        return ir_builder.BufferVar(self.ib, matrix.buffer.data, None, matrix.buffer.dtype)
+
+
+def _memory(matrix: Operand, access: str, start: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Return the address of a tile, and the bytes between its rows."""
+    stride = ops.cast("int64", matrix.stride * dt.nbytes(matrix.buffer.dtype))
+    return matrix.buffer.access_ptr(access, offset=start), stride
+
+
+def _number(value: int) -> PrimExpr:
+    return ops.const(value, "int8")
