@@ -127,7 +127,9 @@ def window_intrinsic(windows: Windows, emulated: bool = False) -> te.TensorIntri
     data = te.placeholder((w.chunks, w.extent(0), w.extent(1), w.bytes), "uint8", "data")
     weight = te.placeholder((w.chunks, *w.kernel, w.bytes // WORD, w.block, WORD), "int8", "weight")
     extents = (w.chunks, *w.kernel, w.bytes // WORD, WORD)
-    axes = [te.reduce_axis((0, n), name) for n, name in zip(extents, ("chunk", "kh", "kw", "word", "byte"), strict=True)]
+    axes = [
+        te.reduce_axis((0, n), name) for n, name in zip(extents, ("chunk", "kh", "kw", "word", "byte"), strict=True)
+    ]
     chunk, kh, kw, word, byte = axes
 
     def body(y: Any, x: Any, o: Any) -> Any:

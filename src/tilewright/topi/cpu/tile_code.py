@@ -205,11 +205,11 @@ class _Loops:
 
     def multiply(self, sums: int, data: int, weight: int) -> None:
         ib, (total, a, b) = self.ib, (self.tiles[n] for n in (sums, data, weight))
-        with ib.for_range(0, self.product.rows) as i, ib.for_range(0, SIDE) as j:
-            with ib.for_range(0, self.product.depth) as k:
-                other = b[ops.floordiv(k, WORD) * DEPTH + j * WORD + ops.floormod(k, WORD)]
-                product = ops.cast("int32", a[i * DEPTH + k]) * ops.cast("int32", other)
-                total[i * SIDE + j] = total[i * SIDE + j] + product
+        rows, depth = self.product.rows, self.product.depth
+        with ib.for_range(0, rows) as i, ib.for_range(0, SIDE) as j, ib.for_range(0, depth) as k:
+            other = b[ops.floordiv(k, WORD) * DEPTH + j * WORD + ops.floormod(k, WORD)]
+            product = ops.cast("int32", a[i * DEPTH + k]) * ops.cast("int32", other)
+            total[i * SIDE + j] = total[i * SIDE + j] + product
 
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None:
         memory = self._elements(matrix)
