@@ -19,6 +19,7 @@ from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import from_onnx, import_model
 from tilewright.relay.function_attributes import OUTPUT_NAMES
+from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.model import Model as Model
 from tilewright.runtime.model import load as load
@@ -40,6 +41,8 @@ def compile(
     executor: str = AUTO,
     records: str | Path | None = None,
     config: Mapping[str, Any] | None = None,
+    precision: str = FLOAT32,
+    keep: Sequence[str] = (),
     device: Device | None = None,
     threads: int | None = None,
     max_steps: int | None = None,
@@ -59,6 +62,8 @@ def compile(
         executor: ``"graph"``, ``"vm"``, or ``"auto"`` for what the target or the model asks for.
         records: a file of tuning records.
         config: options of ``PassContext``.
+        precision: what weights are kept in, ``"fp16"``, ``"bf16"``, ``"mixed"`` or ``"auto"`` (docs/precision.md).
+        keep: names of nodes that stay float32 in another precision.
         device: where the model runs; the CPU, or what it was compiled for.
         threads: as for :class:`Model`.
         max_steps: as for :class:`Model`.
@@ -67,7 +72,7 @@ def compile(
         TilewrightError: the model is not valid, or uses what the target cannot run.
         BudgetError: compiling takes more than ``relay.budget.*`` of ``config`` allows.
     """
-    options = dict(config or {})
+    options = dict(config or {}) | precision_config(precision, keep)
     if specialize:
         options[SPECIALIZE] = ";".join(specialize)
     tuned = ApplyHistoryBest(str(records)) if records is not None else contextlib.nullcontext()

@@ -60,6 +60,18 @@ PassConfig = Annotated[
         "value. relay.dense.strassen=false: direct products only.",
     ),
 ]
+Precision = Annotated[
+    str,
+    typer.Option(
+        metavar="fp16|bf16|mixed|auto|float32",
+        help="What weights are kept in: float16 or bfloat16 take half the memory; auto is bf16 where the processor "
+        "multiplies it, else float32; mixed has float16 between operators too.",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NODE", help="A node that stays float32 with --precision; repeat for several."),
+]
 Model = Annotated[
     Path,
     typer.Argument(
@@ -180,6 +192,8 @@ def compile(
     frontend: Annotated[
         str | None, typer.Option(metavar="NAME", help="Front end that reads the model; by default found by the suffix.")
     ] = None,
+    precision: Precision = "float32",
+    keep: Keep = None,
     max_nodes: Annotated[
         int | None,
         typer.Option(min=1, help="Limit of nodes after functions and loops are expanded; 262144 by default."),
@@ -210,7 +224,7 @@ def compile(
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
-            symbol_prefix or "",
+            symbol_prefix or "", precision, tuple(keep or ()),
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 
@@ -332,6 +346,8 @@ def compare(
         float, typer.Option(min=0, help="Largest difference, in parts of a tensor's largest magnitude.")
     ] = 1e-3,
     layers: Annotated[bool, typer.Option("--layers", help="Compare the result of every node, in order.")] = False,
+    precision: Precision = "float32",
+    keep: Keep = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; see the exit status.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -341,7 +357,9 @@ def compare(
     from tilewright.driver.images import parse_image_options
 
     pictures = parse_image_options(image)
-    options = CompareOptions(model, engine, inputs, pictures, dim, input_shape, tolerance, layers)
+    options = CompareOptions(
+        model, engine, inputs, pictures, dim, input_shape, tolerance, layers, precision, tuple(keep or ())
+    )
     if not compare_model(options, quiet, as_json):
         raise typer.Exit(1)
 

@@ -19,6 +19,7 @@ from tilewright.driver.options import check_is_file
 from tilewright.driver.report import print_json, print_table, print_text
 from tilewright.driver.run import run_once
 from tilewright.relay.frontend.onnx.importer import open_model
+from tilewright.relay.transform.precision.halve_weights import FLOAT32
 from tilewright.runtime.error import TVMError
 
 Array = np.ndarray[Any, Any]
@@ -38,6 +39,8 @@ class CompareOptions:
     input_shape: list[str] | None
     tolerance: float
     layers: bool
+    precision: str = FLOAT32
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def _is_tensor(value: onnx.ValueInfoProto) -> bool:
 
 
 def _run_here(file: Path, options: CompareOptions) -> tuple[dict[str, Array], dict[str, Array]]:
-    with open_library(file, True, options.input_shape) as opened:
+    with open_library(file, True, options.input_shape, precision=options.precision, keep=options.keep) as opened:
         library = opened.at(next(combinations(parse_dim_numbers(options.dims))))
         inputs = make_inputs(library, options.sources, "random", options.image)
         return inputs, run_once(library, inputs)[1]

@@ -28,6 +28,7 @@ from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
 from tilewright.relay.transform.partition.partition_for import partition_for
+from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
@@ -90,6 +91,8 @@ class CompileOptions:
     partition: tuple[str, ...] = ()
     frontend: str | None = None
     symbol_prefix: str = ""
+    precision: str = FLOAT32
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         config = config | {SPECIALIZE: ";".join(options.specialize)}
     if options.unchecked_indices:
         config = config | {"relay.unchecked_indices": True}
+    config = config | precision_config(options.precision, options.keep)
     check_is_library(options.output)
     check_writable(options.output)
     if options.symbol_prefix:
@@ -179,6 +183,7 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
         if counts:
             rows.append((what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items())))
     rows += [("quantized", line) for line in report.quantization()]
+    rows += [("precision", line) for line in report.precision()]
     weights = format_bytes(report.parameter_bytes)
     if report.prepared_bytes:
         weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
@@ -223,6 +228,7 @@ def _json_report(compiled: Compiled) -> dict[str, Any]:
         "quantized_operators_in_float32": [
             {"node": d.node, "operator": d.operator, "reason": d.reason} for d in report.quantized if d.reason
         ],
+        "precision": [{"node": w.node, "bytes": w.bytes, "dtype": w.dtype, "reason": w.reason} for w in report.halved],
         "weight_bytes": report.parameter_bytes,
         "prepared_bytes": report.prepared_bytes,
         "activation_bytes": report.activation_bytes,

@@ -60,11 +60,13 @@ def open_library(
     compile_first: bool,
     input_shape: list[str] | None,
     board: Board | None = None,
+    precision: str = "float32",
+    keep: tuple[str, ...] = (),
 ) -> Iterator[Library]:
     """Open the library in ``file``, or compile the model there for as long as it is in use.
 
     A file that is no library is a model if a front end takes its suffix; any other is ONNX where ``compile_first`` says
-    so.
+    so. ``precision`` and ``keep`` are those of ``compile``.
     """
     check_is_file(file)
     is_library = _is_elf(file)
@@ -80,7 +82,10 @@ def open_library(
 
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         output = Path(folder) / f"{file.stem}.so"
-        build_library(CompileOptions(file, output, input_shape=input_shape, frontend=frontend))
+        options = CompileOptions(
+            file, output, input_shape=input_shape, frontend=frontend, precision=precision, keep=keep
+        )
+        build_library(options)
         yield load_library(output, board)
 
 

@@ -70,6 +70,19 @@ PassContext.register_option(
     "others have tiles of as many inputs",
 )
 PassContext.register_option(
+    "relay.precision",
+    str,
+    "float32",
+    'what the weights of a float32 network are kept in: "fp16", "bf16", "auto" for bfloat16 where the processor '
+    'multiplies it, or "mixed" for float16 between operators too, as ToMixedPrecision has it',
+)
+PassContext.register_option(
+    "relay.precision.keep",
+    str,
+    "",
+    "names of nodes whose weights stay float32, one a line",
+)
+PassContext.register_option(
     "relay.qnn.bytes",
     bool,
     True,

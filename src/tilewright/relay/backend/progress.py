@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from tilewright.ir.budget import check_budget
 from tilewright.relay.qnn.decisions import Decision, summary
+from tilewright.relay.transform.precision import halve_weights
+from tilewright.relay.transform.precision.halve_weights import Halved
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class BuildReport:
     ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of
     weights that are computed from others when the library is loaded. ``dimensions`` are the named ones, with their
     limits. ``quantized`` tells what became of
-    the operators of a quantized model.
+    the operators of a quantized model, ``halved`` what became of weights that were to be in half precision.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -73,10 +75,15 @@ class BuildReport:
     cpu_features: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = ()
     quantized: tuple[Decision, ...] = ()
+    halved: tuple[Halved, ...] = ()
 
     def quantization(self) -> list[str]:
         """Return lines on what of a quantized model is computed on integers, and why the rest is not; else none."""
         return summary(self.quantized)
+
+    def precision(self) -> list[str]:
+        """Return lines on which weights are kept in half precision, where that was asked for; else none."""
+        return halve_weights.summary(self.halved)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -61,6 +61,7 @@ from tilewright.relay.transform.partition.merge_compiler_regions import MergeCom
 from tilewright.relay.transform.partition.merge_composite import MergeComposite
 from tilewright.relay.transform.partition.partition_graph import PartitionGraph, RegionCost
 from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
+from tilewright.relay.transform.precision.halve_weights import HalveWeights, MixPrecision
 from tilewright.relay.transform.precision.keep_half_precision import KeepHalfPrecision
 from tilewright.relay.transform.precision.to_mixed_precision import ToMixedPrecision
 from tilewright.relay.transform.recast import recast
@@ -148,6 +149,7 @@ __all__ = [
     "ForwardFoldScaleAxis",
     "FunctionPass",
     "FuseOps",
+    "HalveWeights",
     "InferType",
     "InferTypeLocal",
     "Inline",
@@ -169,6 +171,7 @@ __all__ = [
     "MergeComposite",
     "MergeRows",
     "MergeTransposes",
+    "MixPrecision",
     "OperatorFate",
     "PadChannels",
     "PartitionGraph",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.ir import dtype as dt
@@ -55,9 +55,11 @@ class _Binding(TempExpr):
 
 
 class _Converter(ExprMutator):
-    def __init__(self, dtype: str, mod: IRModule, main: Function | None) -> None:
+    def __init__(
+        self, dtype: str, mod: IRModule, main: Function | None, keep: Callable[[Call], bool] = lambda call: False
+    ) -> None:
         super().__init__()
-        self.dtype, self.mod, self.main = dtype, mod, main
+        self.dtype, self.mod, self.main, self.keep = dtype, mod, main, keep
         self.casts: dict[tuple[RelayExpr, str], RelayExpr] = {}
         self.missing: Counter[str] = Counter()
 
@@ -118,6 +120,8 @@ class _Converter(ExprMutator):
 
     def _rule(self, call: Call) -> tuple[int, str, str]:
         assert isinstance(call.op, Op)
+        if self.keep(call):
+            return MIXED_PRECISION_NEVER, self.dtype, self.dtype
         rule = call.op.get_attr(KEY)
         if rule is None:
             self.missing[call.op.name] += 1
@@ -181,6 +185,11 @@ def _attrs(attrs: Any, dtype: str) -> Any:
     if before is None or (before and not dt.is_float(before)):
         return attrs
     return attrs.replace(**{name: dtype})
+
+
+def convert(func: Function, mod: IRModule, dtype: str, keep: Callable[[Call], bool]) -> RelayExpr:
+    """Return a typed function that computes in ``dtype`` inside, but for calls that ``keep`` is true of."""
+    return _Converter(dtype, mod, None, keep).visit(func)
 
 
 def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int = 1) -> Pass:

@@ -35,6 +35,7 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.span import joined
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.ir.type import TensorType
@@ -317,7 +318,8 @@ class _Replacer(ExprMutator):
         axis = self.combiner.out_axis(first)
         channels = sum(_extent(c, axis) for c in group)
         attrs = self.combiner.with_channels(first, channels)
-        return Call(first.op, [self.visit(first.args[0]), weights], attrs, first.type_args, first.span)
+        span = joined(call.span for call in group)
+        return Call(first.op, [self.visit(first.args[0]), weights], attrs, first.type_args, span)
 
 
 class _ToBatch(_Replacer):
