@@ -12,7 +12,6 @@ import pytest
 from onnx import helper, numpy_helper
 from tests.relay.frontend.dynamic_models import machine_of, outputs_of
 
-from tilewright.ir.errors import TilewrightError
 from tilewright.relay.frontend.onnx import backend
 
 Array = np.ndarray[Any, Any]
@@ -136,13 +135,6 @@ def test_group_query_attention(past: int, rotary: int) -> None:
     lengths = np.full(2, before + length - 1, "int32")
     compare("GroupQueryAttention", [*inputs, lengths, total, *angles], outputs=3, num_heads=4, kv_num_heads=2,
             do_rotary=int(rotary > 0), rotary_interleaved=int(rotary > 1))  # fmt: skip
-
-
-def test_what_is_not_supported_is_told() -> None:
-    with pytest.raises(TilewrightError, match="local_window_size"):
-        inputs = [numbers(1, 2, 32), numbers(1, 2, 16), numbers(1, 2, 16), None, None]
-        inputs += [np.full(1, 1, "int32"), np.array(2, "int32")]
-        compare("GroupQueryAttention", inputs, num_heads=4, kv_num_heads=2, local_window_size=1)
 
 
 @pytest.mark.parametrize(

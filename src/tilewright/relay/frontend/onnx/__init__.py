@@ -5,7 +5,7 @@ importer.py    walks the graph            context.py    the interface of convert
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 backend.py     ONNX's backend interface   legacy_opsets.py  operators before opset 7
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
-microsoft.py fused.py rotary.py; qlinear.py, microsoft_quantized.py, tensors of integers with scales
+microsoft.py microsoft_attention.py fused.py rotary.py; qlinear.py, microsoft_quantized.py: integers with scales
 ml.py randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
 control.py unpooling.py selection.py sequences.py spectral.py losses.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
@@ -20,6 +20,7 @@ from tilewright.relay.frontend.onnx import (
     linear,
     losses,
     microsoft,
+    microsoft_attention,
     microsoft_quantized,
     ml,
     normalization,
@@ -43,7 +44,7 @@ from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
     "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "losses", "microsoft",
-    "microsoft_quantized", "ml", "normalization", "pooling",
+    "microsoft_attention", "microsoft_quantized", "ml", "normalization", "pooling",
     "qlinear", "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences",
     "shape", "spectral", "training", "unpooling", "vision",
 ]  # fmt: skip
