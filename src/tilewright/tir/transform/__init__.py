@@ -3,11 +3,11 @@
 In the order in which lowering runs them: inject_prefetch, storage_flatten, bf16_legalize, small_types,
 narrow_data_type, simplify, loop_partition, vectorize_loop, inject_virtual_thread, inject_double_buffer,
 storage_rewrite, unroll_loop, remove_no_op, rewrite_unsafe_select, hoist_if_then_else; then, for code generation,
-transpose_loads, combine_context_call, verify_memory, make_packed_api, split_host_device, lower_tvm_builtin,
-lower_intrin; for GPUs unify_thread_binding first of all, before the split thread_sync, infer_fragment,
-lower_thread_allreduce, merge_dynamic_shared_memory_allocations, after it lower_warp_memory. apply_filter makes passes
-of functions. Only on demand: convert_for_loops_to_serial, instrument_bound_checkers, inject_copy_intrin,
-lift_attr_scope, lower_device_storage_access_info, skip_assert, verify_gpu_code.
+transpose_loads, round_to_bytes, combine_context_call, verify_memory, make_packed_api, split_host_device,
+lower_tvm_builtin, lower_intrin; for GPUs unify_thread_binding first of all, before the split thread_sync,
+infer_fragment, lower_thread_allreduce, merge_dynamic_shared_memory_allocations, after it lower_warp_memory.
+apply_filter makes passes of functions. Only on demand: convert_for_loops_to_serial, instrument_bound_checkers,
+inject_copy_intrin, lift_attr_scope, lower_device_storage_access_info, skip_assert, verify_gpu_code.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _PASSES = {
     "PrimFuncPass": "apply_filter",
     "RemoveNoOp": "remove_no_op",
     "RewriteUnsafeSelect": "rewrite_unsafe_select",
+    "RoundToBytes": "round_to_bytes",
     "Simplify": "simplify",
     "SkipAssert": "skip_assert",
     "SmallTypes": "small_types",

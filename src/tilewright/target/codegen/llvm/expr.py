@@ -27,6 +27,7 @@ from tilewright.tir.expr import (
     And,
     BinaryExpr,
     Broadcast,
+    Call,
     Cast,
     Div,
     FloatImm,
@@ -358,7 +359,20 @@ class ExpressionEmitter(Builder):
     # ---- conversion, binding ----
     def visit_cast(self, e: Cast) -> str:
         """A conversion."""
-        return self.cast(self.value(e.value), e.value.dtype, e.dtype)
+        rounded, value = self._rounded(e), e.value
+        return self.cast(self.value(value), value.dtype, e.dtype) if rounded is None else rounded
+
+    def _rounded(self, e: Cast) -> str | None:
+        """Emit a conversion of rounded numbers as the one instruction that x86 has for both; None of others."""
+        value = e.value
+        if self.unit.features.arch != "x86" or dt.element(e.dtype) != "int32" or dt.element(value.dtype) != "float32":
+            return None
+        if not isinstance(value, Call) or value.op.name != "tir.nearbyint":
+            return None
+        name = f"llvm.lrint.{overload(e.dtype)}.{overload(value.dtype)}"
+        result, argument = ty.register(e.dtype), ty.register(value.dtype)
+        self.unit.declare(name, result, argument)
+        return self.emit(f"call {result} @{name}({argument} {self.value(value.args[0])})")
 
     def cast(self, value: str, source: str, dest: str) -> str:
         """Convert ``value`` from dtype ``source`` to ``dest``, with the same number of lanes."""

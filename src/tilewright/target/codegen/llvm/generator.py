@@ -13,6 +13,7 @@ from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.target.workers import Batch, CompileJob, pool
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.transform.round_to_bytes import RoundToBytes
 from tilewright.tir.transform.transpose_loads import TransposeLoads
 
 
@@ -30,7 +31,7 @@ class LLVMGenerator:
 
     def add(self, func: PrimFunc) -> None:
         """Write the function's IR, and have it compiled."""
-        for packed in to_packed_form(func, [TransposeLoads()]):
+        for packed in to_packed_form(func, [TransposeLoads(), RoundToBytes()]):
             unit = emit_function(packed, self._cpu)
             self._units.append(unit)
             self._batch.add(CompileJob(unit.name, unit.text, self._cpu, self._level))
