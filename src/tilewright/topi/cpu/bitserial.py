@@ -8,9 +8,9 @@ from tilewright import te
 from tilewright.topi.cpu.common import operations, output_tensors
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import schedule_reduce
-from tilewright.topi.kinds import BINARIZE_PACK, BITPACK
+from tilewright.topi.kinds import BINARIZE_PACK, BITPACK, Kinds
 
-_PACKED = (BITPACK, BINARIZE_PACK)
+_PACKED = Kinds(BITPACK, BINARIZE_PACK)
 
 
 def schedule_bitserial(outs: Any) -> te.Schedule:
@@ -18,7 +18,7 @@ def schedule_bitserial(outs: Any) -> te.Schedule:
     tensors = output_tensors(outs)
     s = schedule_reduce(tensors)
     for op in operations(tensors):
-        if op.tag in _PACKED and op not in s.outputs:
+        if _PACKED(op) and op not in s.outputs:
             schedule_injective_from_existing(s, op.output(0))
     return s
 

@@ -18,6 +18,7 @@ from tilewright.target.processors import Processor
 from tilewright.tir.expr import IntImm, IterVar
 from tilewright.tir.visitor import post_order_visit
 from tilewright.topi import tag
+from tilewright.topi.kinds import PAD
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
 PREFETCH_STEPS = (0, 2, 4, 8, 16)  # steps ahead that tuning tries; 0: none
@@ -141,4 +142,4 @@ def same_shape(a: Any, b: Any) -> bool:
 
 def padding_of(anchor: Any) -> Any | None:
     """Return the operation that pads the anchor's data, or None."""
-    return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and "pad" in t.op.tag), None)
+    return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and PAD(t.op)), None)

@@ -23,7 +23,6 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     element_count,
-    find_anchor,
     inline_injective,
     machine,
     measured,
@@ -47,6 +46,7 @@ from tilewright.topi.cpu.model.tiling import (
     even_tile,
     steps_to_unroll,
 )
+from tilewright.topi.kinds import CONV2D_NCHWC, CONV2D_PATCHES
 from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.nn.conv2d import ADDED_LANES
 from tilewright.topi.utils import get_const_tuple
@@ -111,8 +111,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     threads = measured().threads
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc")
-    assert anchor is not None
+    anchor = CONV2D_NCHWC.among(tensors)
     added = [op for op in operations(tensors) if op.name == ADDED_LANES]  # the last one first
     last, result = tensors[0].op, added[0] if added else anchor
     follows = last is anchor or same_shape(last, result)
@@ -122,7 +121,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         return s
     conv = anchor.output(0)
     for tensor in anchor.input_tensors:
-        if tensor.op.tag == "conv2d_patches":
+        if CONV2D_PATCHES(tensor.op):
             schedule_patches(s, tensor.op)
     if not follows:
         schedule_injective_from_existing(s, tensors[0])

@@ -20,7 +20,6 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     element_count,
-    find_anchor,
     inline_injective,
     machine,
     measured,
@@ -35,6 +34,7 @@ from tilewright.topi.cpu.conv2d_tiles import schedule_windows_in_tiles, tiles_of
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed
 from tilewright.topi.cpu.model.tiling import choose_channel_tile
+from tilewright.topi.kinds import CONV2D_NCHWC_INT8, CONV2D_PATCHES
 from tilewright.topi.nn.conv import pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import get_const_tuple
@@ -149,14 +149,13 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``conv2d_NCHWc_int8`` and the injective computes after it, which run on each finished tile."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc_int8")
-    assert anchor is not None
+    anchor = CONV2D_NCHWC_INT8.among(tensors)
     padded = padding_of(anchor)
     inline_injective(s, tensors, keep=[padded])
     if any(constant_extent(a) == 0 for a in (*anchor.axis, *anchor.reduce_axis)):
         return s
     for tensor in anchor.input_tensors:
-        if tensor.op.tag == "conv2d_patches":
+        if CONV2D_PATCHES(tensor.op):
             schedule_patches(s, tensor.op)
     conv, last = anchor.output(0), tensors[0].op
     if last is not anchor and not same_shape(last, anchor):

@@ -31,7 +31,13 @@ from tilewright.topi.cpu.loops import (
     unroll_and_vectorize,
 )
 from tilewright.topi.cpu.model.tiling import choose_tile
-from tilewright.topi.kinds import CONV2D_UNPACKED, CONV2D_VECTORS, PACKED_KERNEL
+from tilewright.topi.kinds import (
+    CONV2D_UNPACKED,
+    CONV2D_VECTORS,
+    CONVOLUTIONS,
+    CONVOLUTIONS_CHANNELS_LAST,
+    PACKED_KERNEL,
+)
 from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
@@ -186,19 +192,11 @@ def _column_tile(extent: int) -> int:
     return choose("tile_columns", candidates, choose_tile(machine(), extent, [1]).spatial)
 
 
-_CHANNELS_LAST = ("conv2d_nhwc", "group_conv2d_nhwc", "conv1d_nwc", "group_conv1d_nwc", "conv3d_ndhwc")
-
-
 def schedule_conv2d_nhwc(outs: Any) -> te.Schedule:
     """Schedule an NHWC (or DHWC, WC) convolution: register tiles of columns times channels."""
-    return _schedule_channels_last(outs, _CHANNELS_LAST)
-
-
-def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag in tags)
-    assert anchor is not None
+    anchor = CONVOLUTIONS_CHANNELS_LAST.among(tensors)
     pad = padding_of(anchor)
     inline_injective(s, tensors, keep=[pad] if pad is not None else [])
     if any(constant_extent(a) == 0 for a in anchor.axis):
@@ -234,22 +232,14 @@ def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
     return s
 
 
-_DIRECT = (
-    "conv1d_ncw", "conv1d_nwc", "group_conv1d_ncw", "group_conv1d_nwc", "conv2d_nchw", "group_conv2d_nchw",
-    "conv2d_hwcn", "conv3d_ncdhw", "conv3d_ndhwc", "conv1d_transpose_ncw", "conv2d_transpose_nchw",
-    "group_conv2d_transpose_nchw", "conv3d_transpose_ncdhw", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
-)  # fmt: skip
-
-
 def schedule_conv_direct(outs: Any) -> te.Schedule:
     """Schedule any convolution: register tiles along the last two dimensions, vectors along the last one.
 
     Layouts with the channels last are scheduled by ``schedule_conv2d_nhwc``.
     """
     tensors = output_tensors(outs)
-    anchor = find_anchor(tensors, lambda op: op.tag in _DIRECT)
-    assert anchor is not None
-    if anchor.tag in _CHANNELS_LAST:
+    anchor = CONVOLUTIONS.among(tensors)
+    if CONVOLUTIONS_CHANNELS_LAST(anchor):
         return schedule_conv2d_nhwc(outs)
     s = create_schedule(tensors)
     pad = padding_of(anchor)

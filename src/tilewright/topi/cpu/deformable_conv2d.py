@@ -16,11 +16,12 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.compute.deformable_conv2d import KERNEL, PIXELS, SAMPLES, TABLES, VECTORS
+from tilewright.topi.cpu.compute.deformable_conv2d import KERNEL, PIXELS, SAMPLES, TABLES
 from tilewright.topi.cpu.extern import schedule_extern
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import split_vector, unroll_and_vectorize
 from tilewright.topi.cpu.model.tiling import choose_tile
+from tilewright.topi.kinds import DEFORMABLE_VECTORS
 from tilewright.topi.utils import operations
 
 _TYPICAL_COLUMNS = 64  # of results whose extents are not known
@@ -29,7 +30,7 @@ _TYPICAL_COLUMNS = 64  # of results whose extents are not known
 def schedule_deformable_conv2d(outs: Any) -> te.Schedule:
     """Schedule ``deformable_conv2d_packed``: threads take rows of the result."""
     tensors = output_tensors(outs)
-    vec = find_anchor(tensors, lambda op: op.tag == VECTORS)
+    vec = find_anchor(tensors, DEFORMABLE_VECTORS)
     if vec is None:
         return schedule_extern(outs)
     s = create_schedule(tensors)

@@ -20,7 +20,6 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     element_count,
-    find_anchor,
     inline_injective,
     machine,
     measured,
@@ -34,6 +33,7 @@ from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, schedule_register_tiles, unroll_and_vectorize
 from tilewright.topi.cpu.model.tiling import RegisterTile, even_tile, steps_to_unroll
 from tilewright.topi.cpu.reduction import schedule_row_reduction
+from tilewright.topi.kinds import BATCH_MATMUL, BATCH_MATMUL_PACKED, DENSE, DENSE_PACK, MATMUL, MATRIX_PACK, Kinds
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _LINE_BYTES = 64  # of a cache line
@@ -45,8 +45,7 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``dense_pack``: register tiles of rows times one block of columns, injective computes on each tile."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag == "dense_pack")
-    assert anchor is not None
+    anchor = DENSE_PACK.among(tensors)
     inline_injective(s, tensors)
     weight = anchor.input_tensors[1]
     _, steps, block, *group = get_const_tuple(weight.shape)
@@ -60,7 +59,7 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         cfg["tile_m"].size[-1], block, cfg["columns_outer"].val, cfg["row_groups"].val, cfg["tile_k"].val
     )
     tile, summed, loop = _schedule_product(s, tensors, anchor, chosen)
-    if weight.op.tag == "matrix_pack":
+    if MATRIX_PACK(weight.op):
         _schedule_packing(s, weight.op, (constant_extent(anchor.axis[-1]) or 0) != constant_extent(tensors[0].axis[-1]))
     elif chosen.columns_outer:
         _prefetch_next_block(tile, weight, chosen, (summed, cfg["tile_k"].val), loop)
@@ -240,15 +239,14 @@ def schedule_dense_nopack(outs: Any) -> te.Schedule:
     """Schedule ``dense`` and ``matmul``: every output element is the dot product of two rows, summed in vectors."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag in ("dense", "matmul"))
-    assert anchor is not None
+    anchor = Kinds(DENSE, MATMUL).among(tensors)
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     if 1 in [constant_extent(a) for a in anchor.axis[-2:]]:
         _schedule_vector_product(s, tensors, anchor)
         return s
-    if anchor.tag == "matmul":
+    if MATMUL(anchor):
         schedule_register_tiles(s, anchor, worth_threads(anchor))
     else:
         summed = schedule_row_reduction(s, anchor.output(0)) is not None
@@ -347,15 +345,14 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``batch_matmul``: B is packed, then register tiles as in a packed dense layer."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag in ("batch_matmul", "batch_matmul_packed"))
-    assert anchor is not None
+    anchor = Kinds(BATCH_MATMUL, BATCH_MATMUL_PACKED).among(tensors)
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
-    if anchor.tag == "batch_matmul":
+    if BATCH_MATMUL(anchor):
         _schedule_vector_product(s, tensors, anchor)
         return s
-    packed = next(t.op for t in anchor.input_tensors if t.op.tag == "matrix_pack")
+    packed = next(t.op for t in anchor.input_tensors if MATRIX_PACK(t.op))
     _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
     form = None
     if len(anchor.reduce_axis) > 1:

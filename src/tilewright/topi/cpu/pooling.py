@@ -35,18 +35,14 @@ from tilewright.topi.cpu.loops import (
 )
 from tilewright.topi.cpu.model.windows import band_tile, plane_bytes, reads_past_border, window_tile
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_reduce
-from tilewright.topi.kinds import POOL_COLUMNS, POOL_ROWS
-
-
-def _is_pool(op: Any) -> bool:
-    return op.tag.startswith(("pool_max", "pool_sum", "adaptive_pool"))
+from tilewright.topi.kinds import PAD, POOL_COLUMNS, POOL_ROWS, POOLS
 
 
 def _takes_whole_rows(pool: Any) -> bool:
     """Return whether windows are as wide as the data, with no padding along the width."""
     moving = {iv.var for iv in pool.axis}
     rows = [load.indices[-1] for load in producer_loads(pool.body[0].source)]
-    padded = any("pad" in t.op.tag for t in pool.input_tensors)
+    padded = any(PAD(t.op) for t in pool.input_tensors)
     return not padded and innermost_is_reduced(pool) and not any(v in moving for i in rows for v in free_vars(i))
 
 
@@ -57,7 +53,7 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     are reduced in register blocks (``_schedule_packed``), columns in planes (``_schedule_planes``).
     """
     tensors = output_tensors(outs)
-    pool = find_anchor(tensors, _is_pool)
+    pool = find_anchor(tensors, POOLS)
     if pool is not None and _takes_whole_rows(pool):
         return schedule_reduce(outs)
     s = create_schedule(tensors)
@@ -104,7 +100,7 @@ class _PoolParts:
         shared = [op for op in below if POOL_COLUMNS(op)]
         direct = [op for op in shared if not packed and reads_past_border(op, tensors[0].dtype)]
         readers = [] if packed or direct else [*below, *(t.op for op in shared for t in op.input_tensors)]
-        pads = [op for op in readers if "pad" in op.tag]
+        pads = [op for op in readers if PAD(op)]
         out = tensors[0]
         follows = out.op is not pool and same_shape(out.op, pool)
         return _PoolParts(out, pool, passes, shared, direct, pads, follows)

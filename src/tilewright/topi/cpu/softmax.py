@@ -20,9 +20,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, split_vector
 from tilewright.topi.cpu.reduction import schedule_row_reduction
-from tilewright.topi.kinds import FAST_SOFTMAX, LOG_SOFTMAX, SOFTMAX
-
-_TAGS = (SOFTMAX, FAST_SOFTMAX, LOG_SOFTMAX)
+from tilewright.topi.kinds import SOFTMAXES
 
 
 def _passes(anchor: Any) -> list[Any]:
@@ -38,7 +36,7 @@ def schedule_softmax(outs: Any) -> te.Schedule:
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = find_anchor(tensors, lambda op: op.tag in _TAGS)
+    anchor = find_anchor(tensors, SOFTMAXES)
     if anchor is None:
         inline_injective(s, tensors)
         return s

@@ -37,7 +37,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import unroll_and_vectorize
 from tilewright.topi.cpu.model.conv2d_cost import Blocking, winograd_ways
-from tilewright.topi.kinds import CONV2D_NCHWC_WINOGRAD
+from tilewright.topi.kinds import CONV2D_NCHWC_DILATED, CONV2D_NCHWC_WINOGRAD
 from tilewright.topi.nn import winograd
 from tilewright.topi.nn.conv import output_extent, per_dim
 from tilewright.topi.nn.winograd_forms import winograd_form
@@ -117,7 +117,7 @@ def schedule_conv2d_NCHWc_winograd(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     weight = next(t for t in products.op.input_tensors if t is not inputs)
     columns = inputs.op.input_tensors[0]
     padded = padding_of(columns.op)
-    result = find_anchor(tensors, lambda op: op is anchor or "conv2d_NCHWc_dilated" in op.tag)
+    result = find_anchor(tensors, lambda op: op is anchor or CONV2D_NCHWC_DILATED(op))
     last: Any = tensors[0].op
     separate = last is not result and not same_shape(last, result)
     kept = (padded, anchor, rows.op, inputs.op, columns.op, result if separate else None)

@@ -18,15 +18,16 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.gpu import gpu_limits
-from tilewright.topi import nn, tag
+from tilewright.topi import nn
 from tilewright.topi.gpu import tensor_attention
 from tilewright.topi.gpu.kernels import schedule_rest
 from tilewright.topi.gpu.online_attention import Sizes, blocks_of_rows, online_attention, sum_dtype
 from tilewright.topi.gpu.stores import store_of
 from tilewright.topi.gpu.templates import constant_shapes
+from tilewright.topi.kinds import Kind
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
-OUTPUT = "gpu_attention"
+OUTPUT = Kind("injective,gpu_attention")
 _ROWS = (16, 8, 4, 2, 1)
 _THREADS = 128
 
@@ -111,7 +112,7 @@ def _tiled(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor |
         weighted.shape,
         lambda b, i, h, j: ops.cast(query.dtype, weighted(b, i, h, j) / total(b, h, i)),
         name="attention",
-        tag=f"{tag.INJECTIVE},{OUTPUT}",
+        tag=OUTPUT,
         attrs={"block": block, "threads": threads},
     )
 
@@ -121,7 +122,7 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``attention`` and the computes after it."""
     tensors = as_list(outs)
     s = te.create_schedule([t.op for t in tensors])
-    result = next((op for op in operations(tensors) if OUTPUT in op.tag), None)
+    result = next((op for op in operations(tensors) if OUTPUT(op)), None)
     if result is not None:
         _schedule_rows(s, result, store_of(s, result, tensors))
     schedule_rest(s, tensors)

@@ -33,11 +33,12 @@ from tilewright.topi.gpu.common import VECTOR_BYTES
 from tilewright.topi.gpu.tensor_intrin import SIDE, matrix_depth
 from tilewright.topi.gpu.tensor_tiles import TensorTile
 from tilewright.topi.gpu.tiles import Product, Tile, ranked
+from tilewright.topi.kinds import Kind
 from tilewright.topi.utils import ravel_index, unravel_index
 
 BATCH, ROWS, COLUMNS = "batch", "rows", "columns"
-PRODUCT, ROW_TILE, COLUMN_TILE = "gpu_product", "gpu_row_tile", "gpu_column_tile"
-TENSOR_PRODUCT, MATRICES, STORED = "gpu_tensor_product", "gpu_matrices", "gpu_stored"
+PRODUCT, ROW_TILE, COLUMN_TILE = Kind("gpu_product"), Kind("gpu_row_tile"), Kind("gpu_column_tile")
+TENSOR_PRODUCT, MATRICES, STORED = Kind("gpu_tensor_product"), Kind("gpu_matrices"), Kind("gpu_stored")
 _FLOAT_SUMS, _INTEGER_SUMS = ("float16", "bfloat16", "float32"), ("int32",)
 TILES_TUNED = 96  # of the fastest by the model
 

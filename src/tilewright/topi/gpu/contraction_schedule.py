@@ -23,12 +23,12 @@ from tilewright.topi.gpu.kernels import schedule_rest
 from tilewright.topi.gpu.stores import axes_by_role, bind_blocks, block_counts, store_of
 from tilewright.topi.gpu.tensor_schedule import schedule_tensor_product
 from tilewright.topi.gpu.tiles import Tile
+from tilewright.topi.kinds import DEFORMABLE_SAMPLES, Kind
 from tilewright.topi.utils import as_list, operations
 
-TRANSFORM = "gpu_winograd_transform"  # operations that take a tile of Winograd's to a thread
-PART = "gpu_winograd_part"  # what these have in registers
-BACK = "gpu_winograd_back"
-SAMPLES = "deformable_samples"
+TRANSFORM = Kind("gpu_winograd_transform")  # operations that take a tile of Winograd's to a thread
+PART = Kind("gpu_winograd_part")  # what these have in registers
+BACK = Kind("injective,gpu_winograd_back")
 
 
 def schedule_contraction(cfg: ConfigSpace, outs: Any) -> te.Schedule:
@@ -36,16 +36,16 @@ def schedule_contraction(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     tensors = as_list(outs)
     s = te.create_schedule([t.op for t in tensors])
     for op in list(operations(tensors)):
-        if op.tag == PRODUCT:
+        if PRODUCT(op):
             schedule_product(s, cfg, op, tensors)
-        elif op.tag == TENSOR_PRODUCT:
+        elif TENSOR_PRODUCT(op):
             schedule_tensor_product(s, cfg, op, tensors)
     for op in list(operations(tensors)):
-        if op.tag == TRANSFORM:
+        if TRANSFORM(op):
             schedule_transform(s, op)
-        elif BACK in op.tag:
+        elif BACK(op):
             schedule_back(s, op, tensors)
-        elif op.tag == SAMPLES:
+        elif DEFORMABLE_SAMPLES(op):
             s[op].compute_inline()
     schedule_rest(s, tensors)
     return s
@@ -84,7 +84,7 @@ def _in_registers(s: te.Schedule, op: Any, stage: te.Stage, thread: IterVar) -> 
     pending = [t.op for t in op.input_tensors]
     while pending:
         part = pending.pop()
-        if part.tag == PART and s[part].attach_type is AttachType.ROOT:
+        if PART(part) and s[part].attach_type is AttachType.ROOT:
             s[part].set_scope("local")
             s[part].compute_at(stage, thread)
             for axis in part.axis:
@@ -152,7 +152,7 @@ def _stage_tile(
     stage: te.Stage, product: te.Stage, step: IterVar, threads: tuple[IterVar, IterVar], tile: Tile, cfg: ConfigSpace
 ) -> None:
     """Copy a tile of a factor to shared memory: consecutive threads load consecutive global elements."""
-    assert stage.op.tag in (ROW_TILE, COLUMN_TILE)
+    assert ROW_TILE(stage.op) or COLUMN_TILE(stage.op)
     stage.set_scope("shared")
     stage.compute_at(product, step)
     batch, block, steps, depth, place = stage.op.axis

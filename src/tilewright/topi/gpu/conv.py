@@ -28,7 +28,7 @@ def convolve(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any,
     spans = [(kernel.shape[kernel_layout.index(s)] - 1) * d + 1 for s, d in zip(spatial, steps, strict=True)]
     pads = _PADS[len(spatial)](padding, spans)
     args = data, kernel, strides, pads, dilation, groups, data_layout, kernel_layout, out_dtype or data.dtype, name
-    return convolution(cfg, *args) if constant_shapes(data, kernel) else conv(*args, name)
+    return convolution(cfg, *args) if constant_shapes(data, kernel) else conv(*args)
 
 
 def _plain(name: str, data_layout: str, kernel_layout: str) -> Any:

@@ -25,7 +25,7 @@ from tilewright.topi.gpu.common import (
     is_bound,
     is_reduction,
 )
-from tilewright.topi.gpu.normalization import NORMALIZATION_TAGS, bind_normalization
+from tilewright.topi.gpu.normalization import NORMALIZATIONS, bind_normalization
 from tilewright.topi.gpu.reduction import bind_reduction
 from tilewright.topi.utils import as_list, operations
 
@@ -51,7 +51,7 @@ def schedule_rest(s: te.Schedule, outs: Any) -> None:
     for op in found:
         if isinstance(op, te.ExternOp):
             _check_threads(op)
-        elif op.tag in NORMALIZATION_TAGS and _is_open(s, op):  # before what follows, which is part of its kernel
+        elif NORMALIZATIONS(op) and _is_open(s, op):  # before what follows, which is part of its kernel
             bind_normalization(s, op, outs)
     for op in found:
         if not isinstance(op, te.ComputeOp) or not _is_open(s, op):

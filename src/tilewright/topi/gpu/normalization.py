@@ -19,10 +19,10 @@ from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import free_vars
 from tilewright.topi.gpu.common import at_root, block_axis, block_size, constant_extent, extent_of, is_reduction
 from tilewright.topi.gpu.reduction import reduce_by_threads, row_thread_group, runs_along_rows
-from tilewright.topi.kinds import FAST_SOFTMAX, L2_NORMALIZE, LAYER_NORM, LOG_SOFTMAX, SOFTMAX
+from tilewright.topi.kinds import L2_NORMALIZE, LAYER_NORM, SOFTMAXES, Kinds
 from tilewright.topi.utils import as_list, operations
 
-NORMALIZATION_TAGS = (SOFTMAX, FAST_SOFTMAX, LOG_SOFTMAX, LAYER_NORM, L2_NORMALIZE)
+NORMALIZATIONS = Kinds(*SOFTMAXES, LAYER_NORM, L2_NORMALIZE)
 _SHORT = 32  # elements of a row that one thread goes over
 
 

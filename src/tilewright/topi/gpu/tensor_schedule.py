@@ -33,7 +33,7 @@ def schedule_tensor_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tens
     """Schedule one product in its tiles and fragments, and the operation that stores its results."""
     tile = TensorTile(*(int(v) for v in product.attrs["tile"]))
     known = list(operations(list(tensors)))
-    stored = next(op for op in known if op.tag == STORED and product in [t.op for t in op.input_tensors])
+    stored = next(op for op in known if STORED(op) and product in [t.op for t in op.input_tensors])
     result = next(op for op in known if stored in [t.op for t in op.input_tensors])
     store = s[store_of(s, result, tensors)]
     warp, matrix, threads = _store(store, result, tile)
@@ -42,7 +42,7 @@ def schedule_tensor_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tens
     out.compute_at(store, matrix)
     out.bind(out.op.axis[3], threads[0])
     out.bind(out.op.axis[4], threads[1])
-    factors = [t for t in product.input_tensors if t.op.tag == MATRICES]
+    factors = [t for t in product.input_tensors if MATRICES(t.op)]
     out.tensorize(out.op.axis[7], store_matrix(stored.output(0).dtype, SIDE, factors[0].dtype))
     sums = s[product]
     sums.set_scope("wmma.accumulator")

@@ -123,11 +123,9 @@ def _back(products: te.Tensor, form: Form, out: tuple[int, int, int, int], first
 
     attrs = {"tile": form.results, "first": int(first)}
     if first:
-        return te.compute(out, result, name=name, tag=f"{tag.INJECTIVE},{BACK}", attrs=attrs)
+        return te.compute(out, result, name=name, tag=BACK, attrs=attrs)
     last = (images, oh, ow, outputs)
-    return te.compute(
-        last, lambda n, y, x, o: result(n, o, y, x), name=name, tag=f"{tag.INJECTIVE},{BACK}", attrs=attrs
-    )
+    return te.compute(last, lambda n, y, x, o: result(n, o, y, x), name=name, tag=BACK, attrs=attrs)
 
 
 def _convolve(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,

@@ -12,6 +12,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import CONVOLUTIONS
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.utils import InvalidShapeError, as_list, get_const_int, get_const_tuple, simplify
 
@@ -80,7 +81,6 @@ def conv(
     kernel_layout: str,
     out_dtype: str,
     name: str,
-    tag: str,
 ) -> te.Tensor:
     """Compute the cross-correlation of ``data`` with ``kernel``.
 
@@ -90,6 +90,7 @@ def conv(
     data_layout, kernel_layout : orders of N, C and the spatial letters, such as "NCHW", and of O, I and the
         same, such as "OIHW"; the kernel's I has C / groups elements
     out_dtype : type of the products and sums
+    name : one of ``kinds.CONVOLUTIONS``, by which schedules find it
     """
     spatial = [letter for letter in data_layout if letter not in "NC"]
     n = len(spatial)
@@ -123,7 +124,7 @@ def conv(
             w_at[kernel_axes[k]] = windows[k].var
         return te.sum(ops.cast(out_dtype, temp(*at)) * ops.cast(out_dtype, kernel(*w_at)), axis=[rc, *windows])
 
-    return te.compute(shape, body, name=name, tag=tag, attrs={"layout_free_placeholders": [kernel]})
+    return te.compute(shape, body, name=name, tag=CONVOLUTIONS[name], attrs={"layout_free_placeholders": [kernel]})
 
 
 def _check_channels(name: str, channels: Any, in_group: int, out_channels: int, groups: int) -> None:

@@ -29,7 +29,7 @@ def conv1d(
     name = f"conv1d_{layout.lower()}" if groups == 1 else f"group_conv1d_{layout.lower()}"
     return conv(
         data, kernel, strides, get_pad_tuple1d(padding, (extent,)), dilation, groups, layout, kernel_layout,
-        out_dtype or data.dtype, name, name,
+        out_dtype or data.dtype, name,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.kinds import CONV2D_NCHWC, CONV2D_NCHWC_INT8
 from tilewright.topi.nn.conv import conv, inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
@@ -49,7 +50,7 @@ def conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, 
     """Convolution of Input (n, c, h, w) with Filter (o, c, kh, kw)."""
     pads = dilated_padding(padding, Filter, "OIHW", dilation)
     return conv(Input, Filter, stride, pads, dilation, 1, "NCHW", "OIHW", out_dtype or Input.dtype,
-                "conv2d_nchw", "conv2d_nchw")  # fmt: skip
+                "conv2d_nchw")  # fmt: skip
 
 
 def conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any,
@@ -57,7 +58,7 @@ def conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, 
     """Convolution of Input (n, h, w, c) with Filter (kh, kw, c, o)."""
     pads = dilated_padding(padding, Filter, "HWIO", dilation)
     return conv(Input, Filter, stride, pads, dilation, 1, "NHWC", "HWIO", out_dtype or Input.dtype,
-                "conv2d_nhwc", "conv2d_nhwc")  # fmt: skip
+                "conv2d_nhwc")  # fmt: skip
 
 
 def conv2d_hwcn(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any,
@@ -65,7 +66,7 @@ def conv2d_hwcn(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, 
     """Convolution of Input (h, w, c, n) with Filter (kh, kw, c, o)."""
     pads = dilated_padding(padding, Filter, "HWIO", dilation)
     return conv(Input, Filter, stride, pads, dilation, 1, "HWCN", "HWIO", out_dtype or Input.dtype,
-                "conv2d_hwcn", "conv2d_hwcn")  # fmt: skip
+                "conv2d_hwcn")  # fmt: skip
 
 
 def group_conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, groups: int,
@@ -73,7 +74,7 @@ def group_conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding:
     """Compute a convolution whose output channels, in ``groups`` parts, each read one part of the input channels."""
     pads = dilated_padding(padding, Filter, "OIHW", dilation)
     return conv(Input, Filter, stride, pads, dilation, groups, "NCHW", "OIHW", out_dtype or Input.dtype,
-                "group_conv2d_nchw", "group_conv2d_nchw")  # fmt: skip
+                "group_conv2d_nchw")  # fmt: skip
 
 
 def group_conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, groups: int,
@@ -81,7 +82,7 @@ def group_conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding:
     """Compute ``group_conv2d_nchw`` on data (n, h, w, c) with Filter (kh, kw, c / groups, o)."""
     pads = dilated_padding(padding, Filter, "HWIO", dilation)
     return conv(Input, Filter, stride, pads, dilation, groups, "NHWC", "HWIO", out_dtype or Input.dtype,
-                "group_conv2d_nhwc", "group_conv2d_nhwc")  # fmt: skip
+                "group_conv2d_nhwc")  # fmt: skip
 
 
 def conv2d_NCHWc(
@@ -134,7 +135,7 @@ def conv2d_NCHWc(
         where = inside((row, column), (h, w), (top, left), (bottom, right))
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
 
-    out = te.compute((n, out_chunks, oh, ow, out_block * side), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
+    out = te.compute((n, out_chunks, oh, ow, out_block * side), body, name="conv2d_NCHWc", tag=CONV2D_NCHWC)
     return _added_up(out, side)
 
 
@@ -197,4 +198,4 @@ def conv2d_NCHWc_int8(
 
     shape = (n, out_chunks, oh, ow, out_block)
     attrs = {"strides": tuple(strides), "dilation": tuple(dilation)}
-    return te.compute(shape, body, name="conv2d_NCHWc_int8", tag="conv2d_NCHWc_int8", attrs=attrs)
+    return te.compute(shape, body, name="conv2d_NCHWc_int8", tag=CONV2D_NCHWC_INT8, attrs=attrs)

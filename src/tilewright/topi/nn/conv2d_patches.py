@@ -7,6 +7,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import CONV2D_PATCHES
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 
@@ -34,4 +35,4 @@ def conv2d_patches(
 
     shape = (n, chunks * kh * kw, height // rows, rows * width, block)
     attrs = {"kernel_size": (kh, kw), "width": width}
-    return te.compute(shape, body, name="conv2d_patches", tag="conv2d_patches", attrs=attrs)
+    return te.compute(shape, body, name="conv2d_patches", tag=CONV2D_PATCHES, attrs=attrs)

@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.kinds import CONVOLUTIONS
 from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.utils import (
     InvalidShapeError,
@@ -66,7 +67,7 @@ def conv_transpose(
         weight = kernel(channel, out_channel, *(w.var for w in windows))
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rc, *windows])
 
-    return te.compute((data.shape[0], per_group * groups, *dims), body, name=name, tag=name)
+    return te.compute((data.shape[0], per_group * groups, *dims), body, name=name, tag=CONVOLUTIONS[name])
 
 
 def check_transposed(

@@ -16,7 +16,7 @@ def _conv3d(data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dila
     name = f"conv3d_{layout.lower()}"
     return conv(
         data, kernel, strides, get_pad_tuple3d(padding, extents), steps, groups, layout, kernel_layout,
-        out_dtype or data.dtype, name, name,
+        out_dtype or data.dtype, name,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi.image.sample import bilinear_or_zero
+from tilewright.topi.kinds import DEFORMABLE_SAMPLES
 from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.utils import get_pad_tuple
 
@@ -42,7 +43,7 @@ def deformed_samples(
         )
         return tir.if_then_else(outside, ops.const(0, data.dtype), value)
 
-    return te.compute((batch, channels, rows, columns, *out), sample, name="deformed", tag="deformable_samples")
+    return te.compute((batch, channels, rows, columns, *out), sample, name="deformed", tag=DEFORMABLE_SAMPLES)
 
 
 def _deformable(

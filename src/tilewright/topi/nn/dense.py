@@ -9,6 +9,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.te.broadcast import broadcast_shape
 from tilewright.topi import tag
+from tilewright.topi.kinds import BATCH_MATMUL, DENSE, DENSE_PACK, MATMUL
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, simplify
 
 
@@ -42,7 +43,7 @@ def matmul(
         b = tensor_b(i[-1], k.var) if transpose_b else tensor_b(k.var, i[-1])
         return te.sum(ops.cast(out_dtype, a) * ops.cast(out_dtype, b), axis=k)
 
-    name, kind = ("T_dense", "dense") if transpose_b and not transpose_a else ("T_matmul", "matmul")
+    name, kind = ("T_dense", DENSE) if transpose_b and not transpose_a else ("T_matmul", MATMUL)
     free = {"layout_free_placeholders": [tensor_b]}
     product = te.compute((*lead, rows, columns), body, name=name, tag=kind, attrs=free)
     if bias is None:
@@ -88,7 +89,7 @@ def dense_pack(
         return te.sum(ops.cast(out_dtype, data(*i[:-1], depth)) * ops.cast(out_dtype, w), axis=[k, *inside])
 
     shape = (*data.shape[:-1], blocks * width)
-    product = te.compute(shape, body, name="T_dense_pack", tag="dense_pack", attrs={"block": width})
+    product = te.compute(shape, body, name="T_dense_pack", tag=DENSE_PACK, attrs={"block": width})
     if bias is None:
         return product
     return te.compute(
@@ -122,4 +123,4 @@ def batch_matmul(
 
     shape = (batch, rows, columns) if oshape is None else oshape
     free = {"layout_free_placeholders": [tensor_b]}
-    return te.compute(shape, body, name="T_batch_matmul", tag="batch_matmul", attrs=free)
+    return te.compute(shape, body, name="T_batch_matmul", tag=BATCH_MATMUL, attrs=free)

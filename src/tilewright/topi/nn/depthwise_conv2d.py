@@ -7,7 +7,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.topi.kinds import DEPTHWISE_CONV2D_NCHWC
+from tilewright.topi.kinds import CONVOLUTIONS, DEPTHWISE_CONV2D_NCHWC
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import get_const_int, get_pad_tuple
 
@@ -40,7 +40,7 @@ def _depthwise(data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Any, di
         return te.sum(ops.cast(out_dtype, temp(*source)) * ops.cast(out_dtype, kernel(*w_at)), axis=windows)
 
     name = f"depthwise_conv2d_{layout.lower()}"
-    return te.compute(shape, body, name="DepthwiseConv2d", tag=name)
+    return te.compute(shape, body, name="DepthwiseConv2d", tag=CONVOLUTIONS[name])
 
 
 def depthwise_conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any,

@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.kinds import PAD
 from tilewright.topi.utils import InvalidShapeError, simplify
 
 
@@ -46,7 +47,7 @@ def pad(
             return data(*source)
         return tir.if_then_else(tir.all(*inside), data(*source), fill)
 
-    return te.compute(shape, body, name=name, tag="injective,pad")
+    return te.compute(shape, body, name=name, tag=PAD)
 
 
 def mirror_pad(

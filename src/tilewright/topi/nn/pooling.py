@@ -11,7 +11,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import tag
-from tilewright.topi.kinds import POOL_COLUMNS, POOL_ROWS
+from tilewright.topi.kinds import POOL_COLUMNS, POOL_ROWS, POOLS
 from tilewright.topi.loops import on_gpu
 from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
@@ -322,7 +322,7 @@ def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes:
             return reducer(tir.if_then_else(tir.all(*inside), value, identity) if inside else value,
                            axis=list(windows.values()))  # fmt: skip
 
-        return te.compute(shape, body, name=name, tag=name)
+        return te.compute(shape, body, name=name, tag=POOLS[name])
 
     if pool_type == "max":
         return reduce(greatest, lowest(data.dtype), "adaptive_pool_max")

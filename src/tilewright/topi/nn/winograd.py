@@ -21,7 +21,7 @@ import numpy as np
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.topi.kinds import CONV2D_NCHWC_WINOGRAD
+from tilewright.topi.kinds import CONV2D_NCHWC_DILATED, CONV2D_NCHWC_WINOGRAD, PAD
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.linear_forms import row_of, weighted_sum
 from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
@@ -215,7 +215,7 @@ def conv2d_NCHWc_winograd(
             (b * dh + tir.indexmod(y, dh)) * dw + tir.indexmod(x, dw), oc, tir.indexdiv(y, dh), tir.indexdiv(x, dw), o
         ),
         name="conv2d_NCHWc_dilated",
-        tag="injective,conv2d_NCHWc_dilated",
+        tag=CONV2D_NCHWC_DILATED,
     )
 
 
@@ -268,4 +268,4 @@ def _grids(data: te.Tensor, dilation: tuple[int, int], before: tuple[int, int], 
         value = data(tir.indexdiv(b, dh * dw), ic, row, column, c)
         return tir.if_then_else(where, value, ops.const(0, data.dtype))
 
-    return te.compute((n * dh * dw, chunks, *extents, block), body, name="data_pad", tag="injective,pad")
+    return te.compute((n * dh * dw, chunks, *extents, block), body, name="data_pad", tag=PAD)

@@ -20,11 +20,13 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.nn.dense import DensePack, DensePackAttrs
 from tilewright.relay.op.strategy import OpStrategy, wrap_compute_dense
 from tilewright.target import Target
+from tilewright.topi.kinds import Kind
 from tilewright.topi.utils import get_const_tuple
 from tilewright_npu.isa import BLOCK
 from tilewright_npu.kernels.intrinsics import SRAM, gemm, load_packed, load_rows, load_weights, store_rows
 
 _TYPES = {("float32", "float32"), ("int8", "int32")}
+_DENSE = Kind("npu_dense")
 
 
 def dense(data: te.Tensor, weight: te.Tensor, bias: Any = None, out_dtype: str | None = None) -> te.Tensor:
@@ -56,13 +58,13 @@ def dense(data: te.Tensor, weight: te.Tensor, bias: Any = None, out_dtype: str |
         lambda nb, m, ni: te.sum(near[kb, m, ki].astype(out) * tile[nb, kb, ki, ni].astype(out), axis=[kb, ki]),
         "sums",
     )
-    return te.compute((rows, units), lambda m, n: sums[n // BLOCK, m, n % BLOCK], "dense", tag="npu_dense")
+    return te.compute((rows, units), lambda m, n: sums[n // BLOCK, m, n % BLOCK], "dense", tag=_DENSE)
 
 
 def schedule_dense(attrs: Any, outs: Sequence[te.Tensor], target: Target, threads: int = 2) -> te.Schedule:
     """See the head of the file; ``threads`` is the number of virtual threads where the units divide by it."""
     (result,) = outs
-    if result.op.tag != "npu_dense":
+    if not _DENSE(result.op):
         raise UnsupportedError(f"the NPU's dense layer takes no {result.op.name} behind it; partition_for_npu does")
     s = te.create_schedule(result.op)
     (sums,) = result.op.input_tensors

@@ -23,10 +23,10 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import nn
 from tilewright.topi.cpu.common import vector_lanes
+from tilewright.topi.kinds import DEFORMABLE_VECTORS
 from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 
-VECTORS = "deformable_vectors"  # the tag of the sums
 SAMPLES, PIXELS, TABLES, KERNEL = "taken", "pixels", ("place", "share"), "packed_kernel"  # names of the others
 
 
@@ -133,7 +133,7 @@ def deformable_conv2d_packed(
         return te.sum(ops.cast(dtype, value) * ops.cast(dtype, packed(g, b, dy, dx, ci, o)), axis=[dy, dx, ci])
 
     shape = (batch, groups, chunks, out_rows, out_columns, lanes)
-    vec = te.compute(shape, body, name="deformable_vec", tag=VECTORS)
+    vec = te.compute(shape, body, name="deformable_vec", tag=DEFORMABLE_VECTORS)
 
     def unpack(n: PrimExpr, o: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         group, inside = (0, o) if groups == 1 else (tir.indexdiv(o, per_output), tir.indexmod(o, per_output))

@@ -19,6 +19,7 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.model.dense import _chunk, row_groups
 from tilewright.topi.cpu.model.tiling import row_tile
+from tilewright.topi.kinds import BATCH_MATMUL_PACKED, MATRIX_PACK
 from tilewright.topi.utils import get_const_tuple
 
 
@@ -98,7 +99,7 @@ def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True, group:
         _chunks(columns, block),
         *([ops.floordiv(inner, group), block, group] if group else [inner, block]),
     )
-    return te.compute(shape, pack, name="packed_b", tag="matrix_pack")
+    return te.compute(shape, pack, name="packed_b", tag=MATRIX_PACK)
 
 
 def _chunks(columns: Any, block: int) -> Any:
@@ -179,7 +180,7 @@ def batch_matmul(
         (plain.shape[0], rows, packed.shape[1] * block),
         body,
         name="T_batch_matmul",
-        tag="batch_matmul_packed",
+        tag=BATCH_MATMUL_PACKED,
         attrs={"block": block},
     )
     return _cut_columns(product, columns)
