@@ -45,10 +45,10 @@ from tilewright.relay.op.op import (
 from tilewright.relay.op.strategy import OpImplementation, OpSpecialization, OpStrategy, SpecializedCondition
 from tilewright.relay.op.transform import checks as checks
 from tilewright.relay.op.transform import shape_checks as shape_checks
-from tilewright.target.generic_func import implemented_in
+from tilewright.target.generic_func import implemented_in as _implemented_in
 
-implemented_in("cpu", f"{__name__}.strategy.cpu")
-implemented_in("gpu", f"{__name__}.strategy.gpu", f"{__name__}.strategy.gpu_contraction")
+_implemented_in("cpu", f"{__name__}.strategy.cpu")
+_implemented_in("gpu", f"{__name__}.strategy.gpu", f"{__name__}.strategy.gpu_contraction")
 
 __all__ = [
     *_exports(globals()),

@@ -5,7 +5,6 @@ from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op.attributes import Ints, Operand
 from tilewright.relay.op.nn import attention as attention
 from tilewright.relay.op.nn.activation import dropout as dropout
-from tilewright.relay.op.nn.pooling import global_avg_pool1d as global_avg_pool1d, global_avg_pool3d as global_avg_pool3d, global_max_pool1d as global_max_pool1d, global_max_pool3d as global_max_pool3d
 from tilewright.relay.op.nn.sparse import sparse_add as sparse_add, sparse_conv2d as sparse_conv2d, sparse_dense as sparse_dense, sparse_transpose as sparse_transpose
 
 __all__ = ['adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_avg_pool3d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'attention', 'avg_pool1d', 'avg_pool2d', 'avg_pool2d_grad', 'avg_pool3d', 'batch_flatten', 'batch_matmul', 'batch_norm', 'batch_to_space_nd', 'bias_add', 'bitpack', 'bitserial_conv2d', 'bitserial_dense', 'contrib_conv2d_nchwc', 'contrib_conv2d_winograd_nchwc_without_weight_transform', 'contrib_conv2d_winograd_weight_transform', 'contrib_dense_pack', 'contrib_dense_strassen_weight_transform', 'contrib_dense_strassen_without_weight_transform', 'contrib_depthwise_conv2d_nchwc', 'conv1d', 'conv1d_transpose', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'correlation', 'cross_entropy', 'cross_entropy_with_logits', 'deformable_conv2d', 'dense', 'depth_to_space', 'dilate', 'dropout', 'dropout_raw', 'fast_erf', 'fast_exp', 'fast_softmax', 'fast_tanh', 'fifo_buffer', 'gelu', 'global_avg_pool1d', 'global_avg_pool2d', 'global_avg_pool3d', 'global_max_pool1d', 'global_max_pool2d', 'global_max_pool3d', 'group_norm', 'instance_norm', 'l2_normalize', 'layer_norm', 'leaky_relu', 'log_softmax', 'lrn', 'matmul', 'max_pool1d', 'max_pool2d', 'max_pool2d_grad', 'max_pool3d', 'mirror_pad', 'nll_loss', 'pad', 'prelu', 'relu', 'softmax', 'softplus', 'space_to_batch_nd', 'space_to_depth', 'sparse_add', 'sparse_conv2d', 'sparse_dense', 'sparse_transpose', 'swish', 'upsampling', 'upsampling3d']
@@ -55,8 +54,12 @@ def fast_softmax(data: Operand, axis: int = -1) -> Call: '``softmax`` with an ap
 def fast_tanh(data: Operand) -> Call: 'Approximation of tanh.'
 def fifo_buffer(data: Operand, buffer: Operand, axis: int) -> Call: '``buffer`` shifted along ``axis`` by the extent of ``data``, with ``data`` appended at its end.'
 def gelu(data: Operand, approximate: str = 'none') -> Call: 'data * P(x <= data) of a standard normal variable x; see RecognizeActivations. Not in TVM 0.8.'
+def global_avg_pool1d(data: Operand, layout: str = 'NCW', out_layout: str = '') -> Call: 'Means over windows that divide the width into ``output_size`` parts.'
 def global_avg_pool2d(data: Operand, layout: str = 'NCHW', out_layout: str = '') -> Call: 'Mean over all of height and width.'
+def global_avg_pool3d(data: Operand, layout: str = 'NCDHW', out_layout: str = '') -> Call: 'Means over windows that divide depth, height and width into ``output_size`` parts.'
+def global_max_pool1d(data: Operand, layout: str = 'NCW', out_layout: str = '') -> Call: 'Maxima over windows that divide the width into ``output_size`` parts.'
 def global_max_pool2d(data: Operand, layout: str = 'NCHW', out_layout: str = '') -> Call: 'Maximum over all of height and width.'
+def global_max_pool3d(data: Operand, layout: str = 'NCDHW', out_layout: str = '') -> Call: 'Maxima over windows that divide depth, height and width into ``output_size`` parts.'
 def group_norm(data: Operand, gamma: Operand, beta: Operand, num_groups: int, axis: int = 1, epsilon: float = 1e-05, center: bool = True, scale: bool = True) -> Call: 'Each group of channels of each batch item normalized, times gamma plus beta.'
 def instance_norm(data: Operand, gamma: Operand, beta: Operand, axis: int = 1, epsilon: float = 1e-05, center: bool = True, scale: bool = True) -> Call: 'Each channel of each batch item normalized, times gamma plus beta.'
 def l2_normalize(data: Operand, eps: float, axis: Ints | None = None) -> Call: '``data`` divided by its Euclidean norm over ``axis`` (at least sqrt(eps)).'

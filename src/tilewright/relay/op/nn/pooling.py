@@ -19,7 +19,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import OutputSize, Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.builder import builder, exported, ops
+from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import Homogeneous, OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.gradients import Gradients, number, require_shape, spread, tensor_type
@@ -450,33 +450,17 @@ avg_pool2d = builder(AvgPool2D, pool_size=(1, 1))
 avg_pool3d = builder(AvgPool3D, pool_size=(1, 1, 1))
 global_max_pool2d = builder(GlobalMaxPool2D)
 global_avg_pool2d = builder(GlobalAvgPool2D)
+global_max_pool1d = builder(AdaptiveMaxPool1D, "global_max_pool1d", order="data layout out_layout", output_size=(1,))
+global_avg_pool1d = builder(AdaptiveAvgPool1D, "global_avg_pool1d", order="data layout out_layout", output_size=(1,))
+global_max_pool3d = builder(
+    AdaptiveMaxPool3D, "global_max_pool3d", order="data layout out_layout", output_size=(1, 1, 1)
+)
+global_avg_pool3d = builder(
+    AdaptiveAvgPool3D, "global_avg_pool3d", order="data layout out_layout", output_size=(1, 1, 1)
+)
 adaptive_max_pool1d = builder(AdaptiveMaxPool1D, output_size=None)
 adaptive_avg_pool1d = builder(AdaptiveAvgPool1D, output_size=None)
 adaptive_max_pool2d = builder(AdaptiveMaxPool2D, output_size=None)
 adaptive_avg_pool2d = builder(AdaptiveAvgPool2D, output_size=None)
 adaptive_max_pool3d = builder(AdaptiveMaxPool3D, output_size=None)
 adaptive_avg_pool3d = builder(AdaptiveAvgPool3D, output_size=None)
-
-
-@exported
-def global_max_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
-    """Return the maximum over the width."""
-    return adaptive_max_pool1d(data, 1, layout, out_layout)
-
-
-@exported
-def global_avg_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
-    """Return the mean over the width."""
-    return adaptive_avg_pool1d(data, 1, layout, out_layout)
-
-
-@exported
-def global_max_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
-    """Return the maximum over depth, height and width."""
-    return adaptive_max_pool3d(data, 1, layout, out_layout)
-
-
-@exported
-def global_avg_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
-    """Return the mean over depth, height and width."""
-    return adaptive_avg_pool3d(data, 1, layout, out_layout)

@@ -67,79 +67,45 @@ from tilewright.topi.nn.winograd import conv2d_NCHWc_winograd
 # Schedules
 
 
-@generic_func
-def schedule_injective(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule element-wise, broadcasting and data-moving kernels."""
-    with target:
-        return topi.generic.schedule_injective(outs)
+def _schedule(name: str, doc: str) -> GenericFunc:
+    """Return the generic function ``name`` of (attrs, outs, target); its default is topi.generic's of that name."""
+    schedule = getattr(topi.generic, name)
+
+    def default(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
+        with target:
+            return schedule(outs)
+
+    return generic_func(_with_name(default, name, doc))
 
 
-@generic_func
-def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule commutative reductions."""
-    with target:
-        return topi.generic.schedule_reduce(outs)
+def _as(general: GenericFunc, name: str, doc: str) -> GenericFunc:
+    """Return the generic function ``name`` whose default is another one, as the target has it."""
+
+    def default(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
+        return general(attrs, outs, target)
+
+    return generic_func(_with_name(default, name, doc))
 
 
-@generic_func
-def schedule_extern(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule hand-written loops and computes of no known kind."""
-    with target:
-        return topi.generic.schedule_extern(outs)
+def _with_name(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
-@generic_func
-def schedule_concatenate(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule concatenate."""
-    return schedule_injective(attrs, outs, target)
-
-
-@generic_func
-def schedule_transpose(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule transpose."""
-    return schedule_injective(attrs, outs, target)
-
-
-@generic_func
-def schedule_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule pooling over windows."""
-    with target:
-        return topi.generic.schedule_pool(outs, attrs.layout)
-
-
-@generic_func
-def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule adaptive pooling."""
-    with target:
-        return topi.generic.schedule_adaptive_pool(outs, attrs.layout)
-
-
-@generic_func
-def schedule_lrn(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule local response normalization."""
-    with target:
-        return topi.generic.schedule_lrn(outs)
-
-
-@generic_func
-def schedule_roi_pool(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule roi_pool."""
-    return schedule_extern(attrs, outs, target)
-
-
-@generic_func
-def schedule_conv2d_winograd_weight_transform(attrs: ConvAttrs, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule the transform of Winograd's weights."""
-    with target:
-        return topi.generic.schedule_conv2d_winograd_weight_transform(outs)
-
-
-@generic_func
-def schedule_bitpack(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    """Schedule packing of bits into words."""
-    with target:
-        return topi.generic.schedule_bitpack(outs)
-
+schedule_injective = _schedule("schedule_injective", "Schedule element-wise, broadcasting and data-moving kernels.")
+schedule_reduce = _schedule("schedule_reduce", "Schedule commutative reductions.")
+schedule_extern = _schedule("schedule_extern", "Schedule hand-written loops and computes of no known kind.")
+schedule_concatenate = _as(schedule_injective, "schedule_concatenate", "Schedule concatenate.")
+schedule_transpose = _as(schedule_injective, "schedule_transpose", "Schedule transpose.")
+schedule_pool = _schedule("schedule_pool", "Schedule pooling over windows.")
+schedule_adaptive_pool = _schedule("schedule_adaptive_pool", "Schedule adaptive pooling.")
+schedule_lrn = _schedule("schedule_lrn", "Schedule local response normalization.")
+schedule_roi_pool = _as(schedule_extern, "schedule_roi_pool", "Schedule roi_pool.")
+schedule_conv2d_winograd_weight_transform = _schedule(
+    "schedule_conv2d_winograd_weight_transform", "Schedule the transform of Winograd's weights."
+)
+schedule_bitpack = _schedule("schedule_bitpack", "Schedule packing of bits into words.")
 
 # Strategies: convolutions
 
@@ -178,10 +144,8 @@ def _in_loops(name: str, operator: str, compute: Compute, doc: str) -> GenericFu
 
 
 def _named(name: str, default: Any, doc: str) -> GenericFunc:
-    default.__name__ = default.__qualname__ = name
-    default.__doc__ = doc
     generic = get_native_generic_func(name)
-    generic.set_default(default, allow_override=True)
+    generic.set_default(_with_name(default, name, doc), allow_override=True)
     return generic
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -36,32 +36,50 @@ from tilewright.relay.qnn.operators.parameters import QnnDef, along, check_types
 from tilewright.relay.qnn.operators.product import centred, check_bytes, less
 
 _OUT = ("int32", "int16")
-_FLOAT_TRANSPOSE: type[OpDef[Any]] = float_conv2d_transpose.op.get_attr("OpDef")
+_PARAMETERS = ("input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
+A = TypeVar("A", bound=ConvAttrs)
 
 
-def _infer(plain: type[OpDef[Any]], types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver) -> Type | None:
-    """As the convolution in floating point, of bytes; ``kernel_scale`` and ``kernel_zero_point`` by output channel."""
-    result = plain.infer_type(types[:2], attrs, solver)
-    names = ("data", "weight", *Conv2D.inputs[2:])
-    check_bytes(types, names, attrs.out_dtype, _OUT)
-    for layout in (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout):
-        relations.require(len(layout) == 4, f"layouts have no split dimensions, found {layout}")
-    if not isinstance(result, TensorType):
-        return None
-    channels = result.shape[(attrs.out_layout or attrs.data_layout).index("C")]
-    along_channels = dict.fromkeys(("kernel_scale", "kernel_zero_point"), channels)
-    return result if check_types(names, types, along_channels) else None
+class _Convolution(QnnDef[A]):
+    """A convolution of bytes: ``plain`` is that in floating point, of kernels in ``kernel_layout`` by default."""
+
+    owners = (("input", "data"), ("kernel", "kernel"))
+    plain: ClassVar[type[OpDef[Any]]]
+    plain_layout: ClassVar[str] = ""
+
+    @classmethod
+    def infer_type(cls, types: Sequence[Type], attrs: A, solver: TypeSolver) -> Type | None:
+        """As the convolution in floating point; ``kernel_scale`` and ``kernel_zero_point`` by output channel."""
+        result = cls.plain.infer_type(types[:2], attrs, solver)
+        names = ("data", "weight", *_PARAMETERS)
+        check_bytes(types, names, attrs.out_dtype, _OUT)
+        for layout in (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout):
+            relations.require(len(layout) == 4, f"layouts have no split dimensions, found {layout}")
+        if not isinstance(result, TensorType):
+            return None
+        channels = result.shape[(attrs.out_layout or attrs.data_layout).index("C")]
+        along_channels = dict.fromkeys(("kernel_scale", "kernel_zero_point"), channels)
+        return result if check_types(names, types, along_channels) else None
+
+    @classmethod
+    def evaluate(cls, attrs: A, inputs: Sequence[Array]) -> list[Array]:
+        """The definition, in int32; int16 of that wraps."""
+        data, weight, input_zero, kernel_zero = inputs[:4]
+        axis = attrs.kernel_layout.index("O")
+        operands = [less(data, input_zero.reshape(())), less(weight, along(kernel_zero, weight.ndim, axis))]
+        (sums,) = cls.plain.evaluate(attrs.replace(out_dtype="int32"), operands)  # type: ignore[attr-defined]
+        return [sums.astype(attrs.out_dtype)]
+
+    infer_correct_layout = staticmethod(layouts.convolution)
+
+    @classmethod
+    def convert_op_layout(
+        cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Type], desired_layouts: Sequence[str]
+    ) -> RelayExpr:
+        return layouts.convert_convolution(cls.name, cls.plain_layout, attrs, inputs, tinfos, desired_layouts)
 
 
-def _evaluate(plain: type[OpDef[Any]], attrs: ConvAttrs, inputs: Sequence[Array], kernel_axis: int) -> list[Array]:
-    """The definition, in int32; int16 of that wraps."""
-    data, weight, input_zero, kernel_zero = inputs[:4]
-    operands = [less(data, input_zero.reshape(())), less(weight, along(kernel_zero, weight.ndim, kernel_axis))]
-    (sums,) = plain.evaluate(attrs.replace(out_dtype="int32"), operands)  # type: ignore[attr-defined]
-    return [sums.astype(attrs.out_dtype)]
-
-
-class Conv2D(QnnDef[Conv2DAttrs]):
+class Conv2D(_Convolution[Conv2DAttrs]):
     """The convolution of ``data - input_zero_point`` with ``weight - kernel_zero_point``, in int32.
 
     It stands for numbers of scale ``input_scale * kernel_scale``. ``kernel_scale`` and ``kernel_zero_point`` may have
@@ -69,19 +87,9 @@ class Conv2D(QnnDef[Conv2DAttrs]):
     """
 
     name = "qnn.conv2d"
-    inputs = ("data", "kernel", "input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
-    owners = (("input", "data"), ("kernel", "kernel"))
+    inputs = ("data", "kernel", *_PARAMETERS)
     support_level = 11
-
-    @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Conv2DAttrs, solver: TypeSolver) -> Type | None:
-        """As nn.conv2d, of bytes."""
-        return _infer(FloatConv2D, types, attrs, solver)
-
-    @staticmethod
-    def evaluate(attrs: Conv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The definition, in int32."""
-        return _evaluate(FloatConv2D, attrs, inputs, attrs.kernel_layout.index("O"))
+    plain = FloatConv2D
 
     @staticmethod
     def canonicalize_qnn(attrs: Conv2DAttrs, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr:
@@ -89,13 +97,6 @@ class Conv2D(QnnDef[Conv2DAttrs]):
         return _Canonical(attrs, args, types).result()
 
     legalize_qnn = qnn_conv2d_legalize
-    infer_correct_layout = staticmethod(layouts.convolution)
-
-    @classmethod
-    def convert_op_layout(
-        cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Type], desired_layouts: Sequence[str]
-    ) -> RelayExpr:
-        return layouts.convert_convolution(cls.name, "", attrs, inputs, tinfos, desired_layouts)
 
 
 class _Canonical:
@@ -168,7 +169,7 @@ class _Canonical:
         return relay_op.reshape(sums, newshape=shape)
 
 
-_ORDER = "input_zero_point kernel_zero_point input_scale kernel_scale"
+_ORDER = " ".join(_PARAMETERS)
 conv2d = builder(
     Conv2D,
     order=f"data kernel {_ORDER} kernel_size channels strides padding dilation groups data_layout kernel_layout "
@@ -179,23 +180,15 @@ conv2d = builder(
 )
 
 
-class Conv2DTranspose(QnnDef[Conv2DTransposeAttrs]):
+class Conv2DTranspose(_Convolution[Conv2DTransposeAttrs]):
     """The transposed convolution of ``data - input_zero_point`` with ``weight - kernel_zero_point``, in int32."""
 
     name = "qnn.conv2d_transpose"
-    inputs = ("data", "weight", "input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
-    owners = (("input", "data"), ("kernel", "weight"))
+    inputs = ("data", "weight", *_PARAMETERS)
     support_level = 11
-
-    @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Conv2DTransposeAttrs, solver: TypeSolver) -> Type | None:
-        """As nn.conv2d_transpose, of bytes."""
-        return _infer(_FLOAT_TRANSPOSE, types, attrs, solver)
-
-    @staticmethod
-    def evaluate(attrs: Conv2DTransposeAttrs, inputs: Sequence[Array]) -> list[Array]:
-        """The definition, in int32."""
-        return _evaluate(_FLOAT_TRANSPOSE, attrs, inputs, attrs.kernel_layout.index("O"))
+    owners = (("input", "data"), ("kernel", "weight"))
+    plain = float_conv2d_transpose.op.get_attr("OpDef")
+    plain_layout = "IOHW"
 
     @staticmethod
     def canonicalize_qnn(attrs: Conv2DTransposeAttrs, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr:
@@ -210,13 +203,6 @@ class Conv2DTranspose(QnnDef[Conv2DTransposeAttrs]):
         return total if attrs.out_dtype == "int32" else relay_op.cast(total, attrs.out_dtype)
 
     legalize_qnn = qnn_conv2d_transpose_legalize
-    infer_correct_layout = staticmethod(layouts.convolution)
-
-    @classmethod
-    def convert_op_layout(
-        cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Type], desired_layouts: Sequence[str]
-    ) -> RelayExpr:
-        return layouts.convert_convolution(cls.name, "IOHW", attrs, inputs, tinfos, desired_layouts)
 
 
 conv2d_transpose = builder(
