@@ -16,6 +16,7 @@ from tilewright.topi.cpu.byte_tiles import Windows, window_intrinsic
 from tilewright.topi.cpu.common import constant_extent, machine, worth_threads
 from tilewright.topi.cpu.loops import fuse_all
 from tilewright.topi.cpu.model.matrix_tiles import WindowTiles, window_tiles
+from tilewright.topi.kinds import PAD
 from tilewright.topi.utils import get_const_tuple
 
 
@@ -30,7 +31,7 @@ def schedule_windows_in_tiles(s: te.Schedule, out: te.Stage, sums: te.Tensor, pa
     """Schedule the loops of the result, and inside them the sums in tiles."""
     tile = s[sums]
     for tensor in tile.op.input_tensors:
-        if "pad" in tensor.op.tag:
+        if PAD(tensor.op):
             _schedule_padding(s, tensor.op)
     found = tiles_of(tile.op)
     assert found is not None
