@@ -19,3 +19,42 @@ def test_a_field_of_a_tuple_is_passed_alone() -> None:
     for func in functions:
         assert not any(isinstance(p.type_annotation, TupleType) for p in func.params)
     assert max(len(func.params) for func in functions) == 2
+
+
+def _layer(x: relay.Expr, name: str) -> relay.Expr:
+    """A convolution whose sums become bytes, and the numbers that these stand for."""
+    sums = relay.nn.conv2d(x, relay.var(name, shape=(4, 4, 1, 1)), channels=4, kernel_size=(1, 1))
+    steps = relay.cast(relay.clip(relay.nearbyint(sums), 0.0, 255.0), "uint8")
+    return relay.multiply(relay.cast(steps, "float32"), relay.const(0.5))
+
+
+def _fused_calls(body: relay.Expr) -> list[relay.Call]:
+    func = relay.Function(relay.analysis.free_vars(body), body)
+    fused = relay.transform.FuseOps(2)(relay.transform.InferType()(tvm.IRModule.from_expr(func)))
+    calls: list[relay.Call] = []
+    post_order_visit(fused["main"].body, lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
+    return [call for call in calls if isinstance(call.op, Function)]
+
+
+def test_what_a_sum_reads_of_another_convolution_stays_bytes() -> None:
+    x = relay.var("x", shape=(1, 4, 8, 8))
+    other, last = _fused_calls(relay.nn.relu(relay.add(_layer(x, "w1"), _layer(x, "w2"))))
+    assert other.op.ret_type.dtype == "uint8"
+    assert sorted(p.type_annotation.dtype for p in last.op.params) == ["float32", "float32", "uint8"]
+
+
+def test_a_lone_convolution_is_fused_up_to_its_end() -> None:
+    x = relay.var("x", shape=(1, 4, 8, 8))
+    (only,) = _fused_calls(relay.nn.relu(relay.add(_layer(x, "w1"), relay.var("y", shape=(1, 4, 8, 8)))))
+    assert only.op.ret_type.dtype == "float32"
+
+
+def test_sums_of_convolutions_in_one_type_are_fused_as_before() -> None:
+    x = relay.var("x", shape=(1, 4, 8, 8))
+    sides = [
+        relay.nn.relu(relay.nn.conv2d(x, relay.var(w, shape=(4, 4, 1, 1)), channels=4, kernel_size=(1, 1)))
+        for w in ("w1", "w2")
+    ]
+    other, last = _fused_calls(relay.add(*sides))
+    assert (len(other.op.params), len(last.op.params)) == (2, 3)
+    assert other.op.body.op.name == "nn.relu"
