@@ -92,6 +92,7 @@ def optimization_passes() -> list[Any]:
         transform.BubbleUpSlice(),
         transform.SinkReshape(),
         transform.HalveWeights(),
+        transform.NarrowFactors(),
         *([] if auto_scheduled() else [transform.PadChannels(), transform.AlterOpLayout()]),
         transform.FastMath(),
         transform.KeepHalfPrecision(),

@@ -26,7 +26,7 @@ _V3 = _AVX + " avx2 bmi bmi2 f16c fma lzcnt movbe"
 _V4 = _V3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
 _ICELAKE = _V4 + " avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"
 
-_AMX = " amx-tile amx-int8"
+_AMX = " amx-tile amx-int8 amx-bf16"
 
 _X86_CPUS: dict[str, str] = {
     **dict.fromkeys(("x86-64", "generic", "k8"), _V1),
@@ -91,7 +91,7 @@ _TYPICAL_CORES = 4  # of another machine, unless the target says -num-cores
 _IMPLIES = {  # a feature switched off takes these with it
     "avx": ("avx2", "fma", "f16c", "avx512f", "avxvnni"),
     "avx2": ("avx512f", "avxvnni"),
-    "amx-tile": ("amx-int8",),
+    "amx-tile": ("amx-int8", "amx-bf16"),
     "avx512f": tuple(
         f for f in (_ICELAKE + " avx512bf16 avx512fp16").split() if f.startswith("avx512") and f != "avx512f"
     ),

@@ -63,6 +63,7 @@ from tilewright.relay.transform.partition.partition_graph import PartitionGraph,
 from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.precision.halve_weights import HalveWeights, MixPrecision
 from tilewright.relay.transform.precision.keep_half_precision import KeepHalfPrecision
+from tilewright.relay.transform.precision.narrow_factors import NarrowFactors
 from tilewright.relay.transform.precision.to_mixed_precision import ToMixedPrecision
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.recognize.recognize_activations import RecognizeActivations
@@ -172,6 +173,7 @@ __all__ = [
     "MergeRows",
     "MergeTransposes",
     "MixPrecision",
+    "NarrowFactors",
     "OperatorFate",
     "PadChannels",
     "PartitionGraph",

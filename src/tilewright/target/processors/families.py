@@ -5,7 +5,7 @@ A record names what was measured on its family. All else it takes over from ``DE
 
 from __future__ import annotations
 
-from tilewright.target.processors.record import Caches, Memory, Processor
+from tilewright.target.processors.record import Caches, Dense, Memory, Processor
 
 DEFAULT = Processor("default")
 
@@ -16,8 +16,10 @@ _OLD_ZEN_MEMORY = Memory(row_bytes_ahead=0)
 # Measured on Zen 5, Zen 4 and Zen 3; older members take over what holds for that.
 _ZEN = Processor("Zen, Zen 2", memory=_OLD_ZEN_MEMORY)
 _ZEN3 = Processor("Zen 3", memory=_OLD_ZEN_MEMORY)
-_ZEN4 = Processor("Zen 4", Caches(32 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY)
-_ZEN5 = Processor("Zen 5", Caches(48 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY)
+# Pairs of bfloat16 are by AMD's word; nobody has measured them.
+_ZEN_DENSE = Dense(pairs_of_bfloat16=True)
+_ZEN4 = Processor("Zen 4", Caches(32 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY, dense=_ZEN_DENSE)
+_ZEN5 = Processor("Zen 5", Caches(48 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY, dense=_ZEN_DENSE)
 
 # Memory was measured on Sapphire Rapids, where it agrees with the default.
 _INTEL_SERVER = Processor("Intel server")

@@ -17,6 +17,7 @@ halves        4     uint8   ``pmaddwd`` of the even and of the odd bytes: for sc
 dotprod       4     int8    ``sdot``
 dotprod       4     uint8   ``udot``, of weights in uint8
 i8mm          4     uint8   ``usdot``
+avx512bf16    2     bfloat16  ``vdpbf16ps`` of 16 lanes, whose sums are float32
 plain         1     as is   what LLVM, or a C compiler, makes of loops
 ============= ===== ======= ====================================================================================
 
@@ -34,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te, tir
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr
@@ -57,6 +59,11 @@ class ByteProduct:
     weight_dtype: str
     lanes: int
     group: int = 1
+
+    @property
+    def sums(self) -> str:
+        """Return the data type of the sums."""
+        return "float32" if dt.is_half(self.weight_dtype) else "int32"
 
     @property
     def registers(self) -> int:
@@ -90,6 +97,10 @@ def byte_product(
         return ByteProduct("plain", data_dtype, weight_dtype, 4)
     cpu = features(chosen)
     found = None
+    if weight_dtype == "bfloat16":
+        if not (cpu.arch == "x86" and cpu.has("avx512bf16")):
+            return ByteProduct("plain", weight_dtype, weight_dtype, cpu.lanes(32))
+        return ByteProduct("avx512bf16", weight_dtype, weight_dtype, 16, 2)
     if cpu.arch == "x86" and weight_dtype == "int8":
         found = _x86(cpu, small_weights)
     elif cpu.arch == "aarch64":
@@ -139,7 +150,7 @@ def are_small(weight: np.ndarray[Any, Any]) -> bool:
 
 
 def product_intrinsic(form: ByteProduct) -> te.TensorIntrin:
-    """Return ``form`` as a tensor intrinsic: data (group,), weight (lanes, group), out (lanes,) of int32."""
+    """Return ``form`` as a tensor intrinsic: data (group,), weight (lanes, group), out (lanes,) of ``form.sums``."""
     emit = _EMITTERS.get(form.name)
     if emit is None:
         raise TilewrightError(
@@ -150,14 +161,15 @@ def product_intrinsic(form: ByteProduct) -> te.TensorIntrin:
     k = te.reduce_axis((0, form.group), name="k")
     total = te.compute(
         (form.lanes,),
-        lambda j: te.sum(ops.cast("int32", data(k)) * ops.cast("int32", weight(j, k)), axis=k),
+        lambda j: te.sum(ops.cast(form.sums, data(k)) * ops.cast(form.sums, weight(j, k)), axis=k),
         name="total",
     )
-    sums, zero = f"int32x{form.lanes}", ops.const(0, f"int32x{form.lanes}")
+    sums = f"{form.sums}x{form.lanes}"
+    zero = ops.const(0, sums)
 
     def statements(ins: Any, outs: Any) -> tuple[Any, Any, Any]:
         word = tir.call_intrin("int32", "tir.reinterpret", ins[0].vload([0], f"{form.data_dtype}x{form.group}"))
-        values = word.astype(sums)
+        values = word.astype(f"int32x{form.lanes}")
         vector = ins[1].vload([0, 0], f"{form.weight_dtype}x{form.lanes * form.group}")
         out = outs[0]
         update = emit(form, out.vload([0], sums), values, vector)
@@ -241,6 +253,10 @@ def _emit_halves(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: Prim
     return sums
 
 
+def _emit_bfloats(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
+    return _call(sums.dtype, "llvm.x86.avx512bf16.dpbf16ps.512", sums, data, _as(data.dtype, weight))
+
+
 _EMITTERS: dict[str, Callable[[ByteProduct, PrimExpr, PrimExpr, PrimExpr], PrimExpr]] = {
     "avx512vnni": _dot("llvm.x86.avx512.vpdpbusd.512"),
     "avxvnni": _dot("llvm.x86.avx512.vpdpbusd.256"),
@@ -248,5 +264,6 @@ _EMITTERS: dict[str, Callable[[ByteProduct, PrimExpr, PrimExpr, PrimExpr], PrimE
     "madd": _emit_madd,
     "halves": _emit_halves,
     "dotprod": _emit_sdot,
+    "avx512bf16": _emit_bfloats,
     "i8mm": _dot("llvm.aarch64.neon.usdot.v4i32.v16i8"),
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, tir
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.target.features import CpuFeatures
 from tilewright.topi.cpu.tile_code import (
@@ -26,53 +27,58 @@ from tilewright.topi.cpu.tile_code import (
 )
 
 BLOCK = 2 * SIDE  # columns of a dense layer that are computed together
+_TAKEN = (("uint8", WORD), ("bfloat16", WORD // 2))  # data, and how many of it are a word
 _MOST_ROWS = 256  # whose sums, of a block of columns, a core's cache holds beside what they are made from
 
 
-def has_tiles(cpu: CpuFeatures) -> bool:
-    """Return whether the processor multiplies tiles of bytes."""
-    return cpu.has("amx-int8") and cpu.has("amx-tile")
+def has_tiles(cpu: CpuFeatures, dtype: str = "uint8") -> bool:
+    """Return whether the processor multiplies tiles of bytes, or of bfloat16."""
+    return cpu.has("amx-tile") and cpu.has("amx-bf16" if dtype == "bfloat16" else "amx-int8")
 
 
 def tile_rows(cpu: CpuFeatures, rows: Any, steps: int, group: int, dtype: str) -> int:
     """Return how many rows of a dense layer to compute with a block of columns; 0: tiles do not fit the product.
 
-    ``rows``: of the data, an int where it is known; ``steps`` words of ``group`` bytes of ``dtype`` are summed.
+    ``rows``: of the data, an int where it is known; ``steps`` words of ``group`` numbers of ``dtype`` are summed.
     """
-    if not has_tiles(cpu) or (dtype, group) != ("uint8", WORD) or not isinstance(rows, int):
+    if not has_tiles(cpu, dtype) or (dtype, group) not in _TAKEN or not isinstance(rows, int):
         return 0
-    if rows < SIDE or steps * group % DEPTH:
+    if rows < SIDE or steps * WORD % DEPTH:
         return 0
     if rows <= _MOST_ROWS:
         return rows
     return next((n for n in range(_MOST_ROWS, 0, -BLOCK) if rows % n == 0), 0)
 
 
-def tile_intrinsic(rows: int, steps: int, emulated: bool = False) -> te.TensorIntrin:
+def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "uint8") -> te.TensorIntrin:
     """Return data (rows, steps * 4) of uint8 times weight (steps, 32, 4) of int8, as int32 (rows, 32).
 
+    Of bfloat16, a word has two numbers: data (rows, steps * 2) times weight (steps, 32, 2), as float32 (rows, 32).
     ``emulated``: by loops that do what the instructions do.
     """
-    data = te.placeholder((rows, steps * WORD), "uint8", "data")
-    weight = te.placeholder((steps, BLOCK, WORD), "int8", "weight")
-    k, byte = te.reduce_axis((0, steps), "k"), te.reduce_axis((0, WORD), "byte")
+    each = WORD // dt.nbytes(dtype)
+    sums, other = ("float32", dtype) if dtype == "bfloat16" else ("int32", "int8")
+    data = te.placeholder((rows, steps * each), dtype, "data")
+    weight = te.placeholder((steps, BLOCK, each), other, "weight")
+    k, byte = te.reduce_axis((0, steps), "k"), te.reduce_axis((0, each), "byte")
     total = te.compute(
         (rows, BLOCK),
         lambda i, j: te.sum(
-            ops.cast("int32", data(i, k.var * WORD + byte.var)) * ops.cast("int32", weight(k, j, byte)), axis=[k, byte]
+            ops.cast(sums, data(i, k.var * each + byte.var)) * ops.cast(sums, weight(k, j, byte)), axis=[k, byte]
         ),
         name="total",
     )
-    binds = _buffers({data: ["row"], weight: ["step", WORD], total: ["row"]})
+    binds = _buffers({data: ["row"], weight: ["step", each], total: ["row"]})
 
     def statement(ins: Any, outs: Any) -> Any:
         (a, b), (out,) = ins, outs
-        tiles, each = even_rows(rows)
+        tiles, height = even_rows(rows)
+        width = DEPTH // WORD * each
         return tile_statement(
             TileProduct(
-                tiles, BLOCK // SIDE, each, DEPTH, (steps * WORD // DEPTH,),
-                Operand(a, lambda i, depth: row_start(i, rows) * a.strides[0] + depth * DEPTH, a.strides[0]),
-                Operand(b, lambda j, depth: depth * (DEPTH // WORD) * b.strides[0] + j * DEPTH, b.strides[0]),
+                tiles, BLOCK // SIDE, height, DEPTH, (steps * WORD // DEPTH,),
+                Operand(a, lambda i, depth: row_start(i, rows) * a.strides[0] + depth * width, a.strides[0]),
+                Operand(b, lambda j, depth: depth * (DEPTH // WORD) * b.strides[0] + j * width, b.strides[0]),
                 Operand(out, lambda i, j: row_start(i, rows) * out.strides[0] + j * SIDE, out.strides[0]),
             ),
             emulated,

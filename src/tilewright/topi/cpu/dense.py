@@ -83,7 +83,7 @@ def _schedule_matrix_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any
     row, column = tile.op.axis
     chunk, column = tile.split(column, factor=BLOCK)
     tile.reorder(chunk, row, column, *tile.op.reduce_axis)
-    tile.tensorize(row, tile_intrinsic(rows, steps))
+    tile.tensorize(row, tile_intrinsic(rows, steps, dtype=anchor.input_tensors[0].dtype))
 
 
 def _prefetch_next_block(

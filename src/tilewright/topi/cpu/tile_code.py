@@ -61,6 +61,21 @@ class TileProduct:
     weight: Operand
     out: Operand
 
+    @property
+    def is_half(self) -> bool:
+        """Whether data and weights are bfloat16 and sums float32, instead of bytes and int32."""
+        return self.data.buffer.dtype == "bfloat16"
+
+    @property
+    def sums(self) -> str:
+        """Return the data type of the sums."""
+        return "float32" if self.is_half else "int32"
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of an element of data and weights."""
+        return dt.nbytes(self.data.buffer.dtype)
+
 
 def even_rows(extent: int) -> tuple[int, int]:
     """Return how many tiles ``extent`` rows take, and the rows of each."""
@@ -165,7 +180,7 @@ class _Instructions:
         self._do("tileloadd64", _number(number), *_memory(matrix, "r", start))
 
     def multiply(self, sums: int, data: int, weight: int) -> None:
-        self._do("tdpbusd", *(_number(n) for n in (sums, data, weight)))
+        self._do("tdpbf16ps" if self.product.is_half else "tdpbusd", *(_number(n) for n in (sums, data, weight)))
 
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None:
         self._do("tilestored64", _number(number), *_memory(matrix, "w", start))
@@ -186,7 +201,7 @@ class _Loops:
 
     def begin(self) -> None:
         """Allocate the registers."""
-        types = dict.fromkeys(_SUMS, "int32") | dict.fromkeys(_DATA, self.product.data.buffer.dtype)
+        types = dict.fromkeys(_SUMS, self.product.sums) | dict.fromkeys(_DATA, self.product.data.buffer.dtype)
         types |= dict.fromkeys(_WEIGHTS, self.product.weight.buffer.dtype)
         size = SIDE * DEPTH
         self.tiles = {
@@ -195,20 +210,22 @@ class _Loops:
 
     def zero(self, number: int) -> None:
         with self.ib.for_range(0, SIDE * SIDE) as i:
-            self.tiles[number][i] = ops.const(0, "int32")
+            self.tiles[number][i] = ops.const(0, self.product.sums)
 
     def load(self, number: int, matrix: Operand, start: PrimExpr) -> None:
-        memory, is_data = self._elements(matrix), number in _DATA
-        rows, width = (self.product.rows, self.product.depth) if is_data else (self.product.depth // WORD, DEPTH)
+        memory, product = self._elements(matrix), self.product
+        rows, bytes = (product.rows, product.depth) if number in _DATA else (product.depth // WORD, DEPTH)
+        row, width = DEPTH // product.size, bytes // product.size
         with self.ib.for_range(0, rows) as i, self.ib.for_range(0, width) as j:
-            self.tiles[number][i * DEPTH + j] = memory[matrix.buffer.elem_offset + start + i * matrix.stride + j]
+            self.tiles[number][i * row + j] = memory[matrix.buffer.elem_offset + start + i * matrix.stride + j]
 
     def multiply(self, sums: int, data: int, weight: int) -> None:
         ib, (total, a, b) = self.ib, (self.tiles[n] for n in (sums, data, weight))
-        rows, depth = self.product.rows, self.product.depth
-        with ib.for_range(0, rows) as i, ib.for_range(0, SIDE) as j, ib.for_range(0, depth) as k:
-            other = b[ops.floordiv(k, WORD) * DEPTH + j * WORD + ops.floormod(k, WORD)]
-            product = ops.cast("int32", a[i * DEPTH + k]) * ops.cast("int32", other)
+        of, kind = self.product, self.product.sums
+        row, word, depth = DEPTH // of.size, WORD // of.size, of.depth // of.size
+        with ib.for_range(0, of.rows) as i, ib.for_range(0, SIDE) as j, ib.for_range(0, depth) as k:
+            other = b[ops.floordiv(k, word) * row + j * word + ops.floormod(k, word)]
+            product = ops.cast(kind, a[i * row + k]) * ops.cast(kind, other)
             total[i * SIDE + j] = total[i * SIDE + j] + product
 
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None:

@@ -80,6 +80,7 @@ from tilewright.topi.nn.graph import (
     dense_alter_layout,
     dense_legalize,
     dense_takes_bytes,
+    dense_takes_halves,
     depthwise_conv2d_infer_layout,
     matmul_legalize,
 )  # fmt: skip
@@ -177,6 +178,7 @@ __all__ = [
     "dense_legalize",
     "dense_pack",
     "dense_takes_bytes",
+    "dense_takes_halves",
     "depth_to_space",
     "depthwise_conv2d_NCHWc",
     "depthwise_conv2d_backward_input_nhwc",

@@ -137,6 +137,17 @@ def dense_takes_bytes() -> bool:
 
 
 @generic_func
+def dense_takes_halves(data: Any, weight: Any) -> bool:
+    """Return whether the target multiplies bfloat16 data by a matrix of bfloat16 faster than by float32's arithmetic.
+
+    Parameters
+    ----------
+    data, weight : types, (m, k) and (n, k)
+    """
+    return False
+
+
+@generic_func
 def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
     """Return shapes and layouts of a convolution's data and result under a configuration of its task.
 

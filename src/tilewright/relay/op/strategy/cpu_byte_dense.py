@@ -46,7 +46,9 @@ def of_bytes(attrs: Any, data: Any, weight: Any) -> bool:
 
 
 def is_legal(attrs: Any, data: Any, weight: Any) -> bool:
-    """Return whether these are the types of a product as ``dense_legalize_cpu`` leaves it."""
+    """Return whether these are the types of a product as ``dense_legalize_cpu`` or ``NarrowFactors`` leaves it."""
+    if (data.dtype, weight.dtype, attrs.out_dtype) == ("bfloat16", "bfloat16", "float32"):
+        return bool(dense_takes_halves_cpu(data, weight))
     return attrs.out_dtype == "int32" and weight.dtype == "int8" and data.dtype in ("uint8", "int8", "int16")
 
 
@@ -65,6 +67,16 @@ def as_type(data: RelayExpr, dtype: str, wanted: str) -> tuple[RelayExpr, int]:
 def dense_takes_bytes_cpu() -> bool:
     """Return whether the processor has instructions for products of bytes."""
     return byte_product().is_fast
+
+
+@topi.nn.dense_takes_halves.provide("cpu")
+def dense_takes_halves_cpu(data: Any, weight: Any) -> bool:
+    """Return whether tiles, or fast pairs, fit a product of several rows of bfloat16; one row waits for memory."""
+    form, inner, cpu = byte_product("bfloat16", "bfloat16"), known(weight.shape[1]), features()
+    if not form.is_fast or len(data.shape) != 2 or inner is None or int(inner) % form.group:
+        return False
+    pairs = cpu.processor.dense.pairs_of_bfloat16 and typical_extent(data.shape[0]) > 1
+    return bool(pairs or tile_rows(cpu, known(data.shape[0]), int(inner) // form.group, form.group, form.data_dtype))
 
 
 @topi.nn.dense_legalize.provide("cpu")
@@ -170,4 +182,4 @@ def pack_bytes(
 
 def has_small_weights(weight: RelayExpr) -> bool:
     """Return whether ``weight`` is known to be small enough for sums of pairs in 16 bits."""
-    return isinstance(weight, Constant) and are_small(weight.data.numpy())
+    return isinstance(weight, Constant) and weight.data.dtype == "int8" and are_small(weight.data.numpy())

@@ -30,7 +30,6 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.span import source_names
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
@@ -200,16 +199,15 @@ def _size(weight: RelayExpr) -> int:
 
 
 def _last_layers(func: Function, weights: dict[Call, int]) -> set[Call]:
-    """Return the products that no other product reads the result of."""
-    below: set[RelayExpr] = {func.body}  # what reaches the result through no product
+    """Return the products whose results reach no other product."""
+    read: set[RelayExpr] = set()  # what reaches a product
     last: set[Call] = set()
     for node in reversed(post_order(func, open_children)):
-        if node not in below:
-            continue
-        if isinstance(node, Call) and node in weights and node.op is not Take.op:
-            last.add(node)
-        elif not isinstance(node, Op):
-            below.update(direct_children(node))
+        is_product = isinstance(node, Call) and node in weights and node.op is not Take.op
+        if is_product and node not in read:
+            last.add(node)  # type: ignore[arg-type]
+        if is_product or node in read:
+            read.update(direct_children(node))
     return last
 
 

@@ -254,13 +254,21 @@ class CallEmitter(MemoryEmitter):
         result = "void" if dt.parse(e.dtype).kind == "void" else ty.register(e.dtype)
         if e.op.get_attr("TCallEffectKind", "opaque") != "pure":
             self._reads += 1  # another such call may give another result
-        typed = [self.typed(a) for a in args]
-        self.unit.declare(symbol, result, ", ".join(ty.register(a.dtype) for a in args))
-        call = f"call {result} @{symbol}({', '.join(typed)})"
+        typed = [self._argument(symbol, a) for a in args]
+        self.unit.declare(symbol, result, ", ".join(kind for kind, _ in typed))
+        call = f"call {result} @{symbol}({', '.join(f'{kind} {value}' for kind, value in typed)})"
         if result == "void":
             self.do(call)
             return "0"
         return self.emit(call)
+
+    def _argument(self, symbol: str, arg: PrimExpr) -> tuple[str, str]:
+        """Return the type and value of an argument; words stand for the pairs of bfloat16 that an intrinsic takes."""
+        kind, value = ty.register(arg.dtype), self.value(arg)
+        if symbol not in _TAKES_BFLOATS or not dt.is_int(arg.dtype):
+            return kind, value
+        pairs = f"<{dt.lanes(arg.dtype) * dt.bits(arg.dtype) // 16} x bfloat>"
+        return pairs, self.emit(f"bitcast {kind} {value} to {pairs}")
 
     def _call_call_llvm_intrin(self, e: Call) -> str:
         """Emit ``call_llvm_intrin(name, [signature count,] args...)``."""
@@ -286,6 +294,7 @@ class CallEmitter(MemoryEmitter):
         return self.emit(f"atomicrmw {what} ptr {address}, {ty.register(e.dtype)} {value} monotonic")
 
 
+_TAKES_BFLOATS = frozenset(f"llvm.x86.avx512bf16.dpbf16ps.{bits}" for bits in (128, 256, 512))
 _CHEAP_NODES = 12
 
 
