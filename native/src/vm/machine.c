@@ -162,6 +162,23 @@ static int init(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* 
   return place_constants(vm);
 }
 
+/* Fails with the parameter's name before the message. */
+static int bad_value(const VmFunction* f, size_t param) {
+  char* text = tw_strdup(TVMGetLastError());
+  tw_fail("the value of the parameter \"%s\" of \"%s\": %s", f->params[param], f->name, text == NULL ? "" : text);
+  free(text);
+  return -1;
+}
+
+static int take_param(Vm* vm, const VmFunction* f, size_t param, TVMValue value, int code, TwSlot* out) {
+  if (f->takes_room[param] && code == kTVMNDArrayHandle && has_room(value.v_handle)) {
+    *out = (TwSlot){.kind = TW_TENSOR, .array = tw_array_retain(value.v_handle)};
+    return 0;
+  }
+  const DLDevice* device = vm_device(vm, f->param_devices[param], NULL);
+  return device != NULL && take_value(value, code, *device, out) == 0 ? 0 : bad_value(f, param);
+}
+
 static int set_inputs(Vm* vm, int function, TVMValue* args, int* codes, int n, int at) {
   const VmFunction* f = &vm->program->functions[function];
   if ((size_t)(n - at) != f->num_params) {
@@ -171,21 +188,35 @@ static int set_inputs(Vm* vm, int function, TVMValue* args, int* codes, int n, i
   TwSlot* slots = vm->inputs[function] = calloc(f->num_params + 1, sizeof(TwSlot));
   if (slots == NULL) return tw_out_of_memory(f->num_params * sizeof(TwSlot));
   for (size_t i = 0; i < f->num_params; ++i) {
-    const DLDevice* device = vm_device(vm, f->param_devices[i], NULL);
-    const TVMValue value = args[at + (int)i];
-    const int code = codes[at + (int)i];
-    if (f->takes_room[i] && code == kTVMNDArrayHandle && has_room(value.v_handle)) {
-      slots[i] = (TwSlot){.kind = TW_TENSOR, .array = tw_array_retain(value.v_handle)};
-      continue;
-    }
-    if (device != NULL && take_value(value, code, *device, &slots[i]) == 0) continue;
-    char* text = tw_strdup(TVMGetLastError());
-    tw_fail("the value of the parameter \"%s\" of \"%s\": %s", f->params[i], f->name, text == NULL ? "" : text);
-    free(text);
+    if (take_param(vm, f, i, args[at + (int)i], codes[at + (int)i], &slots[i]) == 0) continue;
     free_inputs(vm, (size_t)function);
     return -1;
   }
   return 0;
+}
+
+/* Replaces one input; all of them have values. */
+static int replace_input(Vm* vm, int function, int64_t param, TVMValue value, int code) {
+  const VmFunction* f = &vm->program->functions[function];
+  TwSlot taken, *slots = vm->inputs[function];
+  if (slots == NULL) return tw_fail("the parameters of \"%s\" have no values; call set_input first", f->name);
+  if (param < 0 || (uint64_t)param >= f->num_params) return tw_fail("\"%s\" has no parameter %lld", f->name, (long long)param);
+  if (take_param(vm, f, (size_t)param, value, code, &taken) != 0) return -1;
+  tw_slot_clear(&slots[param]);
+  slots[param] = taken;
+  return 0;
+}
+
+/* set_one_input(function, parameter's number, value): the others stay. */
+static int set_one_input(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  static const char who[] = "set_one_input";
+  Vm* vm = ((TwModule*)resource)->data;
+  int function;
+  int64_t param;
+  (void)ret;
+  if (n != 3) return tw_fail("%s: expected a function, a parameter's number and a value", who);
+  if (tw_arg_int(args, codes, n, 1, who, &param) != 0 || find(vm, args, codes, n, who, &function) != 0 || begin(vm) != 0) return -1;
+  return end(vm, replace_input(vm, function, param, args[2], codes[2]));
 }
 
 /* set_input(function, value, ...) */
@@ -267,6 +298,31 @@ static const TwSlot* output(const Vm* vm, int64_t index) {
   const TwSlot* slot = &vm->result;
   if (slot->kind != TW_OBJECT || slot->object->closure) return index == 0 ? slot : NULL;
   return index >= 0 && (uint64_t)index < slot->object->size ? &slot->object->fields[index] : NULL;
+}
+
+static int carry_over(Vm* vm, int function, const DLTensor* pairs) {
+  const int64_t* pair = (const int64_t*)((const char*)pairs->data + pairs->byte_offset);
+  for (int64_t i = 0; i < pairs->shape[0]; ++i, pair += 2) {
+    const TwSlot* slot = output(vm, pair[1]);
+    if (slot == NULL || slot->kind != TW_TENSOR) return tw_fail("carry: the last run gave no tensor %lld", (long long)pair[1]);
+    if (replace_input(vm, function, pair[0], (TVMValue){.v_handle = slot->array}, kTVMNDArrayHandle) != 0) return -1;
+  }
+  return 0;
+}
+
+/* carry(function, pairs): inputs become outputs of the last run, without a copy where they grow in place. Pairs are int64[n, 2],
+ * the number of a parameter and that of an output. */
+static int carry(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  Vm* vm = ((TwModule*)resource)->data;
+  int function;
+  (void)ret;
+  const DLTensor* pairs = n == 2 && (codes[1] == kTVMNDArrayHandle || codes[1] == kTVMDLTensorHandle) ? args[1].v_handle : NULL;
+  if (pairs == NULL || pairs->ndim != 2 || pairs->shape[1] != 2 || pairs->dtype.code != kDLInt || pairs->dtype.bits != 64 ||
+      pairs->dtype.lanes != 1 || !tw_is_host(pairs->device) || !tw_is_compact(pairs)) {
+    return tw_fail("carry: expected a function, and int64[n, 2] on the host: numbers of parameters and of outputs");
+  }
+  if (find(vm, args, codes, n, "carry", &function) != 0 || begin(vm) != 0) return -1;
+  return end(vm, carry_over(vm, function, pairs));
 }
 
 /* get_output(index) */
@@ -370,7 +426,8 @@ static int machine_function(TwModule* self, const char* name, TwFunc** out) {
   static const struct {
     const char* name;
     TVMPackedCFunc callback;
-  } methods[] = {{"init", init}, {"set_input", set_input}, {"invoke", invoke}, {"invoke_stateful", invoke_stateful},
+  } methods[] = {{"init", init}, {"set_input", set_input}, {"set_one_input", set_one_input}, {"carry", carry},
+                 {"invoke", invoke}, {"invoke_stateful", invoke_stateful},
                  {"invoke_return_to_device", invoke_return_to_device}, {"get_output", get_output},
                  {"get_num_outputs", get_num_outputs}, {"get_input_index", get_input_index},
                  {"set_limits", set_limits}, {"memory_usage", memory_usage}, {"profile", profile}};

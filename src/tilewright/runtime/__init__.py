@@ -3,7 +3,8 @@
 ``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
 ``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing
 libraries, ``loaders.py`` reading them, ``onednn.py`` where oneDNN is, ``plugins.py`` installed packages that add to it,
-``params.py`` parameter files, ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
+``params.py`` parameter files, ``generator.py`` tokens of decoders, ``profiling.py`` reports, ``executor/`` executors,
+``_ffi.py`` the library itself.
 """
 
 from . import container as container  # what packed functions give objects as
@@ -17,6 +18,7 @@ from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plu
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
 from .executor import GraphExecutorFactoryModule, GraphModule
+from .generator import Generator
 from .library_info import LibraryInfo, library_info
 from .module import (
     BenchmarkResult,
@@ -56,6 +58,7 @@ __all__ = [
     "DataTypeCode",
     "Device",
     "ExportError",
+    "Generator",
     "GraphExecutorFactoryModule",
     "GraphModule",
     "LibraryInfo",

@@ -69,6 +69,16 @@ class Model:
         self.build_report: Any = None  # what compiling did (``relay.backend.progress.BuildReport``), where it was here
 
     @property
+    def kind(self) -> str:
+        """What runs the model: "graph" or "virtual machine"."""
+        return self._library.kind
+
+    @property
+    def interface(self) -> Interface:
+        """Inputs, outputs and named dimensions."""
+        return self._library.interface
+
+    @property
     def inputs(self) -> dict[str, TensorInfo]:
         """Data type and shape of each input by name; a dimension is a number, or a name of :attr:`dimensions`."""
         return dict(self._library.interface.inputs)
