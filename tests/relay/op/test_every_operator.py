@@ -9,6 +9,7 @@ from tests.relay.op import (
     test_elementwise,
     test_image,
     test_indexing,
+    test_nbits,
     test_nn,
     test_queues_and_patches,
     test_random_numbers,
@@ -48,6 +49,7 @@ TABLES = {
     "sampling": test_sampling.CASES,
     "winograd": test_winograd.CASES,
     "strassen": test_strassen.CASES,
+    "few bits": test_nbits.CASES,
 }
 
 

@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 def test_examples_print_what_the_document_says() -> None:
     text = (DOCS / "quantization.md").read_text().partition("## The arithmetic")[2]
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     namespace: dict[str, object] = {"__name__": "docs"}
     try:
         for block in blocks:

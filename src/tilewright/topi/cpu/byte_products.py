@@ -182,6 +182,14 @@ def product_intrinsic(form: ByteProduct) -> te.TensorIntrin:
     return te.decl_tensor_intrin(total.op, statements, f"byte_product_{form.name}", binds)
 
 
+def dot_product(form: ByteProduct, sums: PrimExpr, words: PrimExpr, values: PrimExpr) -> PrimExpr:
+    """Return ``sums`` and the products of the bytes of ``words`` with those of ``values``, four in each lane of int32.
+
+    ``words`` are of the form's data type, which numbers below 128 always have; ``values`` are int8.
+    """
+    return _EMITTERS[form.name](form, sums, words, _as(f"{form.weight_dtype}x{_BYTES * form.lanes}", values))
+
+
 def interleave_intrinsic(form: ByteProduct) -> te.TensorIntrin:
     """Return the packing of rows, out (lanes, group) of rows (group, lanes), as words put together in registers."""
     rows = te.placeholder((form.group, form.lanes), form.weight_dtype, "rows")

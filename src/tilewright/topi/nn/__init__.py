@@ -7,6 +7,7 @@ upsampling.py flatten.py attention.py loss.py pool_grad.py depthwise_conv2d_grad
 correlation.py fifo_buffer.py   images compared, queues
 bitserial.py sparse.py          products of numbers of few bits, and of matrices of mostly 0
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
+nbits.py      products with weights of few bits, quantized by block
 qnn.py        quantization that keeps floats
 graph.py      what a target may say about operators of the graph
 """
@@ -83,9 +84,11 @@ from tilewright.topi.nn.graph import (
     dense_takes_halves,
     depthwise_conv2d_infer_layout,
     matmul_legalize,
+    matmul_nbits_legalize,
 )  # fmt: skip
 from tilewright.topi.nn.loss import nll_loss
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
+from tilewright.topi.nn.nbits import dequantize_nbits, matmul_nbits, matmul_nbits_pack
 from tilewright.topi.nn.norm import batch_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.topi.nn.pad import dilate, edge_pad, mirror_pad, pad
 from tilewright.topi.nn.pool_grad import pool_grad, pool_grad_nd
@@ -186,6 +189,7 @@ __all__ = [
     "depthwise_conv2d_infer_layout",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
+    "dequantize_nbits",
     "dilate",
     "edge_pad",
     "fast_sigmoid",
@@ -208,6 +212,9 @@ __all__ = [
     "lrn",
     "matmul",
     "matmul_legalize",
+    "matmul_nbits",
+    "matmul_nbits_legalize",
+    "matmul_nbits_pack",
     "mirror_pad",
     "nll_loss",
     "pad",

@@ -87,6 +87,12 @@ def batch_matmul_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
 
 
 @generic_func
+def matmul_nbits_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Return Legalize's replacement of ``nn.matmul_nbits``."""
+    return None
+
+
+@generic_func
 def conv2d_channel_lanes() -> int | None:
     """Return how many channels a vector of the target's packed convolutions holds; None: channels are not packed."""
     return None

@@ -6,6 +6,7 @@ registry.py    converters by name, opset  attributes.py node attributes as Pytho
 backend.py     ONNX's backend interface   legacy_opsets.py  operators before opset 7
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
 microsoft.py microsoft_attention.py fused.py rotary.py; qlinear.py, microsoft_quantized.py: integers with scales
+microsoft_nbits.py: products with weights of few bits
 ml.py randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
 control.py unpooling.py selection.py sequences.py spectral.py losses.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
@@ -21,6 +22,7 @@ from tilewright.relay.frontend.onnx import (
     losses,
     microsoft,
     microsoft_attention,
+    microsoft_nbits,
     microsoft_quantized,
     ml,
     normalization,
@@ -44,7 +46,7 @@ from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
     "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "losses", "microsoft",
-    "microsoft_attention", "microsoft_quantized", "ml", "normalization", "pooling",
+    "microsoft_attention", "microsoft_nbits", "microsoft_quantized", "ml", "normalization", "pooling",
     "qlinear", "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences",
     "shape", "spectral", "training", "unpooling", "vision",
 ]  # fmt: skip

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
@@ -16,7 +13,6 @@ from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
 
 _DOMAIN = "com.microsoft"
-Array = np.ndarray[Any, Any]
 
 
 def _scalar(ctx: NodeContext, value: float, like: RelayExpr) -> RelayExpr:
@@ -41,37 +37,6 @@ def convert_fused_matmul(ctx: NodeContext) -> RelayExpr:
     product = typed(matmul(ctx, sides[0], sides[1]))
     alpha = ctx.attr("alpha", 1.0)
     return product if alpha == 1.0 else relay_op.multiply(product, _scalar(ctx, alpha, product))
-
-
-@converter("MatMulNBits", domain=_DOMAIN, in_float32=True)
-def convert_matmul_of_bits(ctx: NodeContext) -> RelayExpr:
-    """A product with constant weights of 2, 4 or 8 bits, with a scale and a zero point for each block of a column."""
-    rows, columns = ctx.required("K"), ctx.required("N")
-    bits, block = ctx.attr("bits", 4), ctx.required("block_size")
-    if bits not in (2, 4, 8) or (ctx.has_input(4)):
-        ctx.unsupported(f"weights of {bits} bits{' with group indices' if ctx.has_input(4) else ''}; 2, 4, 8 without")
-    blocks = -(-rows // block)
-    codes = _unpacked(ctx.constant(1, "the packed weights"), bits).reshape(columns, blocks, -1)[:, :, :block]
-    scales = ctx.constant(2, "the scales").astype("float32").reshape(columns, blocks, 1)
-    zeros: Any = float(1 << (bits - 1))
-    if ctx.has_input(3):
-        given = ctx.constant(3, "the zero points")
-        plain = given if given.dtype.kind == "f" else _unpacked(given.reshape(columns, -1), bits)
-        zeros = plain.reshape(columns, -1)[:, :blocks, None].astype("float32")
-    weight = ((codes.astype("float32") - zeros) * scales).reshape(columns, -1)[:, :rows]
-    data = ctx.input(0)
-    shape = ctx.shape(data)
-    flat = relay_op.reshape(data, (math.prod(shape[:-1]), rows))
-    product = relay_op.nn.dense(flat, const(np.ascontiguousarray(weight, ctx.dtype(data))), units=columns)
-    if ctx.has_input(5):
-        product = relay_op.nn.bias_add(product, ctx.input(5), axis=-1)
-    return relay_op.reshape(product, (*shape[:-1], columns))
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Unpack numbers of few bits, the low ones of a byte first."""
-    shifts = np.arange(0, 8, bits, dtype="uint8")
-    return ((packed[..., None] >> shifts) & ((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
 
 
 @converter("BiasGelu", "Gelu", domain=_DOMAIN, in_float32=True)

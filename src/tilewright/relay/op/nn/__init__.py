@@ -15,6 +15,7 @@ from tilewright.relay.op.nn import (  # noqa: F401
     dense,
     fifo_buffer,
     loss,
+    nbits,
     norm,
     pad,
     pool_grad,

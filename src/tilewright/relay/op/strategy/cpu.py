@@ -1,7 +1,7 @@
 """Strategies and layouts of operators on CPUs: topi.cpu's computes and schedules.
 
-No other module of Relay but ``cpu_byte_dense`` uses ``topi.cpu``: this one registers its strategies and schedules for
-the target key "cpu", and chooses how AlterOpLayout packs convolutions and products for it.
+No other modules of Relay but ``cpu_byte_dense`` and ``cpu_nbits`` use ``topi.cpu``: this one registers its strategies
+and schedules for the target key "cpu", and chooses how AlterOpLayout packs convolutions and products for it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tilewright.relay.op.nn import strassen, winograd
 from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import cpu_nbits as _registers_itself  # noqa: F401
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.cpu_byte_conv2d import of_bytes, pack_conv2d_of_bytes
 from tilewright.relay.op.strategy.cpu_byte_dense import has_small_weights, is_legal, pack_bytes

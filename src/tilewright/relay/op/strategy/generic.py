@@ -26,6 +26,7 @@ from tilewright.relay.op.strategy.wrappers import (
     channels_last,
     compute_bitserial_conv2d,
     compute_bitserial_dense,
+    compute_matmul_nbits_pack,
     conv2d_form,
     flat_rows,
     in_any_layout,
@@ -214,6 +215,9 @@ dense_strategy = _strategy("dense_strategy", flat_rows(wrap_compute_dense(topi.n
 matmul_strategy = _strategy("matmul_strategy", flat_rows(wrap_compute_matmul(topi.nn.matmul)), "nn.matmul")
 dense_pack_strategy = _strategy(
     "dense_pack_strategy", wrap_compute_dense_pack(topi.nn.dense_pack), "nn.contrib_dense_pack"
+)
+matmul_nbits_pack_strategy = _strategy(
+    "matmul_nbits_pack_strategy", compute_matmul_nbits_pack, "nn.contrib_matmul_nbits_pack"
 )
 dense_strassen_strategy = _strategy(
     "dense_strassen_strategy",

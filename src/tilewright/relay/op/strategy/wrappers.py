@@ -199,6 +199,13 @@ def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
     return compute
 
 
+def compute_matmul_nbits_pack(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
+    """Compute a product with packed codes in plain loops."""
+    data, words, scales, *zeros = inputs
+    form = int(attrs.bits), int(attrs.block_size), int(attrs.units), out_type.dtype
+    return [topi.nn.matmul_nbits_pack(data, words, scales, zeros[0] if zeros else None, *form)]
+
+
 def wrap_compute_layer_norm(topi_compute: Callable[..., Any]) -> Compute:
     """Return a compute that calls a topi ``(data, gamma, beta, axis, epsilon)``."""
 

@@ -1,0 +1,101 @@
+"""Products with block-quantized weights on CPUs: weights are packed while the model is built.
+
+Legalize packs the weight, which leaves the data and the result as they are::
+
+    nn.matmul_nbits(%x, codes, scales, bits=4, block_size=32)
+    ->
+    nn.contrib_matmul_nbits_pack(%x, words, scales, bits=4, block_size=32, units=64)
+
+Scales that float16 has exactly are packed as float16, where the processor converts vectors of these. Products that no
+kernel serves become ``nn.dense`` of dequantized weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.expr import Call, Constant, const
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.builder import ops
+from tilewright.relay.op.nn.nbits import MatmulNBitsAttrs, MatmulNBitsPackAttrs
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import generic
+from tilewright.relay.op.strategy.implementation import OpStrategy, one_implementation
+from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
+from tilewright.target.features import features
+from tilewright.target.target import Target
+from tilewright.topi.cpu.extern import schedule_extern
+from tilewright.topi.cpu.nbits import dense_nbits, nbits_lanes
+from tilewright.topi.nn import nbits
+
+_LEAST_BLOCK = 16  # codes of 2 bits that fill a word
+
+
+def _is_served(inputs: Sequence[RelayExpr], types: Sequence[Any], block: int) -> bool:
+    """Return whether the kernels serve a product, and weights will be packed for them."""
+    target = Target.current()
+    if target is None or not target.kind.capabilities.machine_code or types[1].is_dynamic:
+        return False
+    size = known(types[0].shape[-1])
+    if not all(isinstance(e, Constant) for e in inputs[1:]) or 0 in types[1].concrete_shape or size is None:
+        return False
+    return block % _LEAST_BLOCK == 0 or block >= size
+
+
+@topi.nn.matmul_nbits_legalize.register("cpu")
+def matmul_nbits_legalize_cpu(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> Any:
+    """Pack the weight for vectors of columns; expand products that the kernels do not serve."""
+    if not _is_served(inputs, types, int(attrs.block_size)):
+        return topi.nn.matmul_nbits_legalize.fdefault(attrs, inputs, types)  # type: ignore[misc]
+    data, rank, size = inputs[0], len(types[0].shape), int(known(types[0].shape[-1]) or 0)
+    if rank == 2:
+        return _packed(attrs, inputs, size)
+    product = _packed(attrs, [ops.reshape(data, (-1, size)), *inputs[1:]], size)
+    if rank == 1:
+        return ops.reshape(product, (-1,))
+    return ops.reshape_like(product, data, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=rank - 1)
+
+
+def _packed(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExpr], size: int) -> Call:
+    """Return the product of a matrix of ``size`` columns with the packed weight."""
+    bits, block, level = (int(v) for v in (attrs.bits, attrs.block_size, attrs.accuracy_level))
+    codes, scales, *zeros = (e.data.numpy() for e in inputs[1:] if isinstance(e, Constant))
+    if block >= size:  # one block, of which no more is packed than there is
+        codes, block = codes[:, :, : -(-size * bits // 8)], size
+    lanes = nbits_lanes(bits, level, block)
+    words = nbits.packed_codes(codes, bits, block, lanes)
+    packed = [nbits.packed_by_block(p, lanes) for p in (_narrow(scales), *zeros)]
+    form = MatmulNBitsPackAttrs(bits, block, level, len(codes), attrs.out_dtype)
+    return call("nn.contrib_matmul_nbits_pack", [inputs[0], *(const(v) for v in (words, *packed))], form)
+
+
+def _narrow(scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return scales as float16 where that is exact, and the processor reads it as fast; else as float32."""
+    cpu = features()
+    wide = scales.astype("float32", copy=False)
+    if not (cpu.arch == "aarch64" or cpu.has("f16c")):
+        return wide
+    with np.errstate(over="ignore"):
+        half = wide.astype("float16")
+    return half if np.array_equal(half.astype("float32"), wide) else wide
+
+
+@generic.matmul_nbits_pack_strategy.register("cpu")
+def matmul_nbits_pack_strategy_cpu(
+    attrs: MatmulNBitsPackAttrs, inputs: Sequence[Any], out_type: Any, target: Target
+) -> OpStrategy:
+    """Codes that are unpacked in registers."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        data, words, scales, *zeros = inputs
+        form = int(attrs.bits), int(attrs.block_size), int(attrs.accuracy_level), int(attrs.units)
+        return [dense_nbits(data, words, scales, zeros[0] if zeros else None, *form, out_type.dtype)]
+
+    if not target.kind.capabilities.machine_code:
+        return generic.matmul_nbits_pack_strategy.fdefault(attrs, inputs, out_type, target)  # type: ignore[misc]
+    return one_implementation(compute, wrap_topi_schedule(schedule_extern), "matmul_nbits_pack.cpu")

@@ -1,0 +1,195 @@
+"""MatMulNBits from ONNX files: what ONNX Runtime and numpy compute, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+from tests.relay.op.test_nbits import matrix, rounded
+
+from tilewright import relay
+from tilewright.ir.errors import TilewrightError
+from tilewright.relay.frontend.onnx import backend
+from tilewright.topi.nn import nbits
+
+Array = np.ndarray[Any, Any]
+DOMAIN = "com.microsoft"
+COLUMNS = 13
+
+
+class Weights:
+    """Random weights of a product, as the operator's inputs have them."""
+
+    def __init__(
+        self, size: int, bits: int, block: int, zeros: str = "none", groups: bool = False, seed: int = 0
+    ) -> None:
+        rng = np.random.default_rng([seed, size, bits, block])
+        self.size, self.bits, self.block = size, bits, block
+        blocks = -(-size // block)
+        self.codes = rng.integers(0, 256, (COLUMNS, blocks, -(-block * bits // 8)), dtype="uint8")
+        self.scales = rng.uniform(0.01, 0.1, (COLUMNS, blocks)).astype("float32")
+        self.points = None
+        if zeros != "none":
+            self.points = rng.integers(0, 1 << bits, (COLUMNS, blocks)).astype(
+                "uint8" if zeros == "packed" else "float32"
+            )
+        self.groups = rng.permutation(np.arange(size) // block).astype("int32") if groups else None
+
+    def inputs(self) -> list[Array | None]:
+        """Packed weights, scales, zero points, group indices."""
+        points = self.points
+        if points is not None and points.dtype == np.uint8:
+            points = nbits.bytes_of_codes(points, self.bits).reshape(-1)
+        return [self.codes, self.scales.reshape(-1), points, self.groups]
+
+    def matrix(self) -> Array:
+        """The weight (columns, size) in float64."""
+        plain = matrix(
+            self.codes, np.ones_like(self.scales), np.zeros_like(self.scales), self.bits, self.block, self.size
+        )
+        groups = np.arange(self.size) // self.block if self.groups is None else self.groups
+        zero = 1 << (self.bits - 1) if self.points is None else self.points.astype("float64")[:, groups]
+        return (plain - zero) * self.scales.astype("float64")[:, groups]
+
+
+def model_of(shape: tuple[int, ...], inputs: list[Array | None], dtype: str = "float32", **attributes: Any) -> Any:
+    """A product of ``x``, of this shape, with constant inputs."""
+    names = ["x", *("" if value is None else f"w{i}" for i, value in enumerate(inputs))]
+    while not names[-1]:
+        names.pop()
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node("MatMulNBits", names, ["y"], domain=DOMAIN, name="product", **attributes)],
+        "graph",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", kind, (*shape[:-1], attributes["N"]))],
+        [numpy_helper.from_array(value, f"w{i}") for i, value in enumerate(inputs) if value is not None],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def of(weights: Weights, shape: tuple[int, ...], level: int = 0, dtype: str = "float32") -> Any:
+    form = {"K": weights.size, "N": COLUMNS, "bits": weights.bits, "block_size": weights.block}
+    return model_of(shape, weights.inputs(), dtype, accuracy_level=level, **form)
+
+
+def onnxruntimes(model: onnx.ModelProto, data: Array) -> Array:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": data})[0]
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(shape).standard_normal(shape).astype("float32")
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", ["none", "packed", "floats"])
+@pytest.mark.parametrize(("size", "block"), [(96, 32), (101, 16), (37, 64), (256, 128)])
+def test_a_product_is_what_numpy_gives(bits: int, zeros: str, size: int, block: int) -> None:
+    weights = Weights(size, bits, block, zeros)
+    data = numbers(2, 3, size)
+    found = backend.prepare(of(weights, data.shape)).run({"x": data})[0]
+    expected = data @ weights.matrix().T
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", ["none", "packed"])
+@pytest.mark.parametrize(("size", "block"), [(96, 32), (101, 16), (256, 256)])
+def test_a_product_is_as_close_to_float64_as_onnx_runtimes(bits: int, zeros: str, size: int, block: int) -> None:
+    weights = Weights(size, bits, block, zeros)
+    data = numbers(5, size)
+    model = of(weights, data.shape)
+    exact = data @ weights.matrix().T
+    ours, theirs = (
+        np.abs(y - exact).max() for y in (backend.prepare(model).run({"x": data})[0], onnxruntimes(model, data))
+    )
+    assert ours <= max(1.5 * theirs, 1e-6 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", ["none", "packed"])
+@pytest.mark.parametrize(("size", "block"), [(96, 32), (101, 16)])
+def test_level_4_rounds_data_as_onnx_runtime_does(bits: int, zeros: str, size: int, block: int) -> None:
+    weights = Weights(size, bits, block, zeros)
+    data = numbers(3, size)
+    found = backend.prepare(of(weights, data.shape, level=4)).run({"x": data})[0]
+    expected = rounded(data, block) @ weights.matrix().T
+    exact = data @ weights.matrix().T
+    closest = min(np.abs(found - y).max() for y in (expected, exact))  # without a kernel, nothing is rounded
+    assert closest < 5e-6 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_every_accuracy_level(level: int) -> None:
+    weights = Weights(64, 4, 32)
+    data = numbers(1, 64)
+    found = backend.prepare(of(weights, data.shape, level)).run({"x": data})[0]
+    exact = data @ weights.matrix().T
+    np.testing.assert_allclose(found, exact, rtol=0, atol=(0.02 if level == 4 else 2e-6) * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("zeros", ["none", "packed"])
+@pytest.mark.parametrize(("size", "block"), [(64, 16), (53, 16)])
+def test_columns_in_groups(zeros: str, size: int, block: int) -> None:
+    weights = Weights(size, 4, block, zeros, groups=True)
+    data = numbers(2, size)
+    model = of(weights, data.shape)
+    found = backend.prepare(model).run({"x": data})[0]
+    expected = data @ weights.matrix().T
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+    if zeros == "none":  # ONNX Runtime 1.2x ignores packed zero points beside group indices
+        np.testing.assert_allclose(onnxruntimes(model, data), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+def test_a_bias() -> None:
+    weights, bias = Weights(48, 4, 16), numbers(COLUMNS)
+    data = numbers(2, 48)
+    model = model_of(data.shape, [*weights.inputs(), bias], K=48, N=COLUMNS, bits=4, block_size=16)
+    expected = data @ weights.matrix().T + bias
+    np.testing.assert_allclose(backend.prepare(model).run({"x": data})[0], expected, rtol=0, atol=1e-4)
+
+
+def test_half_precision() -> None:
+    weights = Weights(48, 4, 16)
+    weights.scales = weights.scales.astype("float16")
+    data = numbers(2, 48).astype("float16")
+    found = backend.prepare(of(weights, data.shape, dtype="float16")).run({"x": data})[0]
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, data.astype("float64") @ weights.matrix().T, rtol=1e-3, atol=1e-3)
+
+
+FORM = {"K": 64, "N": COLUMNS, "bits": 4, "block_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("change", "inputs", "message"),
+    [
+        ({"bits": 3}, {}, "weights of 3 bits; 2, 4 and 8 are supported"),
+        ({"accuracy_level": 7}, {}, "attribute 'accuracy_level' is 7; it is 0 .* to 4"),
+        ({"block_size": 24}, {}, "attribute 'block_size' is 24; it is a multiple of 16, or at least K, 64"),
+        ({"block_size": 0}, {}, "attribute 'block_size' is 0"),
+        ({"K": 128}, {}, r"data of shape \(2, 64\) does not have K = 128 columns|the packed weights"),
+        ({}, {0: np.zeros((COLUMNS, 2, 15), "uint8")}, "the packed weights .* have 390 elements; .* take 416"),
+        ({}, {0: np.zeros((COLUMNS, 2, 16), "int8")}, "the packed weights are int8; they are uint8"),
+        ({}, {1: np.ones(COLUMNS, "float32")}, "the scales .* have 13 elements; .* take 26"),
+        ({}, {2: np.zeros(5, "uint8")}, "the zero points .* have 5 elements; .* take 13"),
+        ({}, {2: np.zeros(5, "float32")}, "the zero points .* have 5 elements; .* take 26"),
+        ({}, {3: np.zeros(63, "int32")}, "the group indices .* have 63 elements; .* take 64"),
+        ({}, {3: np.full(64, 2, "int32")}, "group indices are 2 to 2; there are groups 0 to 1"),
+        ({}, {3: np.zeros(64, "int32")}, "groups of other sizes than block_size, 32"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Any], inputs: dict[int, Array], message: str) -> None:
+    given = Weights(64, 4, 32).inputs()
+    for index, value in inputs.items():
+        given[index] = value
+    with pytest.raises(TilewrightError, match=f"'product' .*{message}"):
+        relay.frontend.from_onnx(model_of((2, 64), given, **{**FORM, **change}))
