@@ -7,9 +7,8 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto
+from tests.models import light
 from tests.tiers import full
-
-from tilewright.testing import light
 
 
 def run(model: ModelProto, value: np.ndarray) -> np.ndarray:

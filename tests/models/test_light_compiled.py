@@ -12,10 +12,9 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import ModelProto
+from tests.models import light
+from tests.models.compiled import assert_close, compile_model, run
 from tests.tiers import full
-
-from tilewright.testing import light
-from tilewright.testing.compiled import assert_close, compile_model, run
 
 
 def onnx_runtime(model: ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from tests.models import light
+from tests.models.compiled import assert_close, compile_model, run
+from tests.models.relay_in_torch import evaluate
 from tests.models.test_light_compiled import onnx_runtime
 from tests.models.test_relay_workloads import WORKLOADS, build, random_parameters
 from tests.runtime.gpu_sources import need_opencl
 
-from tilewright.testing import light, zoo
-from tilewright.testing.compiled import assert_close, compile_model, run
-from tilewright.testing.torch_relay import evaluate
+from tilewright.testing import zoo
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.models.compiled import assert_close, run
 from tests.models.relay_in_torch import run_in_torch
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
-from tilewright.testing.compiled import assert_close, run
 
 testing = relay.testing
 

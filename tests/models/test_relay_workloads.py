@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.models.compiled import assert_close, run
+from tests.models.relay_in_torch import evaluate
 from tests.tiers import full
 
 import tilewright as tvm
@@ -16,8 +18,6 @@ from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.ir.module import IRModule
 from tilewright.relay import testing
-from tilewright.testing.compiled import assert_close, run
-from tilewright.testing.torch_relay import evaluate
 
 Workload = tuple[IRModule, dict[str, tvm.NDArray]]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import onnx
 import pytest
+from tests.models.compiled import assert_close, compile_model, run
 from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.testing import zoo
-from tilewright.testing.compiled import assert_close, compile_model, run
 
 FEW = ("resnet18", "mobilenet_v2")
 CONVOLUTIONAL = [

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from tests.models.compiled import assert_close
 from tests.native_objects import ROOT
 from tests.processors.board import COMPILER, EMULATOR, TARGET, Board, compile_program, emulate
 from tests.processors.tools import need
@@ -20,7 +21,6 @@ from tests.tiers import full
 import tilewright as tvm
 from tilewright import relay
 from tilewright.testing import zoo
-from tilewright.testing.compiled import assert_close
 
 NETWORKS = {
     "squeezenet1_1": {},

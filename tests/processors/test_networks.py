@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import onnx
 import pytest
+from tests.models.compiled import assert_close, compile_model, run
 from tests.processors.x86 import TARGETS, runs_here
 
 from tilewright import relay
 from tilewright.testing import zoo
-from tilewright.testing.compiled import assert_close, compile_model, run
 
 SOON = ["SSE4", "AVX2", "AVX-512"]
 

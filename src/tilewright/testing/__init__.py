@@ -1,8 +1,7 @@
 """Helpers shared by tests and benchmarks, and TVM 0.8's ``tvm.testing``.
 
-`numerical`, `targets`, `plugin`: TVM's names. `zoo`: real networks with random weights, exported to ONNX. `light`: the
-graphs that the onnx package carries. `compiled`: compiling and running a model in a test. `torch_relay`: Relay
-evaluated by PyTorch. `quantized`, `backend_kit`: quantized networks, and the conformance checks of back ends.
+`numerical`, `targets`, `plugin`: TVM's names. `zoo`: real networks with random weights, exported to ONNX.
+`quantized`, `backend_kit`: quantized networks, and the conformance checks of back ends.
 """
 
 from typing import Any

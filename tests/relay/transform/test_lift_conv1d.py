@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.models import compiled
 from tests.relay.transform.texts import check, parse
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.relay.transform import LiftConv1D
-from tilewright.testing import compiled
 
 RNG = np.random.default_rng(0)
 

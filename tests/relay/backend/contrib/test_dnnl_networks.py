@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from tests.models.compiled import assert_close
 
 import tilewright as tvm
 from tilewright import relay
@@ -17,7 +18,6 @@ from tilewright.relay.op.contrib.dnnl import partition_for_dnnl
 from tilewright.relay.transform import AnnotateTarget, MergeCompilerRegions, PartitionGraph
 from tilewright.runtime.module import num_threads, set_num_threads
 from tilewright.testing import zoo
-from tilewright.testing.compiled import assert_close
 
 
 def answers(library: object, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
