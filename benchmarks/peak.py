@@ -100,28 +100,24 @@ def _attributes(width: int) -> str:
     return f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" nounwind'
 
 
-def fma_loop(width: int) -> str:
-    """LLVM IR of ``float fma_<width>(i64 count)``: `CHAINS` vectors of `width` floats, x = x * a + b each."""
-    vector = f"<{width} x float>"
-    lanes = range(CHAINS)
-    phis = "\n".join(f"  %x{i} = phi {vector} [ %start{i}, %entry ], [ %y{i}, %loop ]" for i in lanes)
-    fma = f"call {vector} @llvm.fmuladd.v{width}f32"
-    steps = "\n".join(f"  %y{i} = {fma}({vector} %x{i}, {vector} %a, {vector} %b)" for i in lanes)
-    starts = "\n".join(
-        f"  %f{i} = uitofp i64 %c{i} to float\n  %start{i} = insertelement {vector} zeroinitializer, float %f{i}, i32 0"
-        for i in lanes
-    )
-    counts = "\n".join(f"  %c{i} = add i64 %count, {i}" for i in lanes)
-    sums = "\n".join(f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes)
-    # the operands come from the argument, so that the code generator cannot know them
+def _chains(signature: str, start: str, step: str, begin: str, join: str, width: int) -> str:
+    """LLVM IR of a function (i64 count) that carries `CHAINS` vectors through a loop and adds them up in the end.
+
+    Args:
+        signature: the result's type and the name, such as ``float @f``.
+        start: the first value of chain ``{i}``; `begin` are instructions before the loop, which define what it needs.
+        step: the instruction for its next value, from ``%x{i}``.
+        join: the instruction that adds two vectors.
+    """
+    element = signature.split()[0]
+    vector, lanes = f"<{width} x {element}>", range(CHAINS)
+    phis = "\n".join(f"  %x{i} = phi {vector} [ {start.format(i=i)}, %entry ], [ %y{i}, %loop ]" for i in lanes)
+    steps = "\n".join(f"  %y{i} = {step.format(i=i)}" for i in lanes)
+    sums = "\n".join(f"  %s{i} = {join} {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes)
     return f"""
-declare {vector} @llvm.fmuladd.v{width}f32({vector}, {vector}, {vector})
-define float @fma_{width}(i64 %count) {_attributes(width)} {{
+define {signature}(i64 %count) {_attributes(width)} {{
 entry:
-{counts}
-{starts}
-  %a = fmul {vector} %start1, {_splat(width, 1e-30)}
-  %b = fmul {vector} %start2, {_splat(width, 1e-30)}
+{begin}
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
@@ -133,9 +129,27 @@ loop:
 done:
 {sums}
   %result = extractelement {vector} %s{CHAINS - 1}, i32 0
-  ret float %result
+  ret {element} %result
 }}
 """
+
+
+def fma_loop(width: int) -> str:
+    """LLVM IR of ``float fma_<width>(i64 count)``: `CHAINS` vectors of `width` floats, x = x * a + b each."""
+    vector = f"<{width} x float>"
+    fma = f"{vector} @llvm.fmuladd.v{width}f32"
+    starts = "\n".join(
+        f"  %c{i} = add i64 %count, {i}\n  %f{i} = uitofp i64 %c{i} to float\n"
+        f"  %start{i} = insertelement {vector} zeroinitializer, float %f{i}, i32 0"
+        for i in range(CHAINS)
+    )
+    # the operands come from the argument, so that the code generator cannot know them
+    begin = f"""{starts}
+  %a = fmul {vector} %start1, {_splat(width, 1e-30)}
+  %b = fmul {vector} %start2, {_splat(width, 1e-30)}"""
+    step = f"call {fma}({vector} %x{{i}}, {vector} %a, {vector} %b)"
+    text = _chains(f"float @fma_{width}", "%start{i}", step, begin, "fadd", width)
+    return f"declare {fma}({vector}, {vector}, {vector})\n{text}"
 
 
 def _splat(width: int, value: float) -> str:
@@ -152,34 +166,15 @@ def byte_widths() -> dict[str, int]:
 
 def byte_loop(width: int) -> str:
     """LLVM IR of ``i32 bytes_<width>(i64 count)``: `CHAINS` sums of `width` int32, four products of bytes each."""
-    vector, lanes = f"<{width} x i32>", range(CHAINS)
-    operands = f"<{4 * width} x i8>"
-    name = f"@llvm.x86.avx512.vpdpbusd.{32 * width}"
-    phis = "\n".join(f"  %x{i} = phi {vector} [ zeroinitializer, %entry ], [ %y{i}, %loop ]" for i in lanes)
-    steps = "\n".join(f"  %y{i} = call {vector} {name}({vector} %x{i}, {operands} %a, {operands} %b)" for i in lanes)
-    sums = "\n".join(f"  %s{i} = add {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes)
-    return f"""
-declare {vector} {name}({vector}, {operands}, {operands})
-define i32 @bytes_{width}(i64 %count) {_attributes(width)} {{
-entry:
-  %c = trunc i64 %count to i8
+    vector, operands = f"<{width} x i32>", f"<{4 * width} x i8>"
+    multiply = f"{vector} @llvm.x86.avx512.vpdpbusd.{32 * width}"
+    begin = f"""  %c = trunc i64 %count to i8
   %one = insertelement {operands} zeroinitializer, i8 %c, i32 0
   %a = shufflevector {operands} %one, {operands} poison, <{4 * width} x i32> zeroinitializer
-  %b = add {operands} %a, %one
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-{phis}
-{steps}
-  %next = add i64 %i, 1
-  %more = icmp ult i64 %next, %count
-  br i1 %more, label %loop, label %done
-done:
-{sums}
-  %result = extractelement {vector} %s{CHAINS - 1}, i32 0
-  ret i32 %result
-}}
-"""
+  %b = add {operands} %a, %one"""
+    step = f"call {multiply}({vector} %x{{i}}, {operands} %a, {operands} %b)"
+    text = _chains(f"i32 @bytes_{width}", "zeroinitializer", step, begin, "add", width)
+    return f"declare {multiply}({vector}, {operands}, {operands})\n{text}"
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,9 @@ class Threads:
     least_products: int = 1 << 18
     """Multiply-adds of register tiles below which one core is as fast."""
 
+    least_byte_products: int = 1 << 20
+    """Likewise of products of bytes, of which an instruction adds up four."""
+
     least_row_products: int = 1 << 16
     """Likewise of a product with one row, each of which takes a weight of its own from a cache."""
 

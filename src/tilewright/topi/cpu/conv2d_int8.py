@@ -166,7 +166,7 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     else:
         sums = conv
         s[conv].set_scope("local")
-    parallel = worth_threads(anchor, measured().threads.least_products * 4)
+    parallel = worth_threads(anchor, measured().threads.least_byte_products)
     if cfg["matrix_tiles"].val:
         schedule_windows_in_tiles(s, s[last], sums, parallel)
     else:
