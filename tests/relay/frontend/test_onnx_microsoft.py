@@ -91,6 +91,72 @@ def test_embed_layer_normalization() -> None:
     compare("EmbedLayerNormalization", [words, None, *tables[:2], None, *tables[3:]], outputs=2, epsilon=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_embed_layer_normalization_of_quantized_tables(dtype: str) -> None:
+    words, segments = (RNG.integers(0, n, (2, 5)).astype("int32") for n in (11, 2))
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "int32")
+    limits = np.iinfo(dtype)
+    shapes = ((11, 8), (6, 8), (2, 8), (8,), (8,))
+    tables = [RNG.integers(limits.min, limits.max, s, dtype=dtype, endpoint=True) for s in shapes]
+    scales = [np.array(0.01 * (i + 1), "float32") for i in range(5)]
+    zeros = [np.array(3 * i, dtype) for i in range(5)]
+    places = tuple(range(2, 18))
+    inputs = [words, segments, *tables, mask, *scales, *zeros]
+    compare("QEmbedLayerNormalization", inputs, 2, tuple(p for p in places if p != 7), epsilon=1e-5)
+    for i in (1, 4, 7, 10, 15):
+        inputs[i] = None
+    compare("QEmbedLayerNormalization", inputs, 2, places, epsilon=1e-5)
+
+
+EXPERTS, ROWS, WIDTH, INNER = 4, 5, 32, 16
+
+
+def experts(bits: int, fused: int, block: int = 0, zeros: bool = False) -> list[Array | None]:
+    """Inputs of QMoE: data, scores, and two layers' packed weights, scales and biases; then zero points."""
+    given: list[Array | None] = [numbers(ROWS, WIDTH), numbers(ROWS, EXPERTS)]
+    points: list[Array | None] = []
+    for units, inner in ((INNER * fused, WIDTH), (WIDTH, INNER)):
+        blocks = inner // block if block else 1
+        sizes = (EXPERTS, units, blocks) if block else (EXPERTS, units)
+        given.append(RNG.integers(0, 256, (EXPERTS, units, inner * bits // 8), dtype="uint8"))
+        given += [RNG.uniform(0.005, 0.02, sizes).astype("float32"), numbers(EXPERTS, units)]
+        packed = (EXPERTS, units, -(-blocks * bits // 8)) if block else (EXPERTS, units * bits // 8)
+        points.append(RNG.integers(0, 256, packed, dtype="uint8"))
+    return [*given, None, None, None, *points] if zeros else given
+
+
+@pytest.mark.parametrize(
+    ("activation", "bits", "count"), [("relu", 4, 2), ("silu", 4, 1), ("identity", 4, 3), ("gelu", 4, 2)]
+)
+def test_mixtures_of_quantized_experts(activation: str, bits: int, count: int) -> None:
+    extra = {"k": count, "activation_type": activation, "expert_weight_bits": bits, "weights_prepacked": 0}
+    compare("QMoE", experts(bits, 1), weights=tuple(range(2, 14)), **extra)
+
+
+@pytest.mark.parametrize(("block", "zeros"), [(0, False), (16, False), (0, True), (16, True)])
+def test_mixtures_of_gated_experts(block: int, zeros: bool) -> None:
+    extra: dict[str, Any] = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "weights_prepacked": 0}
+    extra |= {"activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 2.0, "normalize_routing_weights": 1}
+    extra |= {"block_size": block} if block else {}
+    compare("QMoE", experts(4, 2, block, zeros), weights=tuple(range(2, 14)), **extra)
+
+
+@pytest.mark.parametrize("normal", [0, 1])
+def test_mixtures_by_other_shares_than_scores(normal: int) -> None:
+    inputs = experts(4, 1) + [None] * 6 + [RNG.uniform(0.1, 1, (ROWS, EXPERTS)).astype("float32")]
+    inputs[0] = numbers(1, ROWS, WIDTH)
+    extra = {"k": 2, "normalize_routing_weights": normal, "weights_prepacked": 0}
+    compare("QMoE", inputs, weights=tuple(range(2, 14)), **extra)
+
+
+@pytest.mark.parametrize("normal", [0, 1])
+def test_mixtures_of_experts(normal: int) -> None:
+    inputs: list[Array | None] = [numbers(ROWS, WIDTH), numbers(ROWS, EXPERTS)]
+    for units, inner in ((INNER, WIDTH), (WIDTH, INNER)):
+        inputs += [numbers(EXPERTS, units, inner), numbers(EXPERTS, units)]
+    compare("MoE", inputs, weights=(2, 3, 4, 5), k=2, activation_type="gelu", normalize_routing_weights=normal)
+
+
 MASKS = {
     "none": None,
     "by key": np.array([[1, 1, 1, 0], [1, 0, 1, 1]], "int32"),

@@ -220,6 +220,32 @@ def test_lstm_of_quantized_weights(direction: str, each: bool) -> None:
     compare("DynamicQuantizeLSTM", inputs, hidden_size=hidden, direction=direction)
 
 
+def test_largest_bytes_of_windows_with_channels_last() -> None:
+    for dtype in ("int8", "uint8"):
+        compare("NhwcMaxPool", [integers(dtype, 2, 7, 6, 3)], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+
+
+def test_products_of_integers_of_16_bits() -> None:
+    compare("MatMulInteger16", [RNG.integers(-3000, 3000, s).astype("int16") for s in ((2, 3, 5), (5, 4))], fed=(0, 1))
+
+
+def run(operator: str, inputs: list[Array | None], kind: int, **options: Any) -> Array:
+    """Run a node that ONNX Runtime has no kernel for."""
+    model, feeds = model_of(operator, inputs, **options)
+    model.graph.output[0].type.tensor_type.elem_type = kind
+    return np.asarray(backend.prepare(model).run(feeds)[0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_products_and_sums_of_bytes(dtype: str) -> None:
+    a, b = integers(dtype, 3, 5), integers(dtype, 5)
+    product = run("MulInteger", [a, zero(dtype), b, zero(dtype, 7)], TensorProto.INT32, fed=(0, 2))
+    np.testing.assert_array_equal(product, (a.astype("int32") - zero(dtype)) * (b.astype("int32") - 7))
+    kind, wide = (TensorProto.INT32, "int32") if dtype == "int8" else (TensorProto.UINT32, "uint32")
+    total = run("ReduceSumInteger", [a], kind, axes=[1], keepdims=1)
+    np.testing.assert_array_equal(total, a.astype(wide).sum(1, keepdims=True, dtype=wide))
+
+
 @pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
 def test_rows_of_a_table_of_int4(kind: int) -> None:
     table, scales = RNG.integers(0, 8, (6, 32)), RNG.uniform(0.01, 0.1, (6, 2)).astype("float32")

@@ -107,27 +107,30 @@ def convert_rms_norm(ctx: NodeContext) -> Any:
     return [result, factor][: ctx.num_outputs]
 
 
-def _embedded(ctx: NodeContext, table: int, places: int) -> RelayExpr:
+def embedded(ctx: NodeContext, table: int, places: int) -> RelayExpr:
     """Return the rows of the table in one input at the indices in another."""
     rows = ctx.input(table)
-    return relay_op.take(rows, checked_numbers(ctx, places, rows, 0, "index"), axis=0, mode="fast")
+    return typed(relay_op.take(rows, checked_numbers(ctx, places, rows, 0, "index"), axis=0, mode="fast"))
+
+
+def embedded_by_place(ctx: NodeContext, table: int) -> RelayExpr:
+    """Return the first rows of a table, one for each column of the first input."""
+    return typed(relay_op.take(ctx.input(table), int_const(range(ctx.shape(ctx.input(0))[1])), axis=0))
 
 
 @converter("EmbedLayerNormalization", domain=_DOMAIN, in_float32=True)
 def convert_embed_layer_norm(ctx: NodeContext) -> Any:
     """Sums of embeddings by word, position and segment, normalized; the lengths of the sequences; and the sums."""
-    words = ctx.input(0)
-    batch, length = ctx.shape(words)
-    total = _embedded(ctx, 2, 0)
-    if ctx.has_input(8):
-        total = relay_op.add(total, _embedded(ctx, 3, 8))
-    else:
-        total = relay_op.add(total, relay_op.take(ctx.input(3), int_const(range(length)), axis=0))
-    if ctx.has_input(1):
-        total = relay_op.add(total, _embedded(ctx, 4, 1))
-    total = typed(total)
-    lengths: RelayExpr = relay_op.zeros((batch,), "int32")
+    total: RelayExpr = relay_op.add(
+        embedded(ctx, 2, 0), embedded(ctx, 3, 8) if ctx.has_input(8) else embedded_by_place(ctx, 3)
+    )
+    total = typed(relay_op.add(total, embedded(ctx, 4, 1)) if ctx.has_input(1) else total)
+    return [*normalized_embeddings(ctx, total, ctx.input(5), ctx.input(6)), total][: ctx.num_outputs]
+
+
+def normalized_embeddings(ctx: NodeContext, total: RelayExpr, gamma: RelayExpr, beta: RelayExpr) -> list[RelayExpr]:
+    """Return normalized sums of embeddings, and the lengths of the sequences by the mask in input 7."""
+    lengths: RelayExpr = relay_op.zeros((ctx.shape(ctx.input(0))[0],), "int32")
     if ctx.has_input(7):
         lengths = relay_op.cast(relay_op.sum(relay_op.cast(ctx.input(7), "int32"), axis=1), "int32")
-    result, _, _ = _normalized(ctx, total, ctx.input(5), ctx.input(6), True)
-    return [result, lengths, total][: ctx.num_outputs]
+    return [_normalized(ctx, total, gamma, beta, True)[0], lengths]

@@ -46,7 +46,7 @@ def _places(ctx: NodeContext, data: RelayExpr, axis: int) -> RelayExpr:
     return relay_op.cast(counted(runtime_extent(data, axis), [dim]), "int32")
 
 
-def _heads(ctx: NodeContext, data: RelayExpr, heads: int) -> RelayExpr:
+def heads_of(ctx: NodeContext, data: RelayExpr, heads: int) -> RelayExpr:
     """Reshape (batch, length, heads * size) to (batch, heads, length, size)."""
     width = ctx.extent(typed(data), 2)
     if width % heads:
@@ -156,49 +156,36 @@ def _causal(ctx: NodeContext, q: RelayExpr, k: RelayExpr) -> RelayExpr:
 @converter("Attention", domain=_DOMAIN, in_float32=True)
 def convert_attention(ctx: NodeContext) -> Any:
     """Self-attention of one input by joint weights for queries, keys and values."""
-    return _joint_attention(ctx, ctx.input(0), ctx.input(1), ctx.optional(2), mask=3, past=4, addition=5)
+    joint = matmul(ctx, ctx.input(0), ctx.input(1))
+    joint = typed(relay_op.add(joint, ctx.input(2)) if ctx.has_input(2) else joint)
+    return joint_attention(ctx, joint, mask=3, past=4, addition=5)
 
 
-@converter("QAttention", domain=_DOMAIN)
-def convert_qattention(ctx: NodeContext) -> Any:
-    """Attention of a quantized input by quantized weights."""
-    data, weight = (_dequantized(ctx, *places) for places in ((0, 3, 6), (1, 4, 7)))
-    return _joint_attention(ctx, data, weight, ctx.optional(2), mask=5, past=8, addition=99)
-
-
-def _dequantized(ctx: NodeContext, data: int, scale: int, zero: int) -> RelayExpr:
-    number = relay_op.cast(ctx.input(data), "int32")
-    if ctx.has_input(zero):
-        number = relay_op.subtract(number, relay_op.cast(ctx.input(zero), "int32"))
-    return typed(relay_op.multiply(relay_op.cast(number, "float32"), ctx.input(scale)))
-
-
-def _joint_attention(
-    ctx: NodeContext, data: RelayExpr, weight: RelayExpr, bias: RelayExpr | None, mask: int, past: int, addition: int
-) -> Any:
+def joint_attention(ctx: NodeContext, joint: RelayExpr, mask: int, past: int, addition: int | None) -> Any:
+    """Return the attention of queries, keys and values that lie side by side; the numbers are those of inputs."""
     heads = ctx.required("num_heads")
     if ctx.attr("do_rotary", 0) or ctx.attr("past_present_share_buffer", 0):
         ctx.unsupported("attributes do_rotary and past_present_share_buffer")
-    joint = matmul(ctx, data, weight)
-    joint = typed(relay_op.add(joint, bias) if bias is not None else joint)
     width = ctx.extent(joint, 2)
     sizes = ctx.attr("qkv_hidden_sizes") or (width // 3,) * 3
     q, k, v = (
-        _heads(ctx, part, heads) for part in relay_op.split(joint, tuple(np.cumsum(sizes)[:-1].tolist()), axis=2)
+        heads_of(ctx, part, heads) for part in relay_op.split(joint, tuple(np.cumsum(sizes)[:-1].tolist()), axis=2)
     )
     if ctx.has_input(past):
         old = relay_op.split(ctx.input(past), 2, axis=0)
         k, v = (
             typed(relay_op.concatenate([relay_op.squeeze(o, [0]), n], axis=2)) for o, n in zip(old, (k, v), strict=True)
         )
-    found = _attend(ctx, (q, k, v), _additions(ctx, q, k, mask, addition))
+    found = _attend(ctx, (q, k, v), additions_to_scores(ctx, q, k, mask, addition))
     return [found, relay_op.stack([k, v], axis=0)] if ctx.num_outputs > 1 else found
 
 
-def _additions(ctx: NodeContext, q: RelayExpr, k: RelayExpr, mask: int, addition: int) -> list[RelayExpr]:
+def additions_to_scores(
+    ctx: NodeContext, q: RelayExpr, k: RelayExpr, mask: int, addition: int | None
+) -> list[RelayExpr]:
     """Return what is added to scores: for a mask of keys, an input of additions, and causal attention."""
     found = [_key_mask(ctx, ctx.input(mask), k)] if ctx.has_input(mask) else []
-    found += [ctx.input(addition)] if ctx.has_input(addition) else []
+    found += [ctx.input(addition)] if addition is not None and ctx.has_input(addition) else []
     return found + ([_causal(ctx, q, k)] if ctx.attr("unidirectional", 0) else [])
 
 
@@ -211,7 +198,7 @@ def convert_multi_head_attention(ctx: NodeContext) -> Any:
     if ctx.has_input(6):
         k = typed(relay_op.concatenate([ctx.input(6), k], axis=2))
         v = typed(relay_op.concatenate([ctx.input(7), v], axis=2))
-    return [_attend(ctx, (q, k, v), _additions(ctx, q, k, 4, 5)), k, v][: ctx.num_outputs]
+    return [_attend(ctx, (q, k, v), additions_to_scores(ctx, q, k, 4, 5)), k, v][: ctx.num_outputs]
 
 
 def _three_parts(ctx: NodeContext, heads: int) -> Parts:
@@ -232,7 +219,7 @@ def _three_parts(ctx: NodeContext, heads: int) -> Parts:
         widths = [ctx.extent(x, 2) if ctx.rank(x) == 3 else heads * ctx.extent(x, 3) for x in inputs]
         biases = relay_op.split(ctx.input(3), tuple(np.cumsum(widths)[:-1].tolist()), axis=0)
         inputs = [typed(relay_op.add(x, b)) if ctx.rank(x) == 3 else x for x, b in zip(inputs, biases, strict=True)]
-    q, k, v = (x if by_heads and i else _heads(ctx, x, heads) for i, x in enumerate(inputs))
+    q, k, v = (x if by_heads and i else heads_of(ctx, x, heads) for i, x in enumerate(inputs))
     return q, k, v
 
 
@@ -272,10 +259,10 @@ def _query_key_value(ctx: NodeContext, heads: int, groups: int) -> list[RelayExp
     if heads % groups:
         ctx.fail(f"{heads} heads do not divide into {groups} groups")
     if ctx.has_input(1):
-        return [_heads(ctx, ctx.input(i), n) for i, n in enumerate((heads, groups, groups))]
+        return [heads_of(ctx, ctx.input(i), n) for i, n in enumerate((heads, groups, groups))]
     size = ctx.extent(ctx.input(0), 2) // (heads + 2 * groups)
     parts = relay_op.split(ctx.input(0), (heads * size, (heads + groups) * size), axis=2)
-    return [_heads(ctx, part, n) for part, n in zip(parts, (heads, groups, groups), strict=True)]
+    return [heads_of(ctx, part, n) for part, n in zip(parts, (heads, groups, groups), strict=True)]
 
 
 def _sink(ctx: NodeContext, like: RelayExpr) -> RelayExpr | None:

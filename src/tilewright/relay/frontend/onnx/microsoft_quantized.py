@@ -11,7 +11,17 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.indices import checked_indices
-from tilewright.relay.frontend.onnx.quantization import along, convert_dynamic_quantize, folded, integer_product
+from tilewright.relay.frontend.onnx.linear import matmul
+from tilewright.relay.frontend.onnx.microsoft import embedded, embedded_by_place, normalized_embeddings
+from tilewright.relay.frontend.onnx.microsoft_attention import joint_attention
+from tilewright.relay.frontend.onnx.qlinear import numbers, numbers_of
+from tilewright.relay.frontend.onnx.quantization import (
+    along,
+    convert_dynamic_quantize,
+    folded,
+    integer_product,
+    shifted,
+)
 from tilewright.relay.frontend.onnx.recurrent import Step, check_lstm, direction_slice, lstm_cell, unroll
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -21,12 +31,63 @@ _DOMAIN = "com.microsoft"
 @converter("MatMulIntegerToFloat", domain=_DOMAIN)
 def convert_matmul_integer_to_float(ctx: NodeContext) -> RelayExpr:
     """The product of integers less their zero points, times the scales of both, and a bias: float32."""
-    product = integer_product(ctx, (ctx.input(0), ctx.optional(4)), (ctx.input(1), ctx.optional(5)))
+    return _scaled_product(ctx, 2, 4, 6)
+
+
+def _scaled_product(ctx: NodeContext, scales: int, zeros: int, bias: int) -> RelayExpr:
+    """The product of the first two inputs, which are integers; the other numbers are those of inputs."""
+    product = integer_product(ctx, *((ctx.input(i), ctx.optional(zeros + i)) for i in (0, 1)))
     sums = typed(relay_op.cast(product, "float32"))
     rank = ctx.rank(sums)
-    scale = relay_op.multiply(along(ctx, ctx.input(2), -2, rank), along(ctx, ctx.input(3), -1, rank))
-    out = relay_op.multiply(sums, scale)
-    return relay_op.add(out, ctx.input(6)) if ctx.has_input(6) else out
+    scale = relay_op.multiply(along(ctx, ctx.input(scales), -2, rank), along(ctx, ctx.input(scales + 1), -1, rank))
+    out = typed(relay_op.multiply(sums, scale))
+    return typed(relay_op.add(out, ctx.input(bias))) if ctx.has_input(bias) else out
+
+
+@converter("QAttention", domain=_DOMAIN)
+def convert_qattention(ctx: NodeContext) -> Any:
+    """Attention of a quantized input by quantized weights: what these give is floating point."""
+    return joint_attention(ctx, _scaled_product(ctx, 3, 6, 2), mask=5, past=8, addition=None)
+
+
+@converter("QEmbedLayerNormalization", domain=_DOMAIN)
+def convert_quantized_embed_layer_norm(ctx: NodeContext) -> Any:
+    """Sums of rows of quantized tables by word, position and segment, normalized; the lengths of the sequences."""
+    total = relay_op.add(numbers_of(ctx, embedded(ctx, 2, 0), 8, 13), numbers_of(ctx, embedded_by_place(ctx, 3), 9, 14))
+    if ctx.has_input(1):
+        total = relay_op.add(total, numbers_of(ctx, embedded(ctx, 4, 1), 10, 15))
+    gamma, beta = (numbers(ctx, 5 + i, 11 + i, 16 + i) for i in (0, 1))
+    return normalized_embeddings(ctx, typed(total), gamma, beta)[: ctx.num_outputs]
+
+
+@converter("MatMulInteger16", domain=_DOMAIN)
+def convert_matmul_integer16(ctx: NodeContext) -> RelayExpr:
+    """The product of matrices of 16 bits, in int32."""
+    left, right = (relay_op.cast(ctx.input(i), "int32") for i in (0, 1))
+    return matmul(ctx, left, right)
+
+
+@converter("MulInteger", domain=_DOMAIN)
+def convert_mul_integer(ctx: NodeContext) -> RelayExpr:
+    """The product of integers less their zero points, element by element, in int32."""
+    return relay_op.multiply(*(shifted(ctx, ctx.input(i), ctx.optional(i + 1)) for i in (0, 2)))
+
+
+@converter("ReduceSumInteger", domain=_DOMAIN)
+def convert_reduce_sum_integer(ctx: NodeContext) -> RelayExpr:
+    """Sums of bytes over axes, which are an attribute: int32 of int8, uint32 of uint8."""
+    wide = relay_op.cast(ctx.input(0), "int32" if ctx.dtype(ctx.input(0)) == "int8" else "uint32")
+    return relay_op.sum(wide, axis=list(ctx.required("axes")), keepdims=bool(ctx.required("keepdims")))
+
+
+@converter("NhwcMaxPool", domain=_DOMAIN)
+def convert_nhwc_max_pool(ctx: NodeContext) -> RelayExpr:
+    """The largest bytes of windows; channels are last."""
+    rank = ctx.rank(ctx.input(0))
+    data = typed(relay_op.transpose(ctx.input(0), axes=(0, rank - 1, *range(1, rank - 1))))
+    names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+    out = ctx.called("MaxPool", [data], {name: ctx.attrs[name] for name in names if name in ctx.attrs})
+    return relay_op.transpose(out, axes=(0, *range(2, rank), 1))
 
 
 def split_dynamic_products(model: onnx.ModelProto) -> None:

@@ -40,12 +40,13 @@ def _parameter(ctx: NodeContext, value: RelayExpr, rank: int, axis: int) -> Rela
 
 def numbers(ctx: NodeContext, index: int, scale: int, zero: int, axis: int = 0, factor: float = 1.0) -> RelayExpr:
     """The numbers, times ``factor``, that the integers in an input stand for."""
-    return _numbers_of(ctx, ctx.input(index), scale, zero, axis, factor)
+    return numbers_of(ctx, ctx.input(index), scale, zero, axis, factor)
 
 
-def _numbers_of(
+def numbers_of(
     ctx: NodeContext, data: RelayExpr, scale: int, zero: int, axis: int = 0, factor: float = 1.0
 ) -> RelayExpr:
+    """The numbers, times ``factor``, that integers stand for by the scale and zero point in inputs."""
     rank, steps = ctx.rank(data), checked_scale(ctx, scale)
     point = checked_zero(ctx, zero, ctx.dtype(data), steps)
     steps = _parameter(ctx, in_float32(ctx, steps), rank, axis)
@@ -60,6 +61,16 @@ def _check_extent(ctx: NodeContext, data: RelayExpr, steps: RelayExpr, axis: int
     shape, dims = ctx.shape(steps), ctx.dims(data)
     if math.prod(shape) != 1 and shape[0] != dims[axis]:
         ctx.fail(f"{shape[0]} scales do not fit axis {axis} of a tensor of {dims}")
+
+
+def scaled_numbers(ctx: NodeContext, data: RelayExpr, scale: int, axis: int = 0) -> RelayExpr:
+    """The numbers that integers with a zero point of 0 stand for by the scale in an input."""
+    return numbers_of(ctx, data, scale, ctx.num_inputs, axis)
+
+
+def scaled_integers(ctx: NodeContext, value: RelayExpr, scale: int) -> RelayExpr:
+    """The int8, with a zero point of 0, that stand for ``value`` by the scale in an input."""
+    return integers(ctx, value, scale, ctx.num_inputs, "int8")
 
 
 def integers(ctx: NodeContext, value: RelayExpr, scale: int, zero: int, dtype: str = "") -> RelayExpr:
@@ -107,7 +118,7 @@ def convert_qlinear_conv(ctx: NodeContext) -> RelayExpr:
 
 
 def _convolved(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
-    found = typed(convolution(ctx, _numbers_of(ctx, data, 1, 2), numbers(ctx, 3, 4, 5)))
+    found = typed(convolution(ctx, numbers_of(ctx, data, 1, 2), numbers(ctx, 3, 4, 5)))
     if ctx.has_input(8):
         found = typed(relay_op.nn.bias_add(found, _biases(ctx, 8, _units(ctx, 1, 4))))
     return integers(ctx, found, 6, 7)
@@ -157,7 +168,7 @@ def convert_qgemm(ctx: NodeContext) -> RelayExpr:
     data = ctx.input(0)
     if ctx.attr("transA", 0):
         data = typed(relay_op.transpose(data, axes=(1, 0)))
-    inputs = [_numbers_of(ctx, data, 1, 2), numbers(ctx, 3, 4, 5, 0 if turned else 1, alpha)]
+    inputs = [numbers_of(ctx, data, 1, 2), numbers(ctx, 3, 4, 5, 0 if turned else 1, alpha)]
     if ctx.has_input(6):
         inputs.append(_biases(ctx, 6, _units(ctx, 1, 4, alpha)))
     found = ctx.called("Gemm", inputs, {"transB": int(turned)})
@@ -242,7 +253,7 @@ def _pooled(ctx: NodeContext, op_type: str, attributes: dict[str, Any]) -> Relay
     data, rank, last = ctx.input(0), ctx.rank(ctx.input(0)), ctx.attr("channels_last", 0)
     if last:
         data = typed(relay_op.transpose(data, axes=(0, rank - 1, *range(1, rank - 1))))
-    out = integers(ctx, ctx.called(op_type, [_numbers_of(ctx, data, 1, 2)], attributes), 3, 4, ctx.dtype(data))
+    out = integers(ctx, ctx.called(op_type, [numbers_of(ctx, data, 1, 2)], attributes), 3, 4, ctx.dtype(data))
     return relay_op.transpose(out, axes=(0, *range(2, rank), 1)) if last else out
 
 
