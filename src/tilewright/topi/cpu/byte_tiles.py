@@ -91,7 +91,8 @@ def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "
 class Windows:
     """The windows of a convolution's block of positions (rows, columns) and of ``block`` output channels.
 
-    Data is (chunks, height, width, bytes) without borders, weights (chunks, kh, kw, bytes / 4, block, 4).
+    Data is (chunks, height, width, bytes) without borders, weights (chunks, kh, kw, bytes / 4, block, 4). ``fetches``:
+    the weights of the next block of channels, during this one.
     """
 
     rows: int
@@ -102,6 +103,7 @@ class Windows:
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilation: tuple[int, int]
+    fetches: bool = False
 
     @property
     def is_folded(self) -> bool:
@@ -177,7 +179,7 @@ def _window_product(windows: Windows, data: Any, weight: Any, out: Any) -> TileP
     return TileProduct(
         w.rows * tiles, w.block // SIDE, each, w.depth, w.steps,
         Operand(data, data_place, data.strides[2] * w.strides[1]),
-        Operand(weight, weight_place, weight.strides[3]),
+        Operand(weight, weight_place, weight.strides[3], weight.strides[0] * w.chunks if w.fetches else None),
         Operand(out, out_place, out.strides[1]),
     )  # fmt: skip
 

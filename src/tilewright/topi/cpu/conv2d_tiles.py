@@ -9,9 +9,11 @@ Data has its borders (``PadInput``), so that windows need no tests::
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilewright import te
+from tilewright.ir import dtype as dt
 from tilewright.topi.cpu.byte_tiles import Windows, window_intrinsic
 from tilewright.topi.cpu.common import constant_extent, machine, worth_threads
 from tilewright.topi.cpu.loops import fuse_all
@@ -64,7 +66,9 @@ def _schedule_padding(s: te.Schedule, op: Any) -> None:
 def _windows(conv: Any, found: WindowTiles) -> Windows:
     _, chunks, kh, kw, words, block, byte = get_const_tuple(conv.input_tensors[1].shape)
     strides, dilation = conv.attrs["strides"], conv.attrs["dilation"]
-    return Windows(found.rows, found.columns, block, chunks, words * byte, (kh, kw), strides, dilation)
+    positions = math.prod(get_const_tuple(conv.output(0).shape)[2:4])
+    fetches = positions == found.rows * found.columns and _bytes(conv.input_tensors[1]) > machine().l2_bytes // 8
+    return Windows(found.rows, found.columns, block, chunks, words * byte, (kh, kw), strides, dilation, fetches)
 
 
 def _is_channel_outside(conv: Any, found: WindowTiles) -> bool:
@@ -83,7 +87,4 @@ def _is_channel_outside(conv: Any, found: WindowTiles) -> bool:
 
 
 def _bytes(tensor: te.Tensor) -> int:
-    size = 1
-    for extent in get_const_tuple(tensor.shape)[1:]:
-        size *= extent
-    return size
+    return math.prod(get_const_tuple(tensor.shape)) * dt.nbytes(tensor.dtype)

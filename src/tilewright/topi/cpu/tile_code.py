@@ -31,6 +31,7 @@ SIDE = 16  # rows of a tile, and its columns of int32
 DEPTH = 64  # bytes of a row
 WORD = 4  # bytes of data that meet a column of a row of weights
 _SUMS, _DATA, _WEIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)  # numbers of registers
+_SECOND_CACHE = 2  # the locality of a prefetch, of 0 (memory) to 3 (the first cache)
 _CONFIG_BYTES, _PALETTE, _BYTES_AT, _ROWS_AT = 64, 1, 16, 48
 
 Place = Callable[..., PrimExpr]
@@ -40,12 +41,14 @@ Place = Callable[..., PrimExpr]
 class Operand:
     """A matrix in memory: where its tiles begin, in elements, and how far apart their rows are.
 
-    ``place`` takes the tile's number and, of data and weights, a variable for each loop over the sum.
+    ``place`` takes the tile's number and, of data and weights, a variable for each loop over the sum. ``ahead``: how
+    far away the tiles are that the next product reads, to fetch them from memory during this one; None: not.
     """
 
     buffer: Buffer
     place: Place
     stride: PrimExpr
+    ahead: PrimExpr | None = None
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,21 @@ def _sweep(ib: Any, machine: _Machine, product: TileProduct, height: int, column
     """Compute ``columns`` of all whole groups of ``height`` row tiles."""
     if groups := product.row_tiles // height:
         with ib.for_range(0, groups, name="row_tile") as group:
-            _block(ib, machine, product, [group * height + i for i in range(height)], columns)
+            _block(ib, machine, product, [group * height + i for i in range(height)], columns, (group, groups))
 
 
 def _block(
-    ib: Any, machine: _Machine, product: TileProduct, rows: Sequence[PrimExpr], columns: Sequence[PrimExpr]
+    ib: Any,
+    machine: _Machine,
+    product: TileProduct,
+    rows: Sequence[PrimExpr],
+    columns: Sequence[PrimExpr],
+    share: tuple[PrimExpr, int] | None = None,
 ) -> None:
-    """Compute the sums of ``rows`` and ``columns``, numbers of tiles, at most four of them and two of one kind."""
+    """Compute the sums of ``rows`` and ``columns``, numbers of tiles, at most four of them and two of one kind.
+
+    ``share``: the number of the block among those that read the same weights, and their number.
+    """
     sums = dict(zip(itertools.product(range(len(rows)), range(len(columns))), _SUMS, strict=False))
     for number in sums.values():
         machine.zero(number)
@@ -134,7 +145,10 @@ def _block(
         machine.load(_DATA[i % 2], product.data, product.data.place(row, *step))
         for j, column in enumerate(columns):
             if i == 0:
-                machine.load(_WEIGHTS[j % 2], product.weight, product.weight.place(column, *step))
+                start = product.weight.place(column, *step)
+                machine.load(_WEIGHTS[j % 2], product.weight, start)
+                if share is not None:
+                    machine.fetch(product.weight, start, *share)
             machine.multiply(sums[i, j], _DATA[i % 2], _WEIGHTS[j % 2])
     for loop in reversed(loops):
         loop.__exit__(None, None, None)
@@ -148,6 +162,7 @@ class _Machine(Protocol):
     def begin(self) -> None: ...
     def zero(self, number: int) -> None: ...
     def load(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
+    def fetch(self, matrix: Operand, start: PrimExpr, part: PrimExpr, parts: int) -> None: ...
     def multiply(self, sums: int, data: int, weight: int) -> None: ...
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
     def end(self) -> None: ...
@@ -178,6 +193,15 @@ class _Instructions:
 
     def load(self, number: int, matrix: Operand, start: PrimExpr) -> None:
         self._do("tileloadd64", _number(number), *_memory(matrix, "r", start))
+
+    def fetch(self, matrix: Operand, start: PrimExpr, part: PrimExpr, parts: int) -> None:
+        """Fetch a part of the rows of a tile of the next product into the second cache."""
+        if matrix.ahead is None:
+            return
+        for row in range(-(-SIDE // parts)):
+            place = start + matrix.ahead + (part + row * parts) * matrix.stride
+            address = matrix.buffer.access_ptr("r", offset=place)
+            self.ib.emit(tir.Evaluate(tir.Call("handle", "tir.prefetch", (address, 0, _SECOND_CACHE, 1))))
 
     def multiply(self, sums: int, data: int, weight: int) -> None:
         self._do("tdpbf16ps" if self.product.is_half else "tdpbusd", *(_number(n) for n in (sums, data, weight)))
@@ -218,6 +242,9 @@ class _Loops:
         row, width = DEPTH // product.size, bytes // product.size
         with self.ib.for_range(0, rows) as i, self.ib.for_range(0, width) as j:
             self.tiles[number][i * row + j] = memory[matrix.buffer.elem_offset + start + i * matrix.stride + j]
+
+    def fetch(self, matrix: Operand, start: PrimExpr, part: PrimExpr, parts: int) -> None:
+        """Leave it to the processor."""
 
     def multiply(self, sums: int, data: int, weight: int) -> None:
         ib, (total, a, b) = self.ib, (self.tiles[n] for n in (sums, data, weight))

@@ -17,7 +17,8 @@ from tilewright.topi.cpu.tile_code import DEPTH, SIDE, WORD, even_rows
 # A product of tiles of r rows, loads included, takes max(8, r) / 16 of this and 1 - this besides: Sapphire Rapids at
 # 3.6 GHz, 2 x 2 tiles from the first cache in ns: r = 16 17.9, 14 17.3, 12 16.5, 10 15.5, 8 15.3, 3 15.2.
 _ROW_SHARE = 0.3
-_MOST_SUMS = 48 << 10  # bytes of a block, which are read again at once
+_MOST_SUMS = 32 << 10  # bytes of a block, which are read again at once
+_WHOLE_SUMS = 64 << 10  # of all positions, where a block of channels then reads its weights once, and fetches the next
 _LEAST_SHARE = 0.2  # of the tiles' peak, below which vector registers are as fast: theirs is an eighth of it
 _COPY_TIME = 51.0  # of a step's bytes, by the products with so many channels that take as long
 _CALL_TIME = 6.0  # of a kernel's configuration, in products of tiles
@@ -57,12 +58,15 @@ def window_tiles(
         lone = 1.5 if block // SIDE < 4 and rows * tiles % 2 else 1.0  # fewer than four sums wait for one another
         return (rows * tiles * step * lone * steps + _CALL_TIME * SIDE / block) * SIDE / (rows * columns)
 
-    blocks = [
-        (rows, columns)
-        for columns in divisors_up_to(out[1], out[1])
-        for rows in divisors_up_to(out[0], 4 if columns == out[1] else 1)
-        if rows * columns * block * 4 <= _MOST_SUMS
-    ]
+    if kernel[0] >= cpu.cores and math.prod(out) * block * 4 <= _WHOLE_SUMS:
+        blocks = [(out[0], out[1])]
+    else:
+        blocks = [
+            (rows, columns)
+            for columns in divisors_up_to(out[1], out[1])
+            for rows in divisors_up_to(out[0], out[0] if columns == out[1] else 1)
+            if rows * columns * block * 4 <= _MOST_SUMS
+        ]
     if not blocks:
         return None
     best = min(blocks, key=lambda b: (time(*b), b))
