@@ -96,3 +96,20 @@ def test_the_page_has_the_layers(data: Path, tmp_path: Path) -> None:
     text = page.read_text()
     assert text.count("<i style=") == 5 and "accuracy: " in text and "signal/noise" in text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["int8.onnx", "page.html"]
+
+
+def test_weights_of_few_bits_need_no_samples(tmp_path: Path) -> None:
+    output = tmp_path / "int4.onnx"
+    result = tilewright("quantize", DIGITS, "-o", output, "--weights", "int4", "--block", "16", "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    kinds = [node.op_type for node in onnx.load(output).graph.node]
+    assert kinds.count("MatMulNBits") == len(report["layers"]) > 0
+    assert all(0 < layer["error"] < 0.2 for layer in report["layers"])
+    assert any(line["operator"] == "Conv" for line in report["in_float"])
+
+
+def test_methods_that_need_samples_ask_for_them(tmp_path: Path) -> None:
+    result = tilewright("quantize", DIGITS, "-o", tmp_path / "x.onnx", "--weights", "int4", "--method", "gptq")
+    assert result.returncode == 1
+    assert "method gptq needs data" in result.stderr

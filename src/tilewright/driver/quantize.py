@@ -52,7 +52,7 @@ def quantize_model(options: QuantizeOptions, quiet: bool, as_json: bool) -> None
         check_writable(path)
     if options.data is None and not options.dynamic:
         raise TVMError("--data is missing: samples of the inputs to calibrate with (or --dynamic, which needs none)")
-    with _Progress(quiet or as_json) as progress:
+    with Progress(quiet or as_json) as progress:
         quantized = quantize(
             options.model,
             options.data,
@@ -64,7 +64,7 @@ def quantize_model(options: QuantizeOptions, quiet: bool, as_json: bool) -> None
             dynamic=options.dynamic,
             target=options.target,
             progress=progress.show,
-            read_other=lambda file, inputs: _picture(file, inputs, options.image),
+            read_other=lambda file, inputs: read_picture(file, inputs, options.image),
         )
         quantized.save(options.output)
         costs = measure(quantized, progress.show, options.table) if options.table and options.data else None
@@ -77,14 +77,14 @@ def quantize_model(options: QuantizeOptions, quiet: bool, as_json: bool) -> None
         _print(options, quantized, costs)
 
 
-class _Progress:
+class Progress:
     """A line on the terminal that says what goes on; nothing elsewhere."""
 
     def __init__(self, quiet: bool) -> None:
         console = Console(stderr=True)
         self._status: Status | None = console.status("read the model") if console.is_terminal and not quiet else None
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         if self._status is not None:
             self._status.start()
         return self
@@ -100,7 +100,7 @@ class _Progress:
             self._status.update(f"{stage}{f': {done}{of}' if done else ''}")
 
 
-def _picture(file: Path, inputs: Mapping[str, TensorInfo], image: ImageOptions) -> dict[str, Array]:
+def read_picture(file: Path, inputs: Mapping[str, TensorInfo], image: ImageOptions) -> dict[str, Array]:
     """Read a picture of a folder of samples for the input that takes one."""
     data = file.read_bytes()
     takers = [name for name, info in inputs.items() if image_layout(_single(info))]
