@@ -63,6 +63,13 @@ unsigned tw_forks(void);
 
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);
+/* A list of names with commas, for messages; it begins as {.used = 0}. */
+typedef struct {
+  size_t used;
+  char text[1024];
+} TwNames;
+/* Adds a name, or "..." in place of all that do not fit. */
+void tw_add_name(TwNames* names, const char* name);
 /* Memory of a huge page and more lies in huge pages where the system has them. */
 #define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);

@@ -7,6 +7,19 @@
 
 #include <time.h>
 
+void tw_add_name(TwNames* names, const char* name) {
+  static const char rest[] = ", ...";
+  const char* comma = names->used == 0 ? "" : ", ";
+  const size_t size = strlen(comma) + strlen(name), room = sizeof names->text - sizeof rest;
+  if (names->used > room) return;
+  if (size > room - names->used) {
+    memcpy(names->text + names->used, rest + 2 - strlen(comma), sizeof rest - 2 + strlen(comma));
+    names->used = sizeof names->text;
+    return;
+  }
+  names->used += (size_t)sprintf(names->text + names->used, "%s%s", comma, name);
+}
+
 char* tw_strdup(const char* text) {
   size_t size = strlen(text) + 1;
   char* copy = malloc(size);

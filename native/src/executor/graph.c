@@ -112,64 +112,41 @@ bool graph_is_nop(const GraphNode* node) { return node->function != NULL && strc
 
 bool graph_is_view(const GraphNode* node) { return node->function != NULL && strcmp(node->function, "__view") == 0; }
 
-/* ---- lists of names, for messages ---- */
-typedef struct {
-  char* text; /* of GRAPH_NAMES_SIZE */
-  size_t used;
-} Names;
-
-/* Adds a name to a list, or "..." in place of all that do not fit. */
-static void add_name(Names* n, const char* name) {
-  static const char rest[] = ", ...";
-  const char* comma = n->used == 0 ? "" : ", ";
-  const size_t size = strlen(comma) + strlen(name), room = GRAPH_NAMES_SIZE - sizeof rest;
-  if (n->used > room) return;
-  if (size > room - n->used) {
-    memcpy(n->text + n->used, n->used == 0 ? rest + 2 : rest, sizeof rest - (n->used == 0 ? 2 : 0));
-    n->used = GRAPH_NAMES_SIZE;
-    return;
-  }
-  n->used += (size_t)sprintf(n->text + n->used, "%s%s", comma, name);
-}
-
 int graph_find_input(const TilewrightGraph* g, const char* name, int* index) {
   *index = TilewrightGraphInputIndex(g, name);
   if (*index >= 0) return 0;
-  char text[GRAPH_NAMES_SIZE] = "";
-  Names names = {text, 0};
+  TwNames names = {.used = 0};
   for (int i = 0; i < g->num_inputs; ++i) {
-    if (!graph_input(g, i)->parameter) add_name(&names, TilewrightGraphInputName(g, i));
+    if (!graph_input(g, i)->parameter) tw_add_name(&names, TilewrightGraphInputName(g, i));
   }
-  return tw_fail("the graph has no input named \"%s\"; its inputs are: %s", name, text);
+  return tw_fail("the graph has no input named \"%s\"; its inputs are: %s", name, names.text);
 }
 
 int graph_find_output(const TilewrightGraph* g, const char* name, int* index) {
   *index = TilewrightGraphOutputIndex(g, name);
   if (*index >= 0) return 0;
-  char text[GRAPH_NAMES_SIZE] = "";
-  Names names = {text, 0};
-  for (int i = 0; i < g->num_outputs; ++i) add_name(&names, g->output_names[i]);
-  return tw_fail("the graph has no output named \"%s\"; its outputs are: %s", name, text);
+  TwNames names = {.used = 0};
+  for (int i = 0; i < g->num_outputs; ++i) tw_add_name(&names, g->output_names[i]);
+  return tw_fail("the graph has no output named \"%s\"; its outputs are: %s", name, names.text);
 }
 
 /* An empty tensor needs no value. */
-void graph_unset_inputs(const TilewrightGraph* g, char* text) {
-  Names names = {text, 0};
-  text[0] = '\0';
+void graph_unset_inputs(const TilewrightGraph* g, TwNames* names) {
+  *names = (TwNames){.used = 0};
   for (int i = 0; i < g->num_inputs; ++i) {
     const GraphEntry* e = graph_input(g, i);
-    if (!e->given && e->nbytes != 0) add_name(&names, TilewrightGraphInputName(g, i));
+    if (!e->given && e->nbytes != 0) tw_add_name(names, TilewrightGraphInputName(g, i));
   }
 }
 
 void graph_warn_unset(TilewrightGraph* g) {
   if (g->warned) return;
-  char names[GRAPH_NAMES_SIZE];
-  graph_unset_inputs(g, names);
+  TwNames names;
+  graph_unset_inputs(g, &names);
   g->warned = true;
-  if (names[0] == '\0') return;
-  char text[4 * GRAPH_NAMES_SIZE + 64];
+  if (names.used == 0) return;
+  char text[4 * sizeof names.text + 64];
   const int length = snprintf(text, sizeof text, "the graph runs with inputs that nobody has set: ");
-  tw_escape(names, text + length);
+  tw_escape(names.text, text + length);
   tw_warn(text);
 }

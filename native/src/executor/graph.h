@@ -118,8 +118,7 @@ DLTensor graph_description(const TilewrightGraph* g, int entry);
 int graph_find_input(const TilewrightGraph* g, const char* name, int* index);
 int graph_find_output(const TilewrightGraph* g, const char* name, int* index);
 /* Names, with commas, of inputs and parameters without a value. */
-#define GRAPH_NAMES_SIZE 1024
-void graph_unset_inputs(const TilewrightGraph* g, char* names);
+void graph_unset_inputs(const TilewrightGraph* g, TwNames* names);
 /* Says on stderr, once, which inputs nobody has set. */
 void graph_warn_unset(TilewrightGraph* g);
 

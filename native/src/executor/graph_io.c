@@ -4,9 +4,9 @@
 #include "graph.h"
 
 static int check_given(const TilewrightGraph* g) {
-  char names[GRAPH_NAMES_SIZE];
-  graph_unset_inputs(g, names);
-  return names[0] == '\0' ? 0 : tw_fail("nobody has set the inputs: %s", names);
+  TwNames names;
+  graph_unset_inputs(g, &names);
+  return names.used == 0 ? 0 : tw_fail("nobody has set the inputs: %s", names.text);
 }
 
 int TilewrightGraphCheckInputs(TilewrightGraph* g) {

@@ -200,15 +200,15 @@ static int run_from_inputs(TilewrightGraph* g, TVMValue* args, int* codes, int n
 
 /* Names, with commas, of the inputs that have no value. The caller has then been told: a run says it no more. */
 static int unset_inputs(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
-  char names[GRAPH_NAMES_SIZE];
+  TwNames names;
   (void)args;
   (void)codes;
   (void)n;
   if (graph_begin(g, false) != 0) return -1;
-  graph_unset_inputs(g, names);
+  graph_unset_inputs(g, &names);
   g->warned = true;
   graph_end(g);
-  return tw_return_string(ret, names);
+  return tw_return_string(ret, names.text);
 }
 
 /* infer(count, name, value, ..., output, ...): count inputs, and arrays for all outputs */

@@ -84,13 +84,11 @@ static void set_value(TilewrightModel* model, int index, TwArray* array, bool sh
 }
 
 static int check_values(const TilewrightModel* model) {
-  char names[1024] = "";
-  size_t used = 0;
+  TwNames names = {.used = 0};
   for (int i = 0; i < model->interface.num_inputs; ++i) {
-    if (model->values[i].array != NULL || used >= sizeof names) continue;
-    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used == 0 ? "" : ", ", model->interface.inputs[i].name);
+    if (model->values[i].array == NULL) tw_add_name(&names, model->interface.inputs[i].name);
   }
-  return used == 0 ? 0 : tw_fail("nobody has set the inputs: %s", names);
+  return names.used == 0 ? 0 : tw_fail("nobody has set the inputs: %s", names.text);
 }
 
 static int run_program(TilewrightModel* model) {
@@ -269,14 +267,13 @@ int TilewrightModelDimensionInfo(const TilewrightModel* model, int index, Tilewr
 
 static int find_input(const TilewrightModel* model, const char* name, int* index) {
   const ModelInterface* interface = &model->interface;
-  char names[1024] = "";
-  size_t used = 0;
+  TwNames names = {.used = 0};
   for (*index = 0; *index < interface->num_inputs; ++*index) {
     const char* known = interface->inputs[*index].name;
     if (strcmp(known, name) == 0) return 0;
-    if (used < sizeof names) used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used == 0 ? "" : ", ", known);
+    tw_add_name(&names, known);
   }
-  return tw_fail("the model has no input named \"%s\"; its inputs are: %s", name, names);
+  return tw_fail("the model has no input named \"%s\"; its inputs are: %s", name, names.text);
 }
 
 int TilewrightModelSetInput(TilewrightModel* model, const char* name, const DLTensor* value) {

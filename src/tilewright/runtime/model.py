@@ -70,7 +70,7 @@ class Model:
 
     @property
     def kind(self) -> str:
-        """What runs the model: "graph" or "virtual machine"."""
+        """The executor: "graph" or "virtual machine"."""
         return self._library.kind
 
     @property
