@@ -3,6 +3,8 @@
  * The features of this processor, in LLVM's names: a compiled library records those that it needs. */
 #include "core.h"
 
+#include <errno.h>
+
 typedef struct {
   const char* name;
   bool present;
@@ -12,6 +14,7 @@ typedef struct {
 static Feature features[MAX_FEATURES + 1];
 static char feature_list[MAX_FEATURES * 20];
 static pthread_once_t features_once = PTHREAD_ONCE_INIT;
+static int tiles_error; /* of the system, where it refuses tiles that the processor has */
 
 static void add(const char* name, bool present) {
   for (int i = 0; i < MAX_FEATURES; ++i) {
@@ -38,10 +41,10 @@ static uint64_t enabled_state(void) {
 static bool may_use_tiles(void) {
 #ifdef __linux__
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
-#else
-  return false;
+  if (syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0) return true;
+  tiles_error = errno;
 #endif
+  return false;
 }
 
 static void detect(void) {
@@ -230,6 +233,19 @@ static bool has_feature(const char* name, size_t size) {
   return false; /* a feature that this runtime cannot test may be absent */
 }
 
+/* Why the process gets no tiles, to follow a message; empty where the processor has none. */
+static const char* why_no_tiles(char* reason, size_t size) {
+  reason[0] = '\0';
+  if (tiles_error == ENOSPC) {
+    snprintf(reason, size,
+             " (the processor has tiles; Linux refuses them to a process in which a thread's signal stack, set by "
+             "sigaltstack, is too small for them: make it 16 KiB or more, or load the library first)");
+  } else if (tiles_error != 0) {
+    snprintf(reason, size, " (the processor has tiles; Linux refuses them: %s)", strerror(tiles_error));
+  }
+  return reason;
+}
+
 int TilewrightCheckCpuFeatures(const char* needed, const char* who) {
   pthread_once(&features_once, init_features);
   char* missing = calloc(1, strlen(needed) * 2 + 1);
@@ -250,7 +266,9 @@ int TilewrightCheckCpuFeatures(const char* needed, const char* who) {
   }
   int rc = 0;
   if (missing[0] != '\0') {
-    rc = tw_fail("%s needs CPU features that this machine lacks: %s; compile it for this machine", who, missing);
+    char reason[256];
+    rc = tw_fail("%s needs CPU features that this machine lacks: %s%s; compile it for this machine", who, missing,
+                 strstr(missing, "amx-") != NULL ? why_no_tiles(reason, sizeof reason) : "");
   }
   free(missing);
   return rc;
