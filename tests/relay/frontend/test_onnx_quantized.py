@@ -102,6 +102,21 @@ def test_weights_and_scales_that_are_fed() -> None:
     compare("QLinearConv", inputs, domain="", fed=(0, 1, 3))
 
 
+@pytest.mark.parametrize("weight", ["int8", "uint8"])
+@pytest.mark.parametrize("data", ["int8", "uint8"])
+@pytest.mark.parametrize(("inner", "outer", "group"), [(64, 64, 1), (3, 5, 1), (6, 6, 6)])
+def test_convolutions_of_integers(data: str, weight: str, inner: int, outer: int, group: int) -> None:
+    torch = pytest.importorskip("torch")
+    x, w = integers(data, 2, inner, 5, 7), integers(weight, outer, inner // group, 3, 3)
+    points = zero(data), integers(weight, outer) if group == 1 else zero(weight)
+    model, feeds = model_of("ConvInteger", [x, w, *points], fed=(0, 2), domain="", pads=[1, 0, 1, 2], group=group)
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    (have,) = backend.prepare(model).run(feeds)
+    wide = torch.tensor(x.astype("float64") - points[0]), torch.tensor(w - points[1].reshape(-1, 1, 1, 1) * 1.0)
+    want = torch.nn.functional.conv2d(torch.nn.functional.pad(wide[0], (0, 2, 1, 1)), wide[1], groups=group)
+    np.testing.assert_array_equal(have, want.numpy().astype("int32"))
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 6)])
 @pytest.mark.parametrize("constant", [False, True])
 def test_matrix_products_are_exact(shape: tuple[int, ...], constant: bool) -> None:

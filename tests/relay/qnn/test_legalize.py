@@ -71,6 +71,22 @@ def test_operands_become_the_bytes_of_the_target(name: str, a: str, b: str, make
         assert tvm.ir.structural_equal(before, after)
 
 
+@pytest.mark.parametrize(("weight", "kind"), [(1, "float32"), (127, "int32")])
+def test_known_weights_are_floats_where_bytes_are_slow_and_sums_exact(weight: int, kind: str) -> None:
+    data, rows = integers("uint8", 1, 600, 1, 1), np.full((3, 600, 1, 1), weight, "int8")
+    zeros, scale = relay.const(np.array([1, 2, -3], "int32")), relay.const(0.5)
+
+    def make(x: Any, w: Any) -> Any:
+        return qnn.op.conv2d(x, relay.const(rows), relay.const(5), zeros, scale, scale, (1, 1), 3)
+
+    before, after = legalized(make, data, rows, f"{X86} -mcpu=haswell")
+    np.testing.assert_array_equal(interpret(after, [data, rows]), interpret(before, [data, rows]))
+    found = {
+        c.attrs.out_dtype for c in relay.analysis.nodes(after) if isinstance(c, relay.Call) and "conv2d" in str(c.op)
+    }
+    assert kind in found and (kind == "float32") == ("int32" not in found)
+
+
 def test_a_target_registers_its_own_rule() -> None:
     data, weight = integers("uint8", 2, 7), integers("int8", 3, 7)
     qnn_dense_legalize.register("qnn_demo", lambda attrs, args, types: relay.const(np.zeros((2, 3), "int32")))

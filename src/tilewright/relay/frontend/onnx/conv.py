@@ -108,8 +108,13 @@ def convert_conv(ctx: NodeContext) -> RelayExpr:
     return add_bias(ctx, convolution(ctx, ctx.input(0), ctx.input(1)), 2)
 
 
-def convolution(ctx: NodeContext, data: RelayExpr, weight: RelayExpr) -> RelayExpr:
-    """Return the convolution of ``data`` by ``weight`` with the attributes of ONNX's Conv."""
+def convolution(
+    ctx: NodeContext, data: RelayExpr, weight: RelayExpr, build: Callable[..., RelayExpr] | None = None
+) -> RelayExpr:
+    """Return the convolution of ``data`` by ``weight`` with the attributes of ONNX's Conv.
+
+    ``build`` makes it, where that is not Relay's convolution of as many dimensions.
+    """
     data, weight = typed(data), typed(weight)
     weight_shape = ctx.shape(weight)
     rank = ctx.rank(data) - 2
@@ -126,7 +131,7 @@ def convolution(ctx: NodeContext, data: RelayExpr, weight: RelayExpr) -> RelayEx
             f"takes {weight_shape[1] * groups}"
         )
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
-    build = {1: relay_op.nn.conv1d, 2: relay_op.nn.conv2d, 3: relay_op.nn.conv3d}[rank]
+    build = build or {1: relay_op.nn.conv1d, 2: relay_op.nn.conv2d, 3: relay_op.nn.conv3d}[rank]
     data_layout, kernel_layout = _LAYOUTS[rank]
 
     def convolve(data: RelayExpr, pads: tuple[int, ...]) -> RelayExpr:

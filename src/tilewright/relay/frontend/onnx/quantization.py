@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.conv import convolution
+from tilewright.relay.frontend.onnx.conv import convolution, pads_at_run_time
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.elementwise import small_float
 from tilewright.relay.frontend.onnx.linear import matmul
@@ -43,7 +44,9 @@ def checked_scale(ctx: NodeContext, index: int) -> RelayExpr:
         numbers = known.astype("float32").reshape(-1)
         wrong = numbers[~((numbers > 0) & np.isfinite(numbers))]
         if wrong.size:
-            ctx.fail(f"{name}: a scale is {wrong[0]}; scales are finite and greater than 0")
+            advice = "; the range of that tensor is too large for float32: quantize again without it"
+            advice = advice if np.isinf(wrong).any() else ""
+            ctx.fail(f"{name}: a scale is {wrong[0]}; scales are finite and greater than 0{advice}")
     return scale
 
 
@@ -233,5 +236,24 @@ def along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExpr
 @converter("ConvInteger", since=10)
 def convert_conv_integer(ctx: NodeContext) -> RelayExpr:
     """The convolution of integers less their zero points, in int32; what is padded is a zero point."""
+    if _is_convolution_of_bytes(ctx):
+        return convolution(ctx, ctx.input(0), ctx.input(1), lambda *args, **attrs: _of_bytes(ctx, *args, **attrs))
     data, weight = shifted(ctx, ctx.input(0), ctx.optional(2)), shifted(ctx, ctx.input(1), ctx.optional(3), 0)
     return convolution(ctx, data, weight)
+
+
+def _is_convolution_of_bytes(ctx: NodeContext) -> bool:
+    """Whether ``qnn.conv2d`` has the form: images, a known weight, one zero point of the data, known padding."""
+    data, zero = ctx.input(0), ctx.optional(2)
+    known = all(ctx.importer.is_known(e) for e in (ctx.input(1), ctx.optional(3)) if e is not None)
+    one = zero is None or math.prod(ctx.shape(zero)) == 1
+    strides = ctx.attr("strides") or (1, 1)
+    return ctx.rank(data) == 4 and known and one and not pads_at_run_time(ctx, data, strides)
+
+
+def _of_bytes(ctx: NodeContext, data: RelayExpr, weight: RelayExpr, **attrs: Any) -> RelayExpr:
+    """``qnn.conv2d`` of bytes; its zero points are inputs 2 and 3, and nobody asks for its scales."""
+    zeros = [const(0) if (zero := ctx.optional(i)) is None else relay_op.cast(zero, "int32") for i in (2, 3)]
+    scalar = typed(relay_op.reshape(zeros[0], newshape=()))
+    points = zeros[1] if ctx.optional(3) is None else folded(ctx, zeros[1], ctx.input(3))
+    return qnn.conv2d(data, weight, scalar, points, const(1.0), const(1.0), attrs.pop("kernel_size"), **attrs)

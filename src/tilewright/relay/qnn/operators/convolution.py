@@ -36,6 +36,7 @@ from tilewright.relay.qnn.operators.parameters import QnnDef, along, check_types
 from tilewright.relay.qnn.operators.product import centred, check_bytes, less
 
 _OUT = ("int32", "int16")
+_EXACT = 2**24  # float32 has every integer up to this
 _PARAMETERS = ("input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
 A = TypeVar("A", bound=ConvAttrs)
 
@@ -154,12 +155,16 @@ class _Canonical:
 
     def _window_sums(self) -> RelayExpr:
         """The sums of the data over each window: of all channels where there are no groups, else of each group's."""
-        sizes = self._extents("OIHW")
-        if self.attrs.groups == 1:
-            sizes["O"] = 1
-        attrs = self.attrs.replace(channels=None, kernel_size=None)
-        ones = np.ones([sizes[letter] for letter in self.kernel_layout], "int8")
-        return Call(FloatConv2D.op, [self.data, const(ones)], attrs)
+        sizes, attrs = self._extents("OIHW"), self.attrs.replace(channels=None, kernel_size=None)
+        data, dtype = self.data, "int8"
+        if self.attrs.groups == 1:  # channels first: one sum is left of them, and a window of one channel
+            dtype = "float32" if 255 * sizes["I"] * sizes["H"] * sizes["W"] < _EXACT else "int32"
+            axis = self.attrs.data_layout.index("C")
+            data = relay_op.cast(relay_op.sum(relay_op.cast(data, "int32"), axis=[axis], keepdims=True), dtype)
+            sizes |= {"O": 1, "I": 1}
+            attrs = attrs.replace(out_dtype=dtype)
+        ones = np.ones([sizes[letter] for letter in self.kernel_layout], dtype)
+        return relay_op.cast(Call(FloatConv2D.op, [data, const(ones)], attrs), "int32")
 
     def _weight_sums(self) -> RelayExpr:
         """The sums of the weight, by output channel."""
