@@ -143,3 +143,13 @@ def test_damaged_sizes() -> None:
     assert "argument 1 is no tensor" in call_raw(name, plan, None, result)
     for row in ([12, 1, 0], [12, 0, 2], [12, 0, -1]):
         assert "damaged sizes: dimension" in call_raw(name, Raw(np.array([row]), (1, 3), 0, 64), x, result)
+
+
+@pytest.mark.parametrize("dim", ["a+", "+a", "a+c", "a+-1", "a+9223372036854775807+9", "a++b"])
+def test_sums_of_what_is_not_there(dim: str) -> None:
+    text = f"input\tfloat32\ta,b\tx\ninput\tfloat32\t{dim}\ty\n\n"
+    x, y = tensor(np.zeros((2, 3)), "float32"), tensor(np.zeros(5), "float32")
+    check = tvm.get_global_func("tilewright.vm.check_inputs")
+    check(tensor(list(text.replace(dim, "a+b").encode()), "uint8"), x, y)
+    with pytest.raises(tvm.TVMError, match=r"damaged interface: the dimension|of other inputs, is"):
+        check(tensor(list(text.encode()), "uint8"), x, y)

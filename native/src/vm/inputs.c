@@ -3,7 +3,8 @@
  * tilewright.vm.check_inputs(interface, input ...): inputs whose dimensions have names fit what a program was compiled for.
  * The interface is text, a vector of bytes, of lines (relay/backend/interface.py):
  *
- *   input <tab> dtype <tab> batch,seq,768 <tab> name      the inputs, in order; a dimension is a number, a name, or ?
+ *   input <tab> dtype <tab> batch,seq,768 <tab> name      the inputs, in order; a dimension is a number, a name, a sum of such
+ *                                                         (past+seq+1), or ?
  *   dim <tab> batch <tab> 1 <tab> 8 <tab> 1               the least and the largest (-1: none) of a name, and its multiple
  *
  * An empty line ends these, and what follows is for other readers, as are other lines. A name means one number in all inputs.
@@ -61,9 +62,11 @@ static bool number(Text t, int64_t* out) {
   return true;
 }
 
+static bool is_sum(Text dim) { return dim.data != dim.end && memchr(dim.data, '+', (size_t)(dim.end - dim.data)) != NULL; }
+
 static int check_dim(Text dim, Text input, int axis, int64_t found, Names* names) {
   int64_t wanted;
-  if (is(dim, "?")) return 0;
+  if (is(dim, "?") || is_sum(dim)) return 0;
   if (number(dim, &wanted)) {
     if (wanted == found) return 0;
     return tw_fail("input \"%.*s\": dimension %d is %lld, not %lld", length(input), input.data, axis, (long long)wanted, (long long)found);
@@ -122,6 +125,38 @@ static int check_input(Text line, const DLTensor* t, Names* names) {
     named = named || !number(dim, &value);
   }
   return named ? vm_check_count(rank, t->shape) : 0;
+}
+
+static int sum_of(Text dim, const Names* names, int64_t* out) {
+  *out = 0;
+  for (Text rest = dim; rest.data != rest.end;) {
+    int64_t value = -1;
+    const Text part = cut(&rest, '+');
+    if (!number(part, &value)) {
+      for (int i = 0; i < names->count; ++i) {
+        if (same(names->names[i].name, part)) value = names->names[i].value;
+      }
+    }
+    if (value < 0 || __builtin_add_overflow(*out, value, out)) return tw_fail("damaged interface: the dimension %.*s", length(dim), dim.data);
+  }
+  return 0;
+}
+
+/* Dimensions that are sums, when all names have values. */
+static int check_sums(Text line, const DLTensor* t, const Names* names) {
+  cut(&line, '\t');
+  Text dims = cut(&line, '\t');
+  for (int axis = 0; axis < t->ndim; ++axis) {
+    int64_t wanted;
+    const Text dim = cut(&dims, ',');
+    if (!is_sum(dim)) continue;
+    if (sum_of(dim, names, &wanted) != 0) return -1;
+    if (wanted != t->shape[axis]) {
+      return tw_fail("input \"%.*s\": dimension %d is %lld, and %.*s, of other inputs, is %lld", length(line), line.data, axis,
+                     (long long)t->shape[axis], length(dim), dim.data, (long long)wanted);
+    }
+  }
+  return 0;
 }
 
 static int check_range(Text line, const Names* names) {
@@ -183,10 +218,13 @@ static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret
     if (next == n) return tw_fail("damaged interface: more inputs than the %d that came", n - 1);
     if (check_input(line, args[next++].v_handle, &names) != 0) return -1;
   }
+  next = 1;
   for (Text rest = whole; rest.data != rest.end;) {
     Text line = cut(&rest, '\n');
     if (line.data == line.end) break;
-    if (is(cut(&line, '\t'), "dim") && check_range(line, &names) != 0) return -1;
+    const Text kind = cut(&line, '\t');
+    if (is(kind, "dim") && check_range(line, &names) != 0) return -1;
+    if (is(kind, "input") && check_sums(line, args[next++].v_handle, &names) != 0) return -1;
   }
   return 0;
 }

@@ -41,7 +41,8 @@ class TensorInfo:
 class Interface:
     """Inputs and outputs by name, and the limits of named dimensions.
 
-    A dimension of a shape is a number, a name that stands for the same number wherever it occurs, or ``"?"``.
+    A dimension of a shape is a number, a name that stands for the same number wherever it occurs, a sum of such
+    (``"past+new"``), or ``"?"``.
     ``sources`` are the names of the model's nodes that each kernel computes.
     """
 
@@ -89,14 +90,21 @@ class Interface:
             known = ", ".join(map(self.described, self.limits)) or "none"
             raise TVMError(f"--dim {unknown[0]}: the library has no dimension of that name; its dimensions are {known}")
         return {
-            name: TensorInfo(tuple(numbers.get(d, d) if isinstance(d, str) else d for d in info.shape), info.dtype)
+            name: TensorInfo(tuple(_number(d, numbers) for d in info.shape), info.dtype)
             for name, info in self.inputs.items()
         }
 
 
+def _number(dim: int | str, numbers: Mapping[str, int]) -> int | str:
+    """Return the number of a dimension, or the dimension where a name has none."""
+    found = [int(part) if part.isdigit() else numbers.get(part) for part in str(dim).split("+")]
+    known = [number for number in found if number is not None]
+    return sum(known) if len(known) == len(found) else dim
+
+
 def open_names(info: TensorInfo) -> list[str]:
-    """Return the dimensions of a tensor that have no number."""
-    return [d for d in info.shape if isinstance(d, str)]
+    """Return the names of a tensor's dimensions that have no number."""
+    return [part for d in info.shape if isinstance(d, str) for part in d.split("+") if not part.isdigit()]
 
 
 def fits(shape: tuple[int, ...], info: TensorInfo) -> bool:

@@ -333,3 +333,18 @@ def test_attention_over_no_keys_is_zero() -> None:
         scores = np.exp((inputs["x"] @ inputs["y"]).astype("float64"))
         wanted = scores / scores.sum(-1, keepdims=True) @ inputs["z"]
         np.testing.assert_allclose(outputs_of(machine, inputs)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_dimension_may_be_a_sum_of_others() -> None:
+    """As exporters name the length of a mask: each run checks it, wherever the input stands."""
+    text = """(float[sum, 1] mask, float[past, 3] x, float[new, 3] y) => (float[total, 3] z) {
+      w = Concat<axis=0>(x, y)  z = Mul(mask, w) }"""
+    model = model_of(text)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "past + new"
+    machine = machine_of(model, dims={"past": (0, 9)})
+    for past, new in ((0, 1), (5, 1), (3, 4)):
+        given = {"mask": floats(past + new, 1), "x": floats(past, 3), "y": floats(new, 3)}
+        wanted = given["mask"] * np.concatenate([given["x"], given["y"]])
+        np.testing.assert_array_equal(outputs_of(machine, given)[0], wanted)
+    with pytest.raises(tvm.TVMError, match=r'input "mask": dimension 0 is 6, and past\+new, of other inputs, is 7'):
+        machine.run(mask=floats(6, 1), x=floats(3, 3), y=floats(4, 3))

@@ -130,3 +130,18 @@ def test_what_is_dynamic_stays() -> None:
     func = relay.Function([x], relay.reshape(relay.reshape(x, (-1,)), (3, -1)))
     mod = transform.InferType()(tvm.IRModule.from_expr(func))
     assert tvm.ir.structural_equal(transform.SimplifyExpr()(mod), mod)
+
+
+@pytest.mark.parametrize("spread", ["repeat", "broadcast_to"])
+@pytest.mark.parametrize(("axis", "newshape"), [(2, (1, 6, 5, 4)), (1, (3, 2, 5, 4)), (2, (1, 2, 15, 4))])
+def test_heads_that_are_repeated_by_a_new_axis(spread: str, axis: int, newshape: tuple[int, ...]) -> None:
+    """Only where the reshape joins the new axis and the one before it."""
+    x = relay.var("x", shape=(1, 2, 5, 4))
+    apart = relay.expand_dims(x, axis)
+    shape = (*(1, 2, 5, 4)[:axis], 3, *(1, 2, 5, 4)[axis:])
+    wide = relay.repeat(apart, 3, axis) if spread == "repeat" else relay.broadcast_to(apart, shape)
+    before = transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.reshape(wide, newshape))))
+    after = transform.SimplifyExpr()(before)
+    data = np.arange(40, dtype="float32").reshape(1, 2, 5, 4)
+    np.testing.assert_array_equal(interpret(after, [data]), interpret(before, [data]))
+    assert ("expand_dims" not in str(after)) == (newshape != (1, 2, 15, 4))

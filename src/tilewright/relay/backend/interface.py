@@ -3,6 +3,7 @@
 Lines, whose fields tabs separate (``native/src/vm/inputs.c`` reads the same)::
 
     input   int64     batch,seq      ids       an input of main: data type, dimensions, name
+    input   int64     batch,old+seq  mask      a dimension may be a sum of names and numbers
     output  float32   batch,seq,768  y         an output; a dimension that is no number and has no name is ?
     dim     batch     1  8  1                  least and greatest value (-1: none), and the number that divides it
 """
@@ -15,7 +16,7 @@ from itertools import chain, count
 import numpy as np
 
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
+from tilewright.ir.prim_expr import Add, DimVar, IntImm, PrimExpr
 from tilewright.ir.type import TensorType, tensors_of
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import OUTPUT_NAMES
@@ -54,8 +55,15 @@ def interface_of(mod: IRModule, target: str, sources: Mapping[str, Sequence[str]
 
 
 def _line(kind: str, type_: TensorType, name: str, words: Mapping[PrimExpr, str]) -> str:
-    dims = ",".join(str(d.value) if isinstance(d, IntImm) else words.get(d, "?") for d in type_.shape)
+    dims = ",".join(_dim(d, words) for d in type_.shape)
     return f"{kind}\t{type_.dtype}\t{dims}\t{_printable(name)}"
+
+
+def _dim(dim: PrimExpr, words: Mapping[PrimExpr, str]) -> str:
+    if isinstance(dim, Add):
+        parts = [_dim(part, words) for part in (dim.a, dim.b)]
+        return "?" if "?" in parts else "+".join(parts)
+    return str(dim.value) if isinstance(dim, IntImm) else words.get(dim, "?")
 
 
 def _printable(name: str) -> str:
@@ -74,7 +82,7 @@ def _words(dims: Iterable[DimVar]) -> dict[PrimExpr, str]:
 
 
 def _word(name: str) -> str:
-    word = "".join("_" if c in "\t\n, ?" else c for c in name) or "_"
+    word = "".join("_" if c in "\t\n, ?+" else c for c in name) or "_"
     return f"_{word}" if word.lstrip("-").isdigit() else word
 
 

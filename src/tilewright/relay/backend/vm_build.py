@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import DimVar, IntImm
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import DimVar
 from tilewright.ir.span import source_names
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, PassInfo, Sequential
 from tilewright.ir.type import is_dynamic, tensors_of
@@ -21,6 +22,7 @@ from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, 
 from tilewright.relay.backend.interface import interface_of
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.symbolic import variables_of
 from tilewright.relay.backend.vm_codegen import Program
 from tilewright.relay.backend.vm_specialize import OPTION, specializations_of, with_specializations
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate
@@ -66,11 +68,12 @@ def control_passes() -> list[Pass]:
 
 
 def named_dims(mod: IRModule) -> bool:
-    """Return whether all unknown dimensions of main's parameters have names."""
+    """Return whether all unknown dimensions of main's parameters have names, or are sums of such."""
     main = mod["main"]
     assert isinstance(main, Function)
     dims = [d for p in main.params for t in tensors_of(p.checked_type) for d in t.shape]
-    return any(isinstance(d, DimVar) for d in dims) and all(isinstance(d, (IntImm, DimVar)) for d in dims)
+    names = {d for d in dims if isinstance(d, DimVar)}
+    return bool(names) and all(not isinstance(d, AnyDim) and names.issuperset(variables_of(d)) for d in dims)
 
 
 def is_data_flow(mod: IRModule, dynamic: bool = False) -> bool:

@@ -7,7 +7,7 @@ time. From them ``Reshape`` and ``Expand`` know their results' dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,13 @@ def same_element(a: Any, b: Any) -> bool:
 def numbers(elements: Elements) -> np.ndarray[Any, Any] | None:
     """Elements that are all numbers."""
     return elements.astype(np.int64) if all(map(is_number, elements.reshape(-1))) else None
+
+
+def summands(name: str, names: Container[str]) -> list[str]:
+    """Return the parts of "past + new" or "past + 1": names among ``names``, and numbers; none of other names."""
+    parts = [part.strip() for part in name.split("+")]
+    known = all(part in names or part.isdigit() for part in parts)
+    return parts if known and len(parts) > 1 and len(set(parts)) == len(parts) and not name.isdigit() else []
 
 
 def _mapped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,8 +258,10 @@ def relay_shape(shape: Sequence[Any], wanted: Sequence[Any]) -> list[int] | None
         if is_number(dim):
             if dim <= 0:
                 return None
-            codes.append(int(dim))
-            source += 1
+            pair = shape[source : source + 2]
+            joins = len(pair) == 2 and all(map(is_number, pair)) and pair[0] != dim == pair[0] * pair[1]
+            codes.append(-3 if joins else int(dim))
+            source += 2 if joins else 1
         elif dim is not None and dim is here:
             codes.append(0)
             source += 1

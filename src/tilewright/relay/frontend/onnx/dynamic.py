@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType
 from tilewright.ir.walk import post_order
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Var, const
-from tilewright.relay.frontend.onnx.dimensions import as_dim, element, is_number, relay_shape
+from tilewright.relay.frontend.onnx.dimensions import as_dim, element, is_number, relay_shape, same_element
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.dyn import iota, with_dims
 from tilewright.relay.op.relations import dim_add
@@ -128,8 +128,21 @@ def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: R
         return relay_op.broadcast_to(data, dims)
     if len(dims) == len(own) and all(d is not None and (d is o or d == o) for d, o in zip(dims, own, strict=True)):
         return data
+    if (repeats := _repeats(own, wanted)) is not None:
+        for axis, count in repeats:
+            data = relay_op.repeat(data, count, axis)
+        return data
     full = broadcast_shape(relay_op.cast(shape, "int64"), len(wanted), runtime_shape(data), len(own))
     return call("dyn.broadcast_to", [data, full], InitOpAttrs(tuple(as_dim(d) for d in dims)))
+
+
+def _repeats(own: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[int, int]] | None:
+    """Return axes of 1 and the numbers that they are broadcast to, if nothing else is broadcast."""
+    pairs = list(zip(own[len(own) - len(wanted) :], wanted, strict=True)) if len(wanted) <= len(own) else [(None, None)]
+    if not all(same_element(o, w) or (is_number(w) and (w == 1 or (is_number(o) and o == 1))) for o, w in pairs):
+        return None
+    first_axis = len(own) - len(wanted)
+    return [(first_axis + i, int(w)) for i, (o, w) in enumerate(pairs) if not same_element(o, w) and w != 1]
 
 
 def known_dims(data: RelayExpr, dims: Sequence[Any]) -> RelayExpr:

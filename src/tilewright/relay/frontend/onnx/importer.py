@@ -8,6 +8,7 @@ import operator
 import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from tilewright.relay.frontend.onnx.context import (
     warn_of_training,
     without_shapes,
 )
-from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
+from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers, summands
 from tilewright.relay.frontend.onnx.functions import with_subgraphs
 from tilewright.relay.frontend.onnx.host import host_operators
 from tilewright.relay.frontend.onnx.legacy_opsets import NUMPY_BROADCASTING, aligned
@@ -56,6 +57,7 @@ from tilewright.relay.frontend.onnx.plain import plain_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.relay.function_attributes import OUTPUT_NAMES
+from tilewright.relay.op.relations import dim_add
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
@@ -370,13 +372,24 @@ class GraphImporter:
                 raise OnnxImportError(f"no input has a dimension {name!r}; the named dimensions are: {known}")
 
     def _dim(self, dim: Any) -> Any:
-        """Return a dimension of an input; one variable for each name."""
+        """Return a dimension of an input; one variable for each name. Of "past + new", where other inputs have these
+        dimensions, the sum.
+        """
         if not isinstance(dim, str):
             return dim
+        if dim not in self.limits and (parts := summands(dim, self._input_names)):
+            return dim_add(*(int(part) if part.isdigit() else self._dim(part) for part in parts))
         if dim not in self.dim_vars:
             low, high, multiple = self.limits.get(dim, (1, None, 1))
             self.dim_vars[dim] = as_expr(low) if low == high else DimVar(dim, low, high, multiple)
         return self.dim_vars[dim]
+
+    @cached_property
+    def _input_names(self) -> set[str]:
+        """The names of dimensions of inputs."""
+        declared = {v.name: v.type.tensor_type.shape.dim for v in self.graph.input if v.name not in self.params}
+        shapes = {name: [_declared_dim(name, i, d) for i, d in enumerate(dims)] for name, dims in declared.items()}
+        return {d for name, dims in shapes.items() for d in self.shapes.get(name, dims) if isinstance(d, str)}
 
     def _add_structured(self, value: onnx.ValueInfoProto) -> None:
         """Add a sequence, or an optional value, as the tensors that it holds in the example."""

@@ -30,8 +30,9 @@ from tilewright.relay import op
 from tilewright.relay.dataflow_pattern import is_filled, is_op, is_scalar, wildcard
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op.transform.axes import TransposeAttrs
-from tilewright.relay.transform.common import concrete_shape
+from tilewright.relay.transform.common import concrete_shape, known_dims
 from tilewright.relay.transform.rules import ALL, Match, Rule, RuleTable, is_static, same_type
+from tilewright.relay.transform.simplify.extents import known_extents
 from tilewright.tir.layout import Layout, bijective_layout, layout
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -142,6 +143,22 @@ def _cast(m: Match) -> RelayExpr:
     return op.cast(m[x], m.dtype)
 
 
+def _repeated(m: Match) -> RelayExpr | None:
+    """Return x repeated along the axis before the new one, if the reshape joins these two."""
+    found = [known_extents(known_dims(e)) for e in (m[x], m[SPREAD], m.root)]
+    known = [extents for extents in found if extents is not None]
+    attrs: Any = m[APART].attrs
+    if len(known) != len(found) or attrs.num_newaxis != 1:
+        return None
+    shape, wide, joined = known
+    axis = int(attrs.axis) % len(wide)
+    count, rest = wide[axis], shape[axis:]
+    if not axis or count.names or wide != [*shape[:axis], count, *rest]:
+        return None
+    fits = joined == [*shape[: axis - 1], shape[axis - 1] * count, *rest]
+    return op.repeat(m[x], count.number, axis - 1) if fits else None
+
+
 x, y = wildcard(), wildcard()
 value = is_scalar()
 ZERO, ONE = is_filled(0), is_filled(1)
@@ -151,6 +168,8 @@ VIEW, VIEWED = [is_op("reshape") | is_op("contrib_reverse_reshape") for _ in ran
 TRANSPOSED, CONVERTED = is_op("transpose")(x), is_op("layout_transform")(x)
 MOVE, MOVED = is_op("transpose") | is_op("layout_transform"), TRANSPOSED | CONVERTED
 MAY_DO_NOTHING = VIEW | is_op("cast") | is_op("squeeze") | is_op("broadcast_to") | is_op("copy")
+APART = is_op("expand_dims")(x)
+SPREAD = is_op("repeat")(APART) | is_op("broadcast_to")(APART)
 ARITHMETIC = is_op("add") | is_op("subtract") | is_op("multiply") | is_op("divide")
 WIDE = is_op("cast")(x)
 BROADCAST_LIKE, SUM_LIKE = is_op("broadcast_to_like")(x, y), is_op("collapse_sum_like")(x, y)
@@ -162,6 +181,7 @@ RULES = RuleTable("SimplifyExpr", [
     Rule("NCHW4c(NHWC(x)) -> NCHW4c(x)", is_op("layout_transform")(CONVERTED), _merge_conversions, free=ALL),
     Rule("transpose(x, [0, 1, 2]) -> x", MOVE(x), x, _is_identity),
     Rule("reshape(reshape(x)) -> reshape(x)", VIEW(VIEWED(x)), _shaped(op.reshape), is_static, ALL),
+    Rule("reshape(repeat(expand_dims(x))) -> repeat(x)", VIEW(SPREAD), _repeated, free=ALL),
     Rule("reshape(x, shape of x) -> x", MAY_DO_NOTHING(x), x, same_type(x)),
     Rule("cast(cast(x)) -> x", is_op("cast")(WIDE), x, _is_undone, ALL),
     Rule("cast(cast(x)) -> cast(x)", is_op("cast")(WIDE), _cast, _is_not_needed, ALL),
