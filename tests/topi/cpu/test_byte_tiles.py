@@ -50,6 +50,29 @@ def test_sums_are_exact(shape: tuple[int, int, int], tail: bool) -> None:
     np.testing.assert_array_equal(executor.get_output(0).numpy(), expected)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(3, 17, 40, 64), (2, 16, 32, 128), (1, 33, 37, 64), (2, 48, 96, 50), (2, 20, 35, 100)]
+)
+def test_batched_sums_are_exact(shape: tuple[int, int, int, int], transposed: bool) -> None:
+    if not runs_here(AMX):
+        pytest.skip("no AMX on this processor")
+    batch, rows, columns, depth = shape
+    a = RNG.choice([0, 1, 254, 255], (batch, rows, depth)).astype("uint8")
+    b = RNG.choice([-128, -127, 0, 1, 127], (batch, columns, depth)).astype("int8")
+    given = b if transposed else np.ascontiguousarray(b.transpose(0, 2, 1))
+    x, y = relay.var("x", shape=a.shape, dtype="uint8"), relay.var("y", shape=given.shape, dtype="int8")
+    product = relay.nn.batch_matmul(x, y, out_dtype="int32", transpose_b=transposed)
+    body = relay.nn.relu(relay.multiply(relay.cast(product, "float32"), relay.const(np.float32(0.5))))
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(relay.Function([x, y], body)), AMX)
+    assert "tdpbusd" in lib.get_lib().get_source("asm")
+    executor = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    executor.run(x=a, y=given)
+    sums = np.einsum("bik,bjk->bij", a.astype("int64"), b.astype("int64"))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), np.maximum(sums * np.float32(0.5), 0))
+
+
 @pytest.mark.parametrize(
     ("rows", "chosen"), [(15, 0), (16, 16), (197, 197), (256, 256), (512, 256), (480, 160), (257, 0), (None, 0)]
 )

@@ -69,20 +69,23 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 def _schedule_matrix_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any, rows: int, steps: int) -> None:
     """Compute ``rows`` rows of a block of columns in the processor's tiles, then what comes after the product."""
     out, accumulators = _tiles_of(s, tensors, anchor)
-    m, n = out.op.axis
+    *batch, m, n = out.op.axis
     m_outer, m_inner = out.split(m, factor=rows)
     n_outer, n_inner = out.split(n, factor=BLOCK)
-    out.reorder(n_outer, m_outer, m_inner, n_inner)
-    if (constant_extent(n) or 0) % BLOCK:
+    out.reorder(*batch, n_outer, m_outer, m_inner, n_inner)
+    partial = (constant_extent(n) or 0) % BLOCK > 0
+    if partial:
         out.pragma(n_outer, "loop_partition_hint", 1)
     if worth_threads(anchor, measured().threads.least_products):
-        out.parallel(n_outer)
+        shared = fuse_all(out, batch if partial and batch else [*batch, n_outer])
+        assert shared is not None
+        out.parallel(shared)
     out.vectorize(n_inner)
     tile = s[accumulators]
     tile.compute_at(out, m_outer)
-    row, column = tile.op.axis
+    *batch, row, column = tile.op.axis
     chunk, column = tile.split(column, factor=BLOCK)
-    tile.reorder(chunk, row, column, *tile.op.reduce_axis)
+    tile.reorder(*batch, chunk, row, column, *tile.op.reduce_axis)
     tile.tensorize(row, tile_intrinsic(rows, steps, dtype=anchor.input_tensors[0].dtype))
 
 
@@ -353,7 +356,12 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         _schedule_vector_product(s, tensors, anchor)
         return s
     packed = next(t.op for t in anchor.input_tensors if MATRIX_PACK(t.op))
-    _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
+    if cfg["matrix_tiles"].val:
+        steps, group = (constant_extent(a) or 0 for a in anchor.reduce_axis)
+        rows = tile_rows(machine(), constant_extent(anchor.axis[1]), steps, group, anchor.input_tensors[0].dtype)
+        _schedule_matrix_tiles(s, tensors, anchor, rows, steps)
+    else:
+        _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
     form = None
     if len(anchor.reduce_axis) > 1:
         form = packed_form(anchor.input_tensors[0].dtype, "int8", constant_extent(anchor.reduce_axis[1]) or 0)

@@ -31,11 +31,12 @@ from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import Transpose, expand_dims
 from tilewright.target.features import features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.byte_products import are_small, byte_product
+from tilewright.topi.cpu.byte_products import ByteProduct, are_small, byte_product
 from tilewright.topi.cpu.byte_tiles import BLOCK, tile_rows
 from tilewright.topi.cpu.common import typical_extent
 from tilewright.topi.cpu.layouts import COLUMN_BLOCK
 from tilewright.topi.cpu.model.dense import byte_block
+from tilewright.topi.cpu.tile_code import DEPTH
 
 _FLIP = 128  # what the int8 of a byte's bits, the first flipped, is less than the uint8
 
@@ -120,7 +121,7 @@ def batch_matmul_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Se
     a, more_a = as_type(inputs[0], types[0].dtype, form.data_dtype)
     b, turned = _untransposed(inputs[1], bool(attrs.transpose_b))
     b, more_b = as_type(b, types[1].dtype, "int8")
-    missing = -inner % form.group
+    missing = -inner % _sum_unit(form, types[0].shape[1], types[1].shape[1 if attrs.transpose_b else 2], inner)
     if a is inputs[0] and more_b == 0 and not missing:
         return None
     axis = 2 if turned else 1
@@ -134,6 +135,13 @@ def batch_matmul_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Se
         product = subtract(product, multiply(expand_dims(rows, axis=2), const(more_b, "int32")))
     both = inner * more_a * more_b
     return add(product, const(both, "int32")) if both else product
+
+
+def _sum_unit(form: ByteProduct, rows: Any, columns: Any, inner: int) -> int:
+    """Return what numbers of the sum to fill up: rows of tiles, where these take the product then, else words."""
+    steps = -(-inner // DEPTH) * DEPTH // form.group
+    fits = 2 * inner > DEPTH and typical_extent(columns) > form.lanes
+    return DEPTH if fits and tile_rows(features(), known(rows), steps, form.group, form.data_dtype) else form.group
 
 
 def _untransposed(matrices: RelayExpr, transposed: bool) -> tuple[RelayExpr, bool]:

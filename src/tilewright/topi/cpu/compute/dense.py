@@ -164,6 +164,11 @@ def batch_matmul(
     )
     block = cfg["block"].val
     group = form.group if form else 1
+    inner = get_const_tuple(tensor_a.shape)[-1]
+    fits = form is not None and block == BLOCK and isinstance(inner, int)
+    tiles = tile_rows(machine(), rows, inner // group, group, tensor_a.dtype) if fits else 0
+    cfg.define_knob("matrix_tiles", [True, False] if tiles else [False])
+    cfg.settle("matrix_tiles", OtherOptionEntity(tiles > 0))
     packed = _pack_columns(tensor_b, block, transpose_b, form.group if form else 0)
     one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
     k = te.reduce_axis((0, packed.shape[2]), name="k")
