@@ -1,4 +1,4 @@
-"""Importing relay loads the operators, and no schedules or code generators of any processor."""
+"""Importing relay loads the operators, no schedules or code generators; a build loads those of its own processor."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ import sys
 
 import pytest
 
+BUILD = """
+import sys
+from tilewright import IRModule, relay
+x = relay.var("x", shape=(1, 8))
+relay.build(IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), "llvm")
+print(*sys.modules)
+"""
 HEAVY = ("llvmlite", "tilewright.target.codegen.", "tilewright.topi.cpu.", "tilewright.topi.gpu.")
 
 
 @pytest.fixture(scope="module")
 def loaded() -> list[str]:
     """The modules that are loaded after ``import tilewright.relay``."""
-    program = "import sys, tilewright.relay; print(*sys.modules)"
+    return _modules_after("import sys, tilewright.relay; print(*sys.modules)")
+
+
+def _modules_after(program: str) -> list[str]:
     return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -24,3 +34,8 @@ def test_importing_relay_does_not_load(loaded: list[str], prefix: str) -> None:
 
 def test_importing_relay_loads_at_most_380_modules_of_the_package(loaded: list[str]) -> None:
     assert len([name for name in loaded if name.startswith("tilewright")]) <= 380
+
+
+def test_a_build_for_cpus_loads_nothing_for_graphics_processors() -> None:
+    parts = ("tilewright.topi.gpu", "tilewright.target.codegen.nvptx", "tilewright.target.codegen.opencl")
+    assert not [name for name in _modules_after(BUILD) if name.startswith(parts)]

@@ -7,24 +7,44 @@ Each function is a compilation unit of its own, so that the units of a large mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tilewright.target.codegen.c.generator
-import tilewright.target.codegen.llvm.generator
-import tilewright.target.codegen.nvptx.generator
-import tilewright.target.codegen.opencl.generator  # noqa: F401  (these register themselves)
+import tilewright.target.codegen.llvm.generator  # noqa: F401  (these register themselves)
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.module import IRModule
 from tilewright.runtime.module import Module
-from tilewright.target.code_generator import CodeGenerator, code_generator, find_code_generator, functions_of
+from tilewright.target.code_generator import (
+    CodeGenerator,
+    code_generator,
+    find_code_generator,
+    functions_of,
+    register_code_generator,
+)
 from tilewright.target.device_build import split_device
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.transform.make_packed_api import CPU
 from tilewright.tir.transform.split_host_device import has_device_regions
 from tilewright.tir.transform.verify_memory import check_memory
+
+
+def _on_use(module: str, name: str) -> Callable[[Target], CodeGenerator]:
+    """Return the maker of code generators that imports its module when it is first called."""
+
+    def make(target: Target) -> CodeGenerator:
+        made: CodeGenerator = getattr(importlib.import_module(f"tilewright.target.codegen.{module}"), name)(target)
+        return made
+
+    return make
+
+
+register_code_generator("opencl", _on_use("opencl.generator", "OpenCLGenerator"))
+for _kind in ("cuda", "nvptx"):
+    register_code_generator(_kind, _on_use("nvptx.generator", "PTXGenerator"))
 
 
 class ModuleBuilder:

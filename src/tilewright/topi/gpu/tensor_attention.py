@@ -24,6 +24,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.gpu import architecture
 from tilewright.target.target import Target
 from tilewright.tir import ir_builder
+from tilewright.topi import nn
 from tilewright.topi.gpu.online_attention import Sizes, mask_value
 from tilewright.topi.loops import launch
 from tilewright.topi.utils import get_const_tuple
@@ -41,6 +42,7 @@ def fits(query: te.Tensor, key: te.Tensor, value: te.Tensor) -> bool:
     return target is not None and architecture(target) >= 75 and all_fp16 and enough
 
 
+@nn.tensor_cores_attend.provide("gpu")
 def fills(rows: int, keys: int, depth: int, width: int) -> bool:
     """Return whether rows and keys fill matrices, and a head fits in registers."""
     return min(rows, keys) >= _ROWS // 2 and max(depth, width) <= _MOST_WIDE

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilewright.ir import dtype as dt
-from tilewright.target.gpu import GpuLimits
+from tilewright.target.gpu import GpuLimits, architecture
+from tilewright.target.target import Target
+from tilewright.topi import nn
 from tilewright.topi.gpu.tensor_intrin import SIDE
 from tilewright.topi.gpu.tiles import Product
 
@@ -59,6 +61,13 @@ def padded(extent: int, size: int) -> int:
 def multiplies(dtype: str, number: int) -> bool:
     """Return whether tensor cores of architecture ``number`` multiply ``dtype``."""
     return number >= _FIRST.get(dtype, 1 << 16)
+
+
+@nn.tensor_cores_take.provide("gpu")
+def tensor_cores_take_gpu(dtype: str) -> bool:
+    """Return ``multiplies`` for the current target."""
+    target = Target.current()
+    return target is not None and multiplies(dtype, architecture(target))
 
 
 def supported(product: Product, number: int) -> bool:

@@ -85,6 +85,8 @@ from tilewright.topi.nn.graph import (
     depthwise_conv2d_infer_layout,
     matmul_legalize,
     matmul_nbits_legalize,
+    tensor_cores_attend,
+    tensor_cores_take,
 )  # fmt: skip
 from tilewright.topi.nn.loss import nll_loss
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
@@ -242,6 +244,8 @@ __all__ = [
     "sparse_dense_sp_rhs",
     "sparse_transpose",
     "swish",
+    "tensor_cores_attend",
+    "tensor_cores_take",
     "upsampling",
     "upsampling3d",
 ]  # fmt: skip

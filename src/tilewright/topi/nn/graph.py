@@ -143,6 +143,24 @@ def dense_takes_bytes() -> bool:
 
 
 @generic_func
+def tensor_cores_take(dtype: str) -> bool:
+    """Return whether the target's tensor cores multiply factors of ``dtype`` and sum in float32."""
+    return False
+
+
+@generic_func
+def tensor_cores_attend(rows: int, keys: int, depth: int, width: int) -> bool:
+    """Return whether attention of float16 fills the target's tensor cores.
+
+    Parameters
+    ----------
+    rows, keys : rows of the queries, and of the keys and values
+    depth, width : columns of the queries and keys, and of the values
+    """
+    return False
+
+
+@generic_func
 def dense_takes_halves(data: Any, weight: Any) -> bool:
     """Return whether the target multiplies bfloat16 data by a matrix of bfloat16 faster than by float32's arithmetic.
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright import topi
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -27,11 +28,8 @@ from tilewright.relay.op.nn.attention import Attention
 from tilewright.relay.op.tensor.unary import Cast, cast
 from tilewright.relay.transform.common import open_children, trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
-from tilewright.target.gpu import architecture
-from tilewright.target.target import Target
-from tilewright.topi.gpu import tensor_attention, tensor_tiles
 
-_WIDE = "float32"
+_WIDE, _HALVES = "float32", ("float16", "bfloat16")
 
 
 def _narrow(factor: RelayExpr) -> RelayExpr | None:
@@ -58,10 +56,6 @@ def _known(factors: Sequence[RelayExpr]) -> list[list[int]] | None:
 
 
 class _Narrower(ExprRewriter):
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
 
@@ -72,7 +66,7 @@ class _Narrower(ExprRewriter):
         factors = [_narrow(arg) for arg in pre.args[:count]]
         found = [f for f in factors if f is not None]
         types = {_dtype(f) for f in found}
-        if len(found) != count or len(types) != 1 or not tensor_tiles.multiplies(types.pop(), self.number):
+        if len(found) != count or len(types) != 1 or not topi.nn.tensor_cores_take(types.pop()):
             return post
         if not any(f is not arg for f, arg in zip(found, pre.args, strict=False)):
             return post
@@ -81,7 +75,7 @@ class _Narrower(ExprRewriter):
         if not attention:
             return Call(post.op, args, post.attrs, post.type_args, post.span)
         shapes = _known(found)
-        if shapes is None or _dtype(found[0]) != "float16" or not tensor_attention.fills(
+        if shapes is None or _dtype(found[0]) != "float16" or not topi.nn.tensor_cores_attend(
             shapes[0][2], shapes[2][2], shapes[0][3], shapes[2][3]
         ):  # fmt: skip
             return post
@@ -100,8 +94,6 @@ def KeepHalfPrecision() -> Pass:
     """Let tensor cores read float16 and bfloat16 factors without casts."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        target = Target.current()
-        number = architecture(target) if target is not None else 0
-        return _Narrower(number).visit(func) if number else func
+        return _Narrower().visit(func) if any(map(topi.nn.tensor_cores_take, _HALVES)) else func
 
     return typed_function_pass(run, "KeepHalfPrecision")

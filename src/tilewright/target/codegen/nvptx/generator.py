@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from tilewright.ir.transform import PassContext
 from tilewright.runtime.module import Module
 from tilewright.runtime.registry import need_global_func
-from tilewright.target.code_generator import register_code_generator
 from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.nvptx.architecture import architectures, device_features
 from tilewright.target.codegen.nvptx.kernel import kernel_ir
@@ -51,7 +50,3 @@ class PTXGenerator:
         create = need_global_func("runtime.module.create_cuda")
         made: Module = create(ptx, "ptx", json.dumps(function_table(self._functions)), "")
         return made
-
-
-for _kind in ("cuda", "nvptx"):
-    register_code_generator(_kind, PTXGenerator)

@@ -6,7 +6,6 @@ import json
 
 from tilewright.runtime.module import Module
 from tilewright.runtime.registry import need_global_func
-from tilewright.target.code_generator import register_code_generator
 from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.opencl.helpers import definitions, extensions
 from tilewright.target.codegen.opencl.kernel import kernel_text
@@ -22,7 +21,6 @@ def module_source(kernels: dict[str, str]) -> str:
     return "\n".join([*extensions(text), text])
 
 
-@register_code_generator("opencl")
 class OpenCLGenerator:
     """OpenCL C of kernels, in a module of type ``opencl``."""
 
