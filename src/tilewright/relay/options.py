@@ -55,6 +55,13 @@ PassContext.register_option(
     "library is larger, is ready at once, and its processes share that memory",
 )
 PassContext.register_option(
+    "relay.nbits.accuracy_level",
+    int,
+    0,
+    "accuracy level of products with weights that DequantizeLinear makes of blocks: 4 may round data to int8, by "
+    "block; MatMulNBits has an attribute of its own",
+)
+PassContext.register_option(
     "relay.dense.strassen",
     bool,
     True,

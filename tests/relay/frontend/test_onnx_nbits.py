@@ -9,8 +9,10 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from tests.relay.op.test_nbits import matrix, rounded
 
+import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import TilewrightError
 from tilewright.relay.frontend.onnx import backend
@@ -164,6 +166,60 @@ def test_half_precision() -> None:
     found = backend.prepare(of(weights, data.shape, dtype="float16")).run({"x": data})[0]
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, data.astype("float64") @ weights.matrix().T, rtol=1e-3, atol=1e-3)
+
+
+def blocks_model(
+    kind: int, axis: int, zeros: bool, half: bool, product: str, seed: int = 0
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A model that dequantizes a matrix in blocks, and multiplies with it or looks up its rows; values of its input."""
+    rng = np.random.default_rng([seed, kind, axis])
+    size, columns, block = 130, 40, 16
+    shape = (size, columns) if axis == 0 else (columns, size)
+    low, high = {onnx.TensorProto.INT4: (-8, 8), onnx.TensorProto.UINT4: (0, 16), onnx.TensorProto.INT8: (-128, 128)}[
+        kind
+    ]
+    of_blocks = tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape))
+    scales = rng.uniform(0.01, 0.1, of_blocks).astype("float16" if half else "float32")
+    tensors = [
+        helper.make_tensor("q", kind, shape, rng.integers(low, high, shape).ravel().tolist()),
+        numpy_helper.from_array(scales, "s"),
+    ]
+    if zeros:
+        tensors.append(helper.make_tensor("z", kind, of_blocks, rng.integers(low, high, of_blocks).ravel().tolist()))
+    inputs = ["q", "s", *(["z"] if zeros else [])]
+    nodes = [helper.make_node("DequantizeLinear", inputs, ["w"], axis=axis, block_size=block)]
+    if product == "Gather":
+        nodes.append(helper.make_node("Gather", ["w", "x"], ["y"]))
+        value = rng.integers(-shape[0], shape[0], (2, 3))
+    else:
+        turned = {"transB": 1} if product == "Gemm" else {}
+        nodes.append(helper.make_node(product, ["x", "w"], ["y"], **turned))
+        value = rng.standard_normal((3, size)).astype(scales.dtype)
+    kinds = [helper.np_dtype_to_tensor_dtype(d) for d in (value.dtype, scales.dtype)]
+    graph = helper.make_graph(
+        nodes, "graph", [helper.make_tensor_value_info("x", kinds[0], value.shape)],
+        [helper.make_tensor_value_info("y", kinds[1], None)], tensors,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), {"x": value}
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.INT8])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("product", "axis"), [("MatMul", 0), ("Gemm", 1), ("Gather", 1), ("Gather", 0)])
+def test_a_matrix_that_is_dequantized_in_blocks(kind: int, zeros: bool, product: str, axis: int) -> None:
+    model, values = blocks_model(kind, axis, zeros, False, product)
+    wanted = ReferenceEvaluator(model).run(None, values)[0]
+    found = backend.prepare(model).run(values)[0]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+
+
+def test_a_product_with_a_matrix_in_blocks_reads_its_codes() -> None:
+    for half in (False, True):
+        model, _ = blocks_model(onnx.TensorProto.INT4, 0, True, half, "MatMul")
+        mod, params = relay.frontend.from_onnx(model)
+        with tvm.transform.PassContext(opt_level=3):
+            names = relay.build(mod, "llvm", params=params).build_report.implementations.values()
+        assert "matmul_nbits_pack.cpu" in names
 
 
 FORM = {"K": 64, "N": COLUMNS, "bits": 4, "block_size": 32}

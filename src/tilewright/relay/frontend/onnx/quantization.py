@@ -17,6 +17,7 @@ from tilewright.relay.frontend.onnx.conv import convolution, pads_at_run_time
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.elementwise import small_float
 from tilewright.relay.frontend.onnx.linear import matmul
+from tilewright.relay.frontend.onnx.matrix_blocks import matrix_of_blocks
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.qnn import op as qnn
 
@@ -151,7 +152,9 @@ def convert_dequantize(ctx: NodeContext) -> RelayExpr:
     if dt.is_int(given) and ctx.rank(scale) < 2:
         axis = _along(ctx, scale) or 0
         zero = const(0) if zero is None else in_bytes(ctx, zero)
-        numbers = qnn.dequantize(in_bytes(ctx, data), in_float32(ctx, scale), zero, axis)
+        numbers: RelayExpr = qnn.dequantize(in_bytes(ctx, data), in_float32(ctx, scale), zero, axis)
+    elif (matrix := matrix_of_blocks(ctx, data, scale, zero)) is not None:
+        numbers = matrix
     else:
         numbers = relay_op.cast(data, "float32")
         if zero is not None:

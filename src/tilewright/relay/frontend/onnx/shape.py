@@ -26,6 +26,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     vector,
 )
 from tilewright.relay.frontend.onnx.indices import checked_indices, checked_lengths, checked_range, checked_shape
+from tilewright.relay.frontend.onnx.matrix_blocks import rows_of_blocks
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.relations import dim_mul
 
@@ -326,7 +327,9 @@ def convert_gather(ctx: NodeContext) -> RelayExpr:
     """Entries along an axis; negative indices count from the end."""
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    return relay_op.take(data, checked_indices(ctx, 1, data, [axis]), axis=axis, mode="fast")
+    places = checked_indices(ctx, 1, data, [axis])
+    rows = rows_of_blocks(ctx, data, places) if axis == 0 else None
+    return rows if rows is not None else relay_op.take(data, places, axis=axis, mode="fast")
 
 
 @converter("GatherElements")

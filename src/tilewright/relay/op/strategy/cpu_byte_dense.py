@@ -26,6 +26,7 @@ from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, dense
 from tilewright.relay.op.nn.pad import pad
 from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy.cpu_nbits import product_with_blocks
 from tilewright.relay.op.tensor.binary import add, bitwise_xor, multiply, subtract
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import Transpose, expand_dims
@@ -82,7 +83,13 @@ def dense_takes_halves_cpu(data: Any, weight: Any) -> bool:
 
 @topi.nn.dense_legalize.provide("cpu")
 def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
-    """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words."""
+    """Convert bytes to the types that the processor's instructions take, and pad the sum to whole words.
+
+    Weights of few bits, dequantized by block, stay as they are.
+    """
+    of_blocks = product_with_blocks(attrs, inputs, types)
+    if of_blocks is not None:
+        return of_blocks
     data, numbers = inputs[0], _known_matrix(inputs[1])
     if not of_bytes(attrs, *types[:2]) or numbers is None or known(types[0].shape[-1]) is None:
         return None

@@ -7,7 +7,8 @@ Legalize packs the weight, which leaves the data and the result as they are::
     nn.contrib_matmul_nbits_pack(%x, words, scales, bits=4, block_size=32, units=64)
 
 Scales that float16 has exactly are packed as float16, where the processor converts vectors of these. Products that no
-kernel serves become ``nn.dense`` of dequantized weights.
+kernel serves become ``nn.dense`` of dequantized weights; and ``nn.dense`` of constant weights that
+``nn.dequantize_nbits`` makes, as ONNX's DequantizeLinear of blocks is imported, becomes a product with packed codes.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Constant, const
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import ops
-from tilewright.relay.op.nn.nbits import MatmulNBitsAttrs, MatmulNBitsPackAttrs
+from tilewright.relay.op.nn.nbits import DequantizeNBits, MatmulNBitsAttrs, MatmulNBitsPackAttrs
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
+from tilewright.relay.op.tensor.unary import Cast
+from tilewright.relay.op.transform.axes import Transpose
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.extern import schedule_extern
@@ -47,7 +51,7 @@ def _is_served(inputs: Sequence[RelayExpr], types: Sequence[Any], block: int) ->
     return block % _LEAST_BLOCK == 0 or block >= size
 
 
-@topi.nn.matmul_nbits_legalize.register("cpu")
+@topi.nn.matmul_nbits_legalize.provide("cpu")
 def matmul_nbits_legalize_cpu(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> Any:
     """Pack the weight for vectors of columns; expand products that the kernels do not serve."""
     if not _is_served(inputs, types, int(attrs.block_size)):
@@ -74,6 +78,27 @@ def _packed(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExpr], size: int) -> 
     return call("nn.contrib_matmul_nbits_pack", [inputs[0], *(const(v) for v in (words, *packed))], form)
 
 
+def product_with_blocks(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
+    """Return ``nn.dense`` whose weight is dequantized by block as the product with its codes; None of other weights.
+
+    The option ``relay.nbits.accuracy_level`` is the product's accuracy level.
+    """
+    weight, turned = inputs[1], False
+    while isinstance(weight, Call) and weight.op in (Transpose.op, Cast.op):
+        turned ^= weight.op is Transpose.op
+        weight = weight.args[0]
+    if not isinstance(weight, Call) or weight.op is not DequantizeNBits.op or turned or len(types[0].shape) < 1:
+        return None
+    form: Any = weight.attrs
+    level = int(PassContext.current().option("relay.nbits.accuracy_level"))
+    made = MatmulNBitsAttrs(int(form.bits), int(form.block_size), level, types[-1].dtype)
+    operands = [inputs[0], *weight.args]
+    kinds = [types[0], *(e.checked_type for e in weight.args), types[-1]]
+    if types[0].dtype != "float32" or not _is_served(operands, kinds, int(form.block_size)):
+        return None
+    return matmul_nbits_legalize_cpu(made, operands, kinds)
+
+
 def _narrow(scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return scales as float16 where that is exact, and the processor reads it as fast; else as float32."""
     cpu = features()
@@ -85,7 +110,7 @@ def _narrow(scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return half if np.array_equal(half.astype("float32"), wide) else wide
 
 
-@generic.matmul_nbits_pack_strategy.register("cpu")
+@generic.matmul_nbits_pack_strategy.provide("cpu")
 def matmul_nbits_pack_strategy_cpu(
     attrs: MatmulNBitsPackAttrs, inputs: Sequence[Any], out_type: Any, target: Target
 ) -> OpStrategy:
