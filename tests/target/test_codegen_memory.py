@@ -412,7 +412,7 @@ def test_strided_doubles_at_any_address(first: int, stride: int, lanes: int) -> 
 
 
 @pytest.mark.parametrize("lanes", [1, 16, 64])
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float32"])
 @pytest.mark.parametrize("target", [*TARGETS, "llvm -mcpu=icelake-server"])
 def test_tables_of_bytes(target: str, dtype: str, lanes: int) -> None:
     if not target.startswith("c") and not runs_here(target):
@@ -439,3 +439,16 @@ def test_whole_vectors_are_looked_up_where_a_processor_can() -> None:
     }
     assert code["icelake-server"].count("vperm") == 2
     assert "vperm" not in code["haswell"]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_words_of_a_table_are_gathered_where_a_processor_does_it_fast(dtype: str) -> None:
+    x, table = te.placeholder((16,), "uint8", "x"), te.placeholder((256,), dtype, "t")
+    y = te.compute((16,), lambda i: table(T.byte_index(x[i])), "y")
+    s = te.create_schedule(y.op)
+    s[y].vectorize(y.op.axis[0])
+    code = {
+        cpu: tvm.build(s, [x, table, y], f"llvm -mcpu={cpu}").get_source("asm") for cpu in ("icelake-server", "haswell")
+    }
+    assert code["icelake-server"].count("gatherd") == 1
+    assert "gather" not in code["haswell"]

@@ -91,9 +91,9 @@ def _mean(group: Mean, form: Form) -> RelayExpr:
 
 
 def _shares(group: Shares, form: Form) -> RelayExpr:
-    wide = relay_op.cast(form.integers(group.data)[0], "int32")
-    below = relay_op.subtract(relay_op.max(wide, axis=group.axis, keepdims=True), wide)
-    powers = relay_op.lookup(relay_op.cast(below, "uint8"), const(group.exponentials))
+    tensor = form.integers(group.data)[0]
+    below = relay_op.subtract(relay_op.max(tensor, axis=group.axis, keepdims=True), tensor)  # wraps in int8
+    powers = relay_op.lookup(relay_op.reinterpret(below, "uint8"), const(group.exponentials))
     total = relay_op.sum(powers, axis=group.axis, keepdims=True)
     share = relay_op.divide(const(group.multiplier), relay_op.cast(total, "float32"))
     return form.requantized(relay_op.multiply(relay_op.cast(powers, "float32"), share), group.output)

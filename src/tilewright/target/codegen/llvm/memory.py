@@ -16,6 +16,7 @@ from tilewright.tir.stmt import Store
 
 _MAX_SHUFFLED_STRIDE = 4
 _BYTES = 64  # of a register that entries of a table are taken from
+_WORDS = 16  # in as many
 _PERMUTE = "llvm.x86.avx512.vpermi2var.qi.512"
 
 
@@ -70,6 +71,8 @@ class MemoryEmitter(ExpressionEmitter):
             return self._load_at_scalar_index(e, buffer)
         if is_intrinsic(e.index, "tir.byte_index") and self._looks_up(e.dtype):
             return self._lookup(e, buffer)
+        if is_intrinsic(e.index, "tir.byte_index") and self._gathers(e.dtype):
+            return self._gathered(e, buffer)
         ramp = as_ramp(e.index)
         if ramp is not None:
             base, stride = ramp
@@ -90,6 +93,20 @@ class MemoryEmitter(ExpressionEmitter):
         """Return whether the processor looks a vector of ``dtype`` up in a table of bytes in its registers."""
         narrow = dt.bits(dtype) == 8 and not dt.is_bool(dtype)
         return narrow and dt.lanes(dtype) <= _BYTES and self.unit.features.has("avx512vbmi")
+
+    def _gathers(self, dtype: str) -> bool:
+        """Return whether the processor loads the lanes of ``dtype`` by one instruction that is faster than theirs."""
+        return dt.bits(dtype) == 32 and dt.lanes(dtype) == _WORDS and self.unit.features.has("avx512f")
+
+    def _gathered(self, e: Load, buffer: str) -> str:
+        """Entries of a table of words, by one gather."""
+        reg, element, lanes = ty.register(e.dtype), ty.scalar(e.dtype), dt.lanes(e.dtype)
+        pointers, all_lanes = f"<{lanes} x ptr>", f"<{lanes} x i1>"
+        name = f"llvm.masked.gather.v{lanes}{'f' if dt.is_float(e.dtype) else 'i'}32.v{lanes}p0"
+        self.unit.declare(name, reg, f"{pointers}, i32, {all_lanes}, {reg}")
+        at = self.value(e.index)
+        where = self.emit(f"getelementptr inbounds {element}, ptr {buffer}, <{lanes} x i32> {at}")
+        return self.emit(f"call {reg} @{name}({pointers} {where}, i32 4, {all_lanes} splat (i1 true), {reg} poison)")
 
     def _lookup(self, e: Load, buffer: str) -> str:
         """Entries of a table of 256 bytes: from four registers, the lower and the upper half of it at once."""
