@@ -93,13 +93,18 @@ def optimization_passes() -> list[Any]:
         transform.SinkReshape(),
         transform.HalveWeights(),
         transform.NarrowFactors(),
-        *([] if auto_scheduled() else [transform.PadChannels(), transform.AlterOpLayout()]),
+        *([] if auto_scheduled() else layout_passes()),
         transform.FastMath(),
         transform.KeepHalfPrecision(),
         transform.FoldConstant(),
         transform.SharePackedWeights(),
         transform.DeadCodeElimination(),
     ]
+
+
+def layout_passes() -> list[Any]:
+    """Return the passes that choose layouts of tensors and weights."""
+    return [transform.PadChannels(), transform.WidenWeights(), transform.AlterOpLayout(), transform.PackNarrow()]
 
 
 def fusion_passes() -> list[Any]:

@@ -98,6 +98,7 @@ EXACT = {
     "image.dilation2d",  # one sum, then the largest
     "nn.contrib_conv2d_winograd_weight_transform", "nn.contrib_dense_strassen_weight_transform",
     "nn.contrib_dense_strassen_without_weight_transform",  # of float32 alone
+    "nn.contrib_widen_weight",
 }  # fmt: skip
 
 

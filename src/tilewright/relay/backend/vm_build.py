@@ -64,6 +64,7 @@ def control_passes() -> list[Pass]:
         transform.CanonicalizeOps(),
         transform.FastMath(),
         transform.FoldConstant(),
+        transform.HalveWeights(),
     ]
 
 
@@ -119,7 +120,8 @@ def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModu
     mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
     mod = transform.WriteOutDynamic()(mod)
     chosen = passes if is_data_flow(mod, named or named_dims(mod)) else control_passes()
-    # the machine would prepare weights in every run
+    # the machine would prepare weights in every run, and convert them as it reads them instead
+    chosen = [p for p in chosen if getattr(p, "info", None) is None or p.info.name != "WidenWeights"]
     return Sequential([*chosen, transform.FoldConstant(prepare_weights=True)], name="vm.optimize")(mod)
 
 

@@ -65,6 +65,7 @@ from tilewright.relay.transform.precision.halve_weights import HalveWeights, Mix
 from tilewright.relay.transform.precision.keep_half_precision import KeepHalfPrecision
 from tilewright.relay.transform.precision.narrow_factors import NarrowFactors
 from tilewright.relay.transform.precision.to_mixed_precision import ToMixedPrecision
+from tilewright.relay.transform.precision.widen_weights import PackNarrow, WidenWeights
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.recognize.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize.recognize_attention import RecognizeAttention
@@ -175,6 +176,7 @@ __all__ = [
     "MixPrecision",
     "NarrowFactors",
     "OperatorFate",
+    "PackNarrow",
     "PadChannels",
     "PartitionGraph",
     "Pass",
@@ -201,6 +203,7 @@ __all__ = [
     "ToBasicBlockNormalForm",
     "ToGraphNormalForm",
     "ToMixedPrecision",
+    "WidenWeights",
     "WriteOutDynamic",
     "build_config",
     "explain_partition",

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te, tir
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi.kinds import CONV2D_NCHWC_DILATED, CONV2D_NCHWC_WINOGRAD, PAD
@@ -92,10 +93,11 @@ def convolve_tiles(
 
 
 def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
-    """Compute ``transform_weight`` as a tensor expression, also in double precision."""
+    """Compute ``transform_weight`` as a tensor expression, also in double precision; in float32 of half precision."""
     out, channels, kh, kw, *blocks = get_const_tuple(weight.shape)
     form = winograd_form((kh, kw), tile_size)
     height, width = form.height, form.width
+    dtype = "float32" if dt.is_half(weight.dtype) else weight.dtype
 
     def tap(o: PrimExpr, channel: PrimExpr, y: PrimExpr, x: PrimExpr, *at: PrimExpr) -> PrimExpr:
         value = ops.cast("float64", weight(o, channel, y, x, *at))
@@ -118,7 +120,7 @@ def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
         group, channel = tir.indexdiv(channel, channels), tir.indexmod(channel, channels)
         g, h = tir.indexdiv(group, width.groups), tir.indexmod(group, width.groups)
         terms = [columns(o, i, g, h, x, channel, *at) for x in range(width.taps)]
-        return ops.cast(weight.dtype, row_of(width.weight_transform, j, terms, _by_parity))
+        return ops.cast(dtype, row_of(width.weight_transform, j, terms, _by_parity))
 
     return te.compute((out, *form.inputs, form.groups * channels, *blocks), body, name="winograd_weight")
 

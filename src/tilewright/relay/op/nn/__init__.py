@@ -24,6 +24,7 @@ from tilewright.relay.op.nn import (  # noqa: F401
     sparse,
     strassen,
     tensor_core_legalize,
+    widen,
     winograd,
 )
 from tilewright.relay.op.tensor.unary import fast_erf, fast_exp, fast_tanh

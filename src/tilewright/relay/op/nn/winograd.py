@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -70,8 +71,15 @@ class WinogradWeightTransformAttrs(Attrs):
     tile_size: int = 4
 
 
+def _float32_of_half(dtype: str) -> str:
+    return "float32" if dt.is_half(dtype) else dtype
+
+
 class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
-    """Transform of weights (O, I, kh, kw, ...) for ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform``."""
+    """Transform of weights (O, I, kh, kw, ...) for ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform``.
+
+    Of weights in half precision, in float32.
+    """
 
     name = "nn.contrib_conv2d_winograd_weight_transform"
     inputs = ("weight",)
@@ -91,7 +99,9 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
             )
         form = winograd_form((window[0], window[1]), int(attrs.tile_size))
         channels = relations.dim_mul(as_expr(form.groups), weight.shape[1])
-        return TensorType((weight.shape[0], *map(as_expr, form.inputs), channels, *weight.shape[4:]), weight.dtype)
+        return TensorType(
+            (weight.shape[0], *map(as_expr, form.inputs), channels, *weight.shape[4:]), _float32_of_half(weight.dtype)
+        )
 
     @staticmethod
     def compute(attrs: WinogradWeightTransformAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -101,7 +111,8 @@ class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
     @staticmethod
     def evaluate(attrs: WinogradWeightTransformAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Compute in float64 and round once."""
-        return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
+        weight = inputs[0].astype("float32") if inputs[0].dtype.itemsize == 2 else inputs[0]
+        return [winograd.transform_weight(weight, int(attrs.tile_size))]
 
 
 contrib_conv2d_winograd_weight_transform = builder(ContribConv2DWinogradWeightTransform, required=True)

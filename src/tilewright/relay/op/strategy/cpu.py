@@ -28,6 +28,7 @@ from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn import strassen, winograd
 from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
+from tilewright.relay.op.nn.widen import WidenWeight
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import cpu_nbits as _registers_itself  # noqa: F401
 from tilewright.relay.op.strategy import generic
@@ -228,6 +229,8 @@ def conv2d_alter_layout_cpu(
 
 def _is_known(weight: RelayExpr) -> bool:
     """Return whether a weight is known when the library is loaded."""
+    if isinstance(weight, Call) and weight.op is WidenWeight.op:
+        return True
     return isinstance(weight, Constant) and not is_whole(weight)
 
 

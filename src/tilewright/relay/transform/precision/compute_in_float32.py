@@ -11,7 +11,8 @@ after::
     cast(%1, dtype="float16")
 
 Weights of operators with an ``out_dtype`` stay as they are: the kernels widen them as they read them, so that
-libraries stay small, and a product with a vector, which is bound by memory, takes half the time. The casts fuse with
+libraries stay small, and a product with a vector, which is bound by memory, takes half the time (convolutions:
+``WidenWeights``). The casts fuse with
 their neighbours. The operators are those declared so (``OpDef.in_float32``); each result is rounded once. The pass runs
 before passes that take operators apart or fold constants.
 """
