@@ -227,3 +227,14 @@ def taps(position: float, method: str) -> list[tuple[int, float]]:
         ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a,
     ]
     return list(zip(range(first - 1, first + 3), shares, strict=True))
+
+
+@pytest.mark.parametrize(("more", "expected"), [(1, ["T_cast"]), (0, [])], ids=["a channel added", "borders alone"])
+def test_a_quantized_picture_is_stored_before_channels_are_added(more: int, expected: list[str]) -> None:
+    with tvm.target.Target("llvm -mcpu=sapphirerapids"):
+        picture = te.placeholder((1, 4 - more, 224, 224), name="picture")
+        steps = topi.nearbyint(topi.divide(picture, 0.5))
+        whole = topi.cast(topi.clip(topi.add(steps, 128.0), 0.0, 255.0), "uint8")
+        padded = topi.nn.pad(whole, (0, 0, 3, 3), (0, more, 3, 3), 128)
+        packed = topi.layout_transform(padded, "NCHW", "NCHW4c")
+        assert [op.name for op in worth_storing(packed.op)] == expected
