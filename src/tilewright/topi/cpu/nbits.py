@@ -180,7 +180,9 @@ def _kind(k: _Kernel) -> str:
 
 def _most_rows(k: _Kernel) -> int:
     """Return how many rows are multiplied with a vector once it is unpacked."""
-    most = 8 if features().vector_bits >= 512 or features().arch == "aarch64" else 4
+    many_registers = features().vector_bits >= 512 or features().arch == "aarch64"
+    of_bytes, of_floats = (8, 12) if many_registers else (4, 6)
+    most = of_floats if k.form is None else of_bytes
     if not isinstance(k.rows, IntImm):
         return most
     rows = int(k.rows)
