@@ -3,7 +3,7 @@
 python -m benchmarks.decoding smollm --weights int4 --prompt 128 --steps 32
 python -m benchmarks.decoding qwen --weights float32 --threads 2 --rounds 5
 
-Each engine has a process of its own; they take turns, a prompt and its steps each. Files are as onnxruntime-genai writes
+Each engine has a process of its own; they take turns, a prompt and its steps each. Files are as onnxruntime-genai has
 them (``testing.language_models``): GroupQueryAttention, and MatMulNBits with blocks of 32 at accuracy level 4. ONNX
 Runtime's past and present are one buffer, as genai binds them. Times are of the processor, of all threads. Beside them
 stands what reading the weights of a step, and its cache, takes by a loop that only reads (``peak.reading_work``).
