@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import te, tir
+from tilewright.arith.analyzer import Analyzer
+from tilewright.arith.bounds import POS_INF
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import UnsupportedError
@@ -29,7 +31,7 @@ from tilewright.ir.memory import Load, ProducerLoad
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any as AnyDim
-from tilewright.ir.prim_expr import IntImm, PrimExpr, SizeVar
+from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr, SizeVar
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type, is_dynamic, tensors_of
@@ -68,7 +70,7 @@ class _Namer:
         if isinstance(dim, IntImm) or (not isinstance(dim, AnyDim) and self.named.issuperset(variables_of(dim))):
             return dim
         if dim not in self.known or isinstance(dim, AnyDim):
-            self.known[dim] = SizeVar(f"d{self.count}", "int32")
+            self.known[dim] = _variable(f"d{self.count}", dim)
             self.count += 1
         return self.known[dim]
 
@@ -76,6 +78,14 @@ class _Namer:
         if isinstance(type_, TupleType):
             return TupleType([self.type(item) for item in type_.fields])
         return self.tensor(type_) if isinstance(type_, TensorType) else type_
+
+
+def _variable(name: str, dim: PrimExpr) -> PrimVar:
+    """Return a variable for a dimension, with its limits where they are known."""
+    if isinstance(dim, AnyDim):
+        return SizeVar(name, "int32")
+    low, high = Analyzer().const_int_bound(dim)
+    return DimVar(name, max(low, 0), high if max(low, 0) <= high < POS_INF else None)
 
 
 def _with_dims(type_: Type, dims: dict[PrimVar, PrimExpr]) -> Type:

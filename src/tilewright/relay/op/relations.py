@@ -65,15 +65,15 @@ def known(dim: Dim) -> int | None:
 
 
 def dim_map(function: Callable[..., AnyType], *dims: Dim) -> PrimExpr:
-    """Apply ``function`` to dimensions; the result is unknown if one of them is."""
+    """Apply ``function`` to dimensions; the result is unknown if one of them is, else in canonical form."""
     if any(isinstance(d, Any) for d in dims):
         return Any()
-    return prim_ops.as_expr(function(*[d.value if isinstance(d, IntImm) else d for d in dims]))
+    return simple_dim(prim_ops.as_expr(function(*[d.value if isinstance(d, IntImm) else d for d in dims])))
 
 
 def dim_add(*dims: Dim) -> PrimExpr:
     """Return the sum of dimensions."""
-    return simple_dim(dim_map(lambda *ds: sum(ds[1:], ds[0]), *dims))
+    return dim_map(lambda *ds: sum(ds[1:], ds[0]), *dims)
 
 
 def simple_dim(dim: PrimExpr) -> PrimExpr:
@@ -125,7 +125,7 @@ def dim_floordiv(a: Dim, b: Dim) -> PrimExpr:
     whole = _product(over, above)
     if under == 1 and not below:
         return whole
-    return simple_dim(dim_map(lambda x, y: x // y, whole, _product(under, below)))
+    return dim_map(lambda x, y: x // y, whole, _product(under, below))
 
 
 def dim_ceildiv(a: Dim, b: Dim) -> PrimExpr:

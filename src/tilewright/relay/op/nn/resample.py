@@ -249,7 +249,7 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
         for axis in axes:
             extent = known(shape[axis])
             relations.require(extent is None or extent % block == 0, f"{extent} pixels are no multiple of {block}")
-            note_equal(relations.simple_dim(relations.dim_map(lambda d: d % block, shape[axis])), 0)
+            note_equal(relations.dim_map(lambda d: d % block, shape[axis]), 0)
             shape[axis] = relations.dim_floordiv(shape[axis], block)
         shape[channel] = relations.dim_mul(shape[channel], block**2)
         return TensorType(shape, data.dtype)
