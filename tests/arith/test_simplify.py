@@ -135,6 +135,14 @@ def test_truncated_quotients_and_remainders_of_one_value_join() -> None:
     assert repr(simplify(mixed)) == "(((x / 6)*6) + floormod(x, 6))"
 
 
+def test_quotients_and_remainders_by_a_variable_join() -> None:
+    x, n = tir.Var("x"), tir.SizeVar("n")
+    quotient, remainder = tir.floordiv(x, n), tir.floormod(x, n)
+    assert simplify(quotient * n * 8 + remainder * 8) is simplify(x * 8)
+    assert simplify(n * quotient + x + remainder + 3) is simplify(x * 2 + 3)
+    assert simplify(quotient * n * 8 + remainder * 4) is not simplify(x * 8)
+
+
 def test_conversions_of_sums_cancel() -> None:
     wide = e.Cast("int64", X + Y + 1) - e.Cast("int64", X)
     assert repr(simplify(wide)) == "(int64(y) + (int64)1)"

@@ -216,6 +216,25 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
     return terms, const
 
 
+def join_named(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]:
+    """Put a quotient and a remainder by what is not a number together: ``(x//n)*n*4 + x%n*4`` is ``x*4``.
+
+    Returns the new terms and a constant to add.
+    """
+    for low_atom, scale in terms.items():
+        if type(low_atom) is not FloorMod or type(low_atom.b) is IntImm:
+            continue
+        quotient, divisor = FloorDiv(low_atom.a, low_atom.b), low_atom.b
+        high_atom = next((m for m in (Mul(quotient, divisor), Mul(divisor, quotient)) if terms.get(m) == scale), None)
+        if high_atom is not None:
+            inner, const = affine(low_atom.a, memo)
+            rest = {a: c for a, c in terms.items() if a is not low_atom and a is not high_atom}
+            add_affine(rest, inner, scale)
+            rest, more = join_named(rest, memo)
+            return rest, const * scale + more
+    return terms, 0
+
+
 def remainders(terms: Terms, const: int, memo: dict[PrimExpr, Affine]) -> Affine:
     """Combine a value and its rounded-down part to a remainder: ``x - (x//4)*4`` is ``x%4``."""
     for atom, coef in terms.items():

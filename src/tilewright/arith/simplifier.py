@@ -18,6 +18,7 @@ from tilewright.arith.affine import (
     build,
     cancel_products,
     flatten,
+    join_named,
     join_splits,
     merge,
     remainders,
@@ -164,7 +165,8 @@ class Simplifier(ExprMutator):
         terms = merge(simple)
         if len(terms) > 1:
             terms, extra = join_splits(terms, self.context.affine_memo)
-            terms, const = cancel_products(terms, const + extra, e.dtype, self.context.affine_memo)
+            terms, more = join_named(terms, self.context.affine_memo)
+            terms, const = cancel_products(terms, const + extra + more, e.dtype, self.context.affine_memo)
             terms, const = remainders(terms, const, self.context.affine_memo)
             if any([type(t) is Cast for t in terms]):
                 terms, const = self._cancel_casts(terms, const, e.dtype)
