@@ -63,3 +63,17 @@ def test_a_picture_upsampled_by_a_whole_factor_is_relays() -> None:
     place = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     cases.add("Resize", [np.ones((1, 2, 3, 5), "float32"), None, scales], weights=(2,), mode="nearest", **place)
     assert "image.resize2d" in str(cases.imported()[0])
+
+
+@pytest.mark.parametrize(("coordinates", "rounding"), [*NEAREST, ("align_corners", "floor")])
+@pytest.mark.parametrize("factors", [(2, 2), (1, 3), (4, 1)])
+def test_a_picture_of_named_extents_upsampled_by_whole_factors(
+    coordinates: str, rounding: str, factors: tuple[int, int]
+) -> None:
+    attributes = f'mode="nearest", coordinate_transformation_mode="{coordinates}", nearest_mode="{rounding}"'
+    scales = f"s = Constant<value = float[4] {{1.0, 1.0, {factors[0]}.0, {factors[1]}.0}}>()"
+    model = model_of(f"(float[1,2,h,w] x) => (float[1,2,p,q] y) {{ {scales} y = Resize<{attributes}>(x, , s) }}")
+    session, machine = onnxruntime.InferenceSession(model.SerializeToString()), machine_of(model)
+    for shape in [(1, 1), (3, 5), (8, 2)]:
+        x = np.random.default_rng(3).random((1, 2, *shape), "float32")
+        np.testing.assert_array_equal(outputs_of(machine, {"x": x})[0], session.run(None, {"x": x})[0])

@@ -177,7 +177,8 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel:
     inner = fuse_all(stage, axes[lead:])
     inner_extent = _product(extents[lead:])
     for _ in range(1 if len(axes) == len(stage.op.axis) else 2):
-        if lead > 1 and (_product(extents[: lead - 1]) or 0) >= movement.many_rows:
+        rows = _product(extents[: lead - 1])
+        if lead > 1 and (rows is None or rows >= movement.many_rows):
             lead -= 1  # a loop of its own: the indices of what is broadcast along it are computed once
     outer = fuse_all(stage, axes[:lead])
     outer_extent = _product(extents[:lead])
@@ -185,12 +186,15 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel:
     if inner.var in reads.bordered and not evaluates_functions(operations([out])):
         blocks, vector = inner, None  # rows without their border are for LLVM: it copies them, at any alignment
     else:
-        blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
+        blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype), unknown=True)
     if not reads.bordered or choose("cut_border", [True, False], True):
         _partition_border(stage, reads.bordered, inner, outer, blocks)
     if not parallel or not choose("threads", [True, False], work is None or work >= threads.least_work):
         return sch
-    shared = _parallel_axis(stage, outer, outer_extent, blocks, vector)
+    if outer is not None and inner_extent is None:  # fused, the two would divide each index by what is not known
+        shared: IterVar | None = blocks if outer_extent == 1 else outer
+    else:
+        shared = _parallel_axis(stage, outer, outer_extent, blocks, vector)
     if shared is not None:
         stage.parallel(shared)
     return sch

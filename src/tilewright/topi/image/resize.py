@@ -14,7 +14,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir.prim_expr import IntImm, Mul, PrimExpr
 from tilewright.tir.expr import ProducerLoad
 from tilewright.topi import tag
 from tilewright.topi.utils import InvalidShapeError, as_list
@@ -117,6 +117,13 @@ def _whole_index(extent: int, target: int, rounding: str, mode: str) -> tuple[in
     return (n, min(max(0, low), high), d) if low <= high else None
 
 
+def _times(extent: PrimExpr, target: PrimExpr) -> int | None:
+    """Return the number by which ``extent``, an expression, is multiplied in ``target``."""
+    if isinstance(target, Mul) and target.a is extent and isinstance(target.b, IntImm):
+        return target.b.value if target.b.value > 0 else None
+    return 1 if target is extent else None
+
+
 def _nearest_tap(x: PrimExpr, at: PrimExpr, extent: Any, target: Any, mode: str, rounding: str) -> Tap:
     """Return the input element at output index ``x``, whose coordinate is ``at``."""
     sizes = [ops.as_expr(size) for size in (extent, target)]
@@ -125,6 +132,9 @@ def _nearest_tap(x: PrimExpr, at: PrimExpr, extent: Any, target: Any, mode: str,
         whole = _whole_index(known[0], known[1], rounding, mode)
         if whole is not None:
             return ops.floordiv(x * whole[0] + whole[1], whole[2]), None
+    times = _times(*sizes)
+    if times is not None and mode != "align_corners" and _whole_index(8, 8 * times, rounding, mode) == (1, 0, times):
+        return ops.floordiv(x, times), None
     return _clamp(_nearest_index(at, rounding, mode), extent), None
 
 

@@ -25,6 +25,8 @@ _METHODS = {
 
 def scaled_extent(extent: Any, scale: Any) -> Any:
     """Return an extent times a factor, ties rounded up; for expressions an int32 expression."""
+    if isinstance(extent, PrimExpr) and isinstance(scale, (int, float)) and scale == int(scale):
+        return extent * int(scale)
     if isinstance(extent, PrimExpr) or isinstance(scale, PrimExpr):
         factor = scale if isinstance(scale, PrimExpr) else ops.const(scale, "float64")
         return ops.cast("int32", tir.round(ops.cast("float64", extent) * ops.cast("float64", factor)))

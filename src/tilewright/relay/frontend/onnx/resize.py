@@ -24,7 +24,13 @@ from tilewright.relay.frontend.onnx.resampling import (
     scaled_size,
     weights,
 )
-from tilewright.relay.frontend.onnx.resize_at_run_time import RunTimeAxis, axes_by_scales, axes_by_sizes, resized
+from tilewright.relay.frontend.onnx.resize_at_run_time import (
+    RunTimeAxis,
+    axes_by_scales,
+    axes_by_sizes,
+    repeated,
+    resized,
+)
 from tilewright.topi.image.resize import nearest_elements
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
@@ -118,7 +124,8 @@ def _resize_at_run_time(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings:
     known = {axis.index: axis.known for axis in axes if axis.known is not None}
     if len(known) == len(axes) and all(map(is_number, dims[2:])) and _suits_relay(ctx, dims, known, settings):
         return _relay_resize(ctx.input(0), dims, known, settings)
-    return resized(ctx, axes, settings)
+    copied = repeated(ctx, axes, settings)
+    return resized(ctx, axes, settings) if copied is None else copied
 
 
 def _check_mode(ctx: NodeContext, settings: _Settings) -> None:

@@ -31,9 +31,11 @@ from tilewright.relay.frontend.onnx.dynamic import (
 from tilewright.relay.frontend.onnx.indices import checked_range, checked_shape
 from tilewright.relay.frontend.onnx.resampling import NARROW, NEAR_HALF, Axis, scaled_size
 from tilewright.relay.op.relations import dim_floordiv, dim_mul
+from tilewright.topi.image.resize import nearest_elements
 from tilewright.topi.shape_checks import MOST_ELEMENTS
 
 _WIDE = "float64"  # as the numbers of resampling.py
+_SAMPLE, _MOST_REPEATED = 8, 64  # an extent for which the copied elements are looked at; the greatest factor of these
 
 
 def _number(value: float, dtype: str = _WIDE) -> RelayExpr:
@@ -44,7 +46,7 @@ def _number(value: float, dtype: str = _WIDE) -> RelayExpr:
 class RunTimeAxis:
     """An axis to resize: its extent and size as elements and as scalars (int64), the scale as a scalar (float64).
 
-    ``known`` is the axis in numbers, where these are known.
+    ``known`` is the axis in numbers, where these are known, and ``factor`` the scale.
     """
 
     index: int
@@ -54,6 +56,7 @@ class RunTimeAxis:
     scale: RelayExpr
     region: tuple[float, float] = (0.0, 1.0)
     known: Axis | None = None
+    factor: float | None = None
 
     def coordinates(self, mode: str) -> RelayExpr:
         """Return the input coordinate of every element of the output, as a vector of float64."""
@@ -112,7 +115,7 @@ def axes_by_scales(
         own = ctx.dims(data)[axis]
         wide = None if number is None else _scaled(own, number, end - start)
         axis_known = _known_by_scale(own, number)
-        found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end), axis_known))
+        found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end), axis_known, number))
     return found
 
 
@@ -183,6 +186,22 @@ def axes_by_sizes(
 def _known(extent: Any, size: Any) -> Axis | None:
     """Return the axis in numbers."""
     return Axis(extent, size, size / extent) if is_number(extent) and is_number(size) and extent else None
+
+
+def repeated(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr | None:
+    """Return the image with each element copied a whole number of times along height and width; None for others."""
+    factors = {2: 1, 3: 1}
+    for axis in axes:
+        if axis.index not in factors or axis.factor is None or not axis.factor.is_integer():
+            return None
+        factors[axis.index] = int(axis.factor)
+    if settings.mode != "nearest" or ctx.rank(ctx.input(0)) != 4:
+        return None
+    for k in factors.values():
+        copied = nearest_elements(_SAMPLE, _SAMPLE * k, settings.rounding, settings.coordinates)
+        if not 1 <= k <= _MOST_REPEATED or copied != [x // k for x in range(_SAMPLE * k)]:
+            return None
+    return relay_op.nn.upsampling(ctx.input(0), factors[2], factors[3])
 
 
 def resized(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr:
