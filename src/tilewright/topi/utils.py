@@ -39,9 +39,14 @@ def pixel_of(value: PrimExpr, most: int = 1 << 29) -> PrimExpr:
     return cast("int32", Select(known, wide, const(-most, wide.dtype)))
 
 
-def rounded(extent: int, step: int) -> int:
-    """Round ``extent`` up to a multiple of ``step``."""
-    return -(-extent // step) * step
+def steps_over(extent: Any, step: int) -> Any:
+    """Return in how many steps ``extent``, a number or an expression, is covered: the quotient rounded up."""
+    return simplify((extent + (step - 1)) // step)
+
+
+def rounded(extent: Any, step: int) -> Any:
+    """Round ``extent``, a number or an expression, up to a multiple of ``step``."""
+    return steps_over(extent, step) * step
 
 
 def get_const_int(expr: Any) -> int:

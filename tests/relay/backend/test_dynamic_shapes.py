@@ -14,6 +14,7 @@ from tilewright import relay, runtime
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar
+from tilewright.ir.transform import PassContext
 from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.vm import Executable, VirtualMachine
 
@@ -255,7 +256,7 @@ def test_convolutions_of_named_extents_are_packed(
     weight = rng.standard_normal((32, 32 // groups, 3, 3), "float32")
     attrs = {"padding": (1, 1), "strides": strides, "dilation": dilation, "groups": groups}
     func = relay.Function([x], relay.nn.relu(relay.nn.conv2d(x, relay.const(weight), **attrs)))
-    with relay.build_config(opt_level=3):
+    with PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"}):
         exe = relay.vm.compile(IRModule.from_expr(func), "llvm")
     assert any("conv2d_NCHWc" in kernel for kernel in exe.primitive_ops)
     machine = VirtualMachine(exe, runtime.cpu())
@@ -264,6 +265,48 @@ def test_convolutions_of_named_extents_are_packed(
         tensors = torch.from_numpy(value), torch.from_numpy(weight)
         expected = torch.relu(torch.nn.functional.conv2d(*tensors, None, strides, 1, dilation, groups))
         np.testing.assert_allclose(machine.run(value).numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("window, dilation", [(3, 1), (3, 2), (5, 1)])
+def test_winograd_serves_images_of_named_extents(window: int, dilation: int) -> None:
+    rng = np.random.default_rng(1)
+    x = relay.var("x", relay.TensorType((1, 32, DimVar("h", 1), DimVar("w", 1)), "float32"))
+    weight, pad = rng.standard_normal((32, 32, window, window), "float32"), window // 2 * dilation
+    conv = relay.nn.conv2d(x, relay.const(weight), padding=(pad, pad), dilation=(dilation, dilation))
+    with relay.build_config(opt_level=3):
+        exe = relay.vm.compile(IRModule.from_expr(relay.Function([x], relay.nn.relu(conv))), "llvm")
+    assert any("winograd" in kernel for kernel in exe.primitive_ops)
+    machine = VirtualMachine(exe, runtime.cpu())
+    for height, width in [(1, 1), (1, 7), (4, 4), (5, 9), (13, 17), (16, 32), (31, 3)]:
+        value = rng.standard_normal((1, 32, height, width), "float32")
+        tensors = torch.from_numpy(value), torch.from_numpy(weight)
+        expected = torch.relu(torch.nn.functional.conv2d(*tensors, None, 1, pad, dilation))
+        np.testing.assert_allclose(machine.run(value).numpy(), expected.numpy(), rtol=1e-3, atol=1e-3)
+
+
+def test_extents_of_convolutions_are_one_expression_where_they_are_equal() -> None:
+    x = relay.var("x", relay.TensorType((1, 16, DimVar("h", 8), DimVar("w", 8)), "float32"))
+    weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
+    halved = relay.nn.conv2d(x, weight, padding=(1, 1), strides=(2, 2))
+    inner = relay.nn.conv2d(halved, weight, padding=(1, 1))
+    func = relay.Function([x], relay.add(inner, halved))
+    mod = relay.transform.InferType()(IRModule.from_expr(func))
+    assert mod["main"].body.checked_type == mod["main"].body.args[1].checked_type
+
+
+@pytest.mark.parametrize("channels", [3, 8, 16])
+def test_named_images_are_joined_and_packed(channels: int) -> None:
+    def build(*parts: Any) -> Any:
+        return relay.concatenate(relay.Tuple(parts), axis=1)
+
+    h, w = DimVar("h"), DimVar("w")
+    exe = machine(build, [((1, 1, h, w, c), F32) for c in [channels] * 3])
+    packed = machine(lambda x: relay.layout_transform(x, "NCHW", f"NCHW{channels}c"), [((1, channels, h, w), F32)])
+    for height, width in [(0, 3), (1, 1), (7, 5), (16, 16), (3, 17)]:
+        parts = [floats(1, 1, height, width, channels) + k for k in range(3)]
+        np.testing.assert_array_equal(exe.run(*parts).numpy(), np.concatenate(parts, 1))
+        image = floats(1, channels, height, width)
+        np.testing.assert_array_equal(packed.run(image).numpy(), image.transpose(0, 2, 3, 1)[:, None])
 
 
 def test_weights_are_prepared_when_the_program_is_compiled() -> None:

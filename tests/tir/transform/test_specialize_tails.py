@@ -127,3 +127,24 @@ def test_inner_tails_are_specialized_for_what_the_outer_one_leaves() -> None:
         run(tir.PrimFunc([*buffers, w], body, buffer_map=buffers), data, before, width)
         run(tir.PrimFunc([*buffers, w], specialize_tails(body), buffer_map=buffers), data, after, width)
         np.testing.assert_array_equal(after, before)
+
+
+def test_a_rest_of_a_quotient_has_a_bound() -> None:
+    ib = ir_builder.create()
+    buffers = {tir.Var(name, "handle"): tir.decl_buffer((40,), "float32", name) for name in ("A", "B")}
+    a, b = map(ib.buffer_ptr, buffers.values())
+    w = tir.SizeVar("w")
+    with (
+        ib.for_range(0, 1, "o") as o,
+        ib.for_range(0, 3, "k"),
+        ib.for_range(0, 4, "j", kind="unroll") as j,
+        ib.if_scope(ib.likely(w // 8 * 4 + o * 4 + j < w // 2)),
+    ):
+        b[w // 8 * 4 + o * 4 + j] += a[w // 8 * 4 + o * 4 + j]
+    body = ib.get()
+    assert "likely" not in str(specialize_tails(body))
+    for width in range(17):
+        data, before, after = np.arange(40, dtype="float32"), np.zeros(40, "float32"), np.zeros(40, "float32")
+        run(tir.PrimFunc([*buffers, w], body, buffer_map=buffers), data, before, width)
+        run(tir.PrimFunc([*buffers, w], specialize_tails(body), buffer_map=buffers), data, after, width)
+        np.testing.assert_array_equal(after, before)

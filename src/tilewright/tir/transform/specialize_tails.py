@@ -99,13 +99,17 @@ class _Tails(StmtExprVisitor):
 
 
 def _remainder(terms: dict[PrimExpr, int], const: int, dtype: str) -> PrimExpr:
-    """Return the sum of ``terms`` and ``const`` with x - x // c * c as x % c, whose bounds are known."""
-    for term in list(terms):
-        divisor = term.b if isinstance(term, FloorDiv) else None
-        if isinstance(term, FloorDiv) and isinstance(divisor, IntImm) and terms.get(term.a) == 1:
-            if terms[term] == -divisor.value:
-                rest = {t: n for t, n in terms.items() if t is not term and t is not term.a}
-                return ops.floormod(term.a, divisor) + build(rest, const, dtype)
+    """Return the sum of ``terms`` and ``const`` with x - x // c * c as x % c, whose bounds are known; x may be a
+    quotient, x // b - x // (b * c) * c.
+    """
+    for term, times in terms.items():
+        if not isinstance(term, FloorDiv) or not isinstance(term.b, IntImm) or times >= 0:
+            continue
+        step = -times
+        whole = term.a if step == term.b.value else FloorDiv(term.a, ops.const(term.b.value // step, dtype))
+        if term.b.value % step == 0 and terms.get(whole) == 1:
+            rest = {t: n for t, n in terms.items() if t is not term and t is not whole}
+            return ops.floormod(whole, ops.const(step, dtype)) + build(rest, const, dtype)
     return build(terms, const, dtype)
 
 

@@ -28,6 +28,7 @@ from tilewright.topi.cpu.common import (
     measured,
     operations,
     output_tensors,
+    padding_of,
     same_shape,
     vector_lanes,
     worth_threads,
@@ -47,9 +48,9 @@ from tilewright.topi.cpu.model.tiling import (
     steps_to_unroll,
 )
 from tilewright.topi.kinds import CONV2D_NCHWC, CONV2D_PATCHES
-from tilewright.topi.nn.conv import per_dim
+from tilewright.topi.nn.conv import pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import ADDED_LANES
-from tilewright.topi.utils import get_const_tuple
+from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 
 UNKNOWN_EXTENT = 8  # tiles of rows whose extent is known when the kernel runs: each number of columns is code
 
@@ -66,7 +67,17 @@ def conv2d_NCHWc(
     out_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Compute ``topi.nn.conv2d_NCHWc``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c, o)."""
+    """Compute ``topi.nn.conv2d_NCHWc``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c, o).
+
+    An image of unknown extents is padded first: code for each number of columns in a tail, times that for either end of
+    a row, would be much.
+    """
+    if not all(isinstance(d, int) for d in get_const_tuple(data.shape)[2:4]):
+        window = [
+            (k - 1) * d + 1 for k, d in zip(get_const_tuple(kernel.shape)[2:4], per_dim(dilation, 2), strict=True)
+        ]
+        top, left, bottom, right = get_pad_tuple(padding, window)
+        data, padding = pad_spatial(data, (2, 3), (top, left), (bottom, right), "data_pad"), 0
     out = nn.conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
     _define_config(cfg, out, data, kernel, per_dim(strides, 2))
     return out
@@ -116,13 +127,16 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     last, result = tensors[0].op, added[0] if added else anchor
     follows = last is anchor or same_shape(last, result)
     partial_sums = [op for op in added[1:] if follows]
-    inline_injective(s, tensors, keep=partial_sums)
+    padded = padding_of(anchor)
+    inline_injective(s, tensors, keep=[*partial_sums, padded])
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     conv = anchor.output(0)
     for tensor in anchor.input_tensors:
         if CONV2D_PATCHES(tensor.op):
             schedule_patches(s, tensor.op)
+    if padded is not None:
+        schedule_injective_from_existing(s, padded.output(0))
     if not follows:
         schedule_injective_from_existing(s, tensors[0])
         last = anchor

@@ -19,6 +19,7 @@ from typing import Any
 from tilewright import autotvm, te
 from tilewright.autotvm.task.choices import choose
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
+from tilewright.ir.prim_expr import IntImm
 from tilewright.target.features import features
 from tilewright.topi.cpu.common import (
     PREFETCH_STEPS,
@@ -31,6 +32,7 @@ from tilewright.topi.cpu.common import (
     output_tensors,
     padding_of,
     same_shape,
+    typical_extent,
     vector_lanes,
     worth_threads,
 )
@@ -42,6 +44,8 @@ from tilewright.topi.nn import winograd
 from tilewright.topi.nn.conv import output_extent, per_dim
 from tilewright.topi.nn.winograd_forms import winograd_form
 from tilewright.topi.utils import get_const_tuple, get_pad_tuple
+
+_MOST_TILES = 4  # along each side of a block, where the image's extents are known when the kernel runs
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86", version="2")
@@ -61,14 +65,18 @@ def conv2d_NCHWc_winograd(
     out_chunks = get_const_tuple(weight.shape)[0]
     dh, dw = per_dim(dilation, 2)
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
-    out = int(output_extent(h, kh, 1, dh, top, bottom)), int(output_extent(w, kw, 1, dw, left, right))
+    extents = output_extent(h, kh, 1, dh, top, bottom), output_extent(w, kw, 1, dw, left, right)
     form, batch = winograd_form((kh, kw), tile_size), n if isinstance(n, int) else 1
+    known = all(isinstance(d, IntImm) for d in extents)
+    out = typical_extent(extents[0]), typical_extent(extents[1])
+    if not known:  # the last blocks may be nearly empty
+        out = min(out[0], _MOST_TILES * form.results[0]), min(out[1], _MOST_TILES * form.results[1])
     ways = winograd_ways(features(), form, out, in_chunks // groups * in_block, out_chunks, batch, (dh, dw), groups)
     candidates, name = [way.extents for way in ways[:TUNING_CANDIDATES]], _knob(weight)
     cfg.define_knob(name, candidates)
     cfg.settle(name, OtherOptionEntity(candidates[0]), lambda entity: tuple(entity.val) in candidates)
     blocking = Blocking(*cfg[name].val)
-    block = blocking.block_h, blocking.block_w
+    block = (blocking.block_h, blocking.block_w) if known else (blocking.rows, blocking.columns)
     return winograd.conv2d_NCHWc_winograd(data, weight, padding, tile_size, dilation, window, groups, block)
 
 

@@ -26,7 +26,7 @@ from tilewright.topi.kinds import CONV2D_NCHWC_DILATED, CONV2D_NCHWC_WINOGRAD, P
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.linear_forms import row_of, weighted_sum
 from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, rounded
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, rounded, simplify, steps_over
 
 Array = np.ndarray[Any, Any]
 
@@ -173,10 +173,9 @@ def conv2d_NCHWc_winograd(
         )
     dh, dw = per_dim(dilation, 2)
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
-    oh = int(output_extent(h, kh, 1, dh, top, bottom))
-    ow = int(output_extent(w, kw, 1, dw, left, right))
-    tiles_h, tiles_w = winograd_tiles(form, (oh, ow), (dh, dw))
-    tiles_h, tiles_w = rounded(tiles_h, block[0]), rounded(tiles_w, block[1])
+    oh, ow = get_const_tuple((output_extent(h, kh, 1, dh, top, bottom), output_extent(w, kw, 1, dw, left, right)))
+    tiles = winograd_tiles(form, (oh, ow), (dh, dw))
+    tiles_h, tiles_w = get_const_tuple([simplify(rounded(t, step)) for t, step in zip(tiles, block, strict=True)])
     extents = tiles_h * height.results + height.reach, tiles_w * width.results + width.reach
     padded = _grids(data, (dh, dw), (top, left), extents)
     inputs = _transformed_inputs(padded, form, groups, (tiles_h, tiles_w))
@@ -203,7 +202,7 @@ def conv2d_NCHWc_winograd(
         return row_of(width.output_transform, tir.indexmod(x, width.results), terms, _by_pairs)
 
     out = te.compute(
-        (n, out_chunks, -(-oh // dh), -(-ow // dw), out_block),
+        (n, out_chunks, steps_over(oh, dh), steps_over(ow, dw), out_block),
         body,
         name="conv2d_NCHWc_winograd",
         tag=CONV2D_NCHWC_WINOGRAD,

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.topi.nn.linear_forms import Matrix
+from tilewright.topi.utils import steps_over
 
 # For a number of inputs: B^T; and of all points but infinity, which comes last, the value and what G multiplies its
 # row with.
@@ -131,8 +133,8 @@ def winograd_form(window: tuple[int, int], tile_size: int) -> Form:
     return Form(split_window(window[0], tile_size), split_window(window[1], tile_size))
 
 
-def winograd_tiles(form: Form, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
+def winograd_tiles(form: Form, out: tuple[Any, Any], dilation: tuple[int, int] = (1, 1)) -> tuple[Any, Any]:
     """Return the tiles along the height and the width of results ``out``, or of one grid of a dilated convolution."""
-    grid = (-(-extent // step) for extent, step in zip(out, dilation, strict=True))
-    height, width = (-(-extent // results) for extent, results in zip(grid, form.results, strict=True))
+    grid = (steps_over(extent, step) for extent, step in zip(out, dilation, strict=True))
+    height, width = (steps_over(extent, results) for extent, results in zip(grid, form.results, strict=True))
     return height, width

@@ -18,6 +18,7 @@ from tilewright.autotvm.task.space import ConfigEntity, OtherOptionEntity
 from tilewright.autotvm.task.topi_integration import TaskExtractEnv
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType
@@ -266,9 +267,9 @@ def pack_conv2d(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[
     if best is None and (depthwise or choose(ALGORITHM, [PLAIN, DIRECT], PLAIN) == PLAIN):
         return None
     packed = attrs.replace(channels=channels_out, kernel_size=tuple(size))
-    of_image = [known(d) for d in data]  # Winograd's tiles are chosen for the image's extents
     plain = best is not None and not depthwise and constant and attrs.out_dtype in ("", dtype)
-    if best is not None and plain and None not in of_image[2:]:
+    if best is not None and plain and not any(isinstance(d, AnyDim) for d in data[2:]):
+        of_image = known(data[0]), channels_in, *map(typical_extent, data[2:])
         tile = _winograd_tile(packed, of_image, tinfos[1].dtype)
         if tile is not None:
             return winograd.winograd_call(inputs, _in_layouts(packed, best, best.kernel_layout), tile)
