@@ -20,6 +20,7 @@ from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.relay.transform.precision.halve_weights import precision_config
 from tilewright.testing import zoo
 
 NETWORKS = {
@@ -56,6 +57,23 @@ FEW = ("gpt2_decode",)
 def test_small_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
     path = zoo.export(name, **zoo.small_options(name))
     assert_close(run_network(board, path, threads=1), onnx_runtime(path))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_weights_in_half_precision_are_those_of_rounded_weights(precision: str, board: Board) -> None:
+    rng = np.random.default_rng(38)
+    image, kernel = rng.standard_normal((1, 16, 8, 8), "float32"), rng.standard_normal((32, 16, 3, 3), "float32")
+    matrix = rng.standard_normal((256, 32), "float32")
+    x = relay.var("x", shape=image.shape)
+    maps = relay.nn.conv2d(x, relay.const(kernel), padding=1, channels=32, kernel_size=(3, 3))
+    body = relay.nn.dense(relay.mean(maps, axis=[2, 3]), relay.const(matrix))
+    built = {}
+    for chosen in (precision, "float32"):
+        with tvm.transform.PassContext(opt_level=3, config=precision_config(chosen)):
+            built[chosen] = relay.build(tvm.IRModule.from_expr(relay.Function([x], body)), TARGET)
+    found, exact = (board.run(built[p], {"x": image}, 1)[0] for p in (precision, "float32"))
+    assert np.abs(found - exact).max() <= {"fp16": 1e-3, "bf16": 8e-3}[precision] * np.abs(exact).max()
+    assert built[precision].build_report.parameter_bytes == (kernel.nbytes + matrix.nbytes) // 2
 
 
 BYTE_PROCESSORS = {  # instruction: LLVM's processor that has it, and QEMU's
