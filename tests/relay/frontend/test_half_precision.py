@@ -81,3 +81,33 @@ def test_the_result_is_that_of_float64_rounded(node: tuple[str, Shapes, dict[str
     error = np.abs(found.astype("float64") - exact)
     scale = np.sqrt(np.prod(shapes[0])) * 2.0**-24 * max(np.abs(exact).max(), 1)  # what sums in float32 err by
     assert (error <= 1.001 * np.exp2(exponent - digits) + 4 * scale).all(), (error / np.exp2(exponent - digits)).max()
+
+
+def test_results_between_operators_that_compute_in_float32_are_not_rounded() -> None:
+    rng = np.random.default_rng(38)
+    kernels = [rng.standard_normal((8, 8, 3, 3)).astype("float16") for _ in range(2)]
+    nodes = [
+        helper.make_node("Conv", ["x", "k0"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "b"], ["c"]),
+        helper.make_node("Conv", ["c", "k1"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    x = rng.standard_normal((1, 8, 6, 6)).astype("float16")
+    kind = TensorProto.FLOAT16
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info("y", kind, x.shape)],
+        [numpy_helper.from_array(k, f"k{i}") for i, k in enumerate(kernels)],
+    )  # fmt: skip
+    narrow = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    wide = ModelProto()
+    wide.CopyFrom(narrow)
+    for tensor in wide.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float32"), tensor.name))
+    for value in (*wide.graph.input, *wide.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT
+    exact = tvm.compile(wide)(x=x.astype("float32"))
+    found = tvm.compile(narrow)(x=x)
+    assert found.dtype == np.float16
+    assert np.abs(found - exact).max() <= np.abs(exact).max() * 2.0**-11
+    assert (found == exact.astype("float16")).mean() > 0.97  # but for sums in another order, which round otherwise

@@ -112,10 +112,29 @@ class NodeContext:
         if not narrow:
             return self, None
         inputs = [
-            typed(cast(e, "float32")) if isinstance(e, RelayExpr) and i in narrow and i not in weights else e
+            self._widened(e) if isinstance(e, RelayExpr) and i in narrow and i not in weights else e
             for i, e in enumerate(self._inputs)
         ]
         return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(narrow[0]))
+
+    def _widened(self, value: RelayExpr) -> RelayExpr:
+        before = self.importer.unrounded.get(value)
+        return typed(cast(value, "float32")) if before is None else before
+
+    def rounded(self, value: RelayExpr, dtype: str) -> RelayExpr:
+        """Return a result that was computed in float32 as ``dtype``; operators that compute in float32 read it as it
+        was.
+        """
+        wide = typed(value)
+        result = typed(cast(wide, dtype))
+        if self.dtype(wide) == "float32":
+            self.importer.unrounded[result] = wide
+        return result
+
+    @property
+    def reads_rounded(self) -> bool:
+        """Return whether an input was computed in float32 and rounded to half precision."""
+        return any(isinstance(e, RelayExpr) and e in self.importer.unrounded for e in self._inputs)
 
     @property
     def num_inputs(self) -> int:

@@ -258,6 +258,7 @@ class GraphImporter:
         self._sequence_of: dict[str, str] = {}
         self._constant_exprs: set[RelayExpr] = set()
         self.known_elements: dict[RelayExpr, Elements] = {}
+        self.unrounded: dict[RelayExpr, RelayExpr] = {}  # results in half precision: what was rounded to them
         self.checked: dict[Any, RelayExpr] = {}  # by indices.py
         self.static = False  # whether every shape must be known while importing
         self.limits = dict(limits)

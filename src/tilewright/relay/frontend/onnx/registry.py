@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.relay.op.tensor.unary import cast
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.context import NodeContext
@@ -15,6 +14,11 @@ Inputs = Sequence[RelayExpr | None]
 Converter = Callable[["NodeContext"], RelayExpr | Sequence[RelayExpr]]
 
 _CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
+# What passes float32 on: between two operators that compute in it, a result is not rounded to half precision.
+_PASSES_FLOAT32 = frozenset((
+    "Add", "AveragePool", "Clip", "Concat", "Flatten", "GlobalAveragePool", "GlobalMaxPool", "Identity", "LeakyRelu",
+    "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Sub", "Transpose",
+))  # fmt: skip
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
 
@@ -28,8 +32,10 @@ def converter(
     """
 
     def register(function: Converter) -> Converter:
-        registered = _widened(function, weights) if in_float32 else function
         for op_type in op_types:
+            registered = _widened(function, weights) if in_float32 else function
+            if not in_float32 and not domain and op_type in _PASSES_FLOAT32:
+                registered = _passing(function)
             versions = _CONVERTERS.setdefault((domain, op_type), [])
             versions.append((since, registered))
             versions.sort(key=lambda item: item[0])
@@ -44,9 +50,14 @@ def _widened(function: Converter, weights: Sequence[int]) -> Converter:
         if dtype is None:
             return function(ctx)
         made = function(wide)
-        return [cast(out, dtype) for out in made] if isinstance(made, Sequence) else cast(made, dtype)
+        return [ctx.rounded(out, dtype) for out in made] if isinstance(made, Sequence) else ctx.rounded(made, dtype)
 
     return convert
+
+
+def _passing(function: Converter) -> Converter:
+    widened = _widened(function, ())
+    return lambda ctx: (widened if len(ctx.node.output) == 1 and ctx.reads_rounded else function)(ctx)
 
 
 def find_converter(domain: str, op_type: str, opset: int) -> Converter | None:
