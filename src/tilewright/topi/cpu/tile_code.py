@@ -112,7 +112,6 @@ def tile_statement(product: TileProduct, emulated: bool = False) -> Stmt:
         left = range(product.row_tiles // 4 * 4, product.row_tiles)
         if left:
             _block(ib, machine, product, [ops.const(i) for i in left], column)
-    machine.end()
     return ib.get()
 
 
@@ -165,7 +164,6 @@ class _Machine(Protocol):
     def fetch(self, matrix: Operand, start: PrimExpr, part: PrimExpr, parts: int) -> None: ...
     def multiply(self, sums: int, data: int, weight: int) -> None: ...
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
-    def end(self) -> None: ...
 
 
 class _Instructions:
@@ -175,7 +173,7 @@ class _Instructions:
         self.ib, self.product = ib, product
 
     def begin(self) -> None:
-        """Give registers their extents."""
+        """Give registers their extents: the code generator does, once for a loop around, and empties tiles after it."""
         product = self.product
         extents = dict.fromkeys(_SUMS, (product.rows, DEPTH)) | dict.fromkeys(_DATA, (product.rows, product.depth))
         extents |= dict.fromkeys(_WEIGHTS, (product.depth // WORD, DEPTH))
@@ -183,10 +181,7 @@ class _Instructions:
         values[0] = _PALETTE
         for number, (rows, width) in extents.items():
             values[_BYTES_AT + 2 * number], values[_ROWS_AT + number] = width, rows
-        config = self.ib.allocate("uint8", _CONFIG_BYTES, name="tile_config", scope="local")
-        for place, value in enumerate(values):
-            config[place] = ops.const(value, "uint8")
-        self._do("ldtilecfg", config.asobject())
+        self.ib.scope_attr("tiles", "tile_configuration", bytes(values).hex())
 
     def zero(self, number: int) -> None:
         self._do("tilezero", _number(number))
@@ -208,10 +203,6 @@ class _Instructions:
 
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None:
         self._do("tilestored64", _number(number), *_memory(matrix, "w", start))
-
-    def end(self) -> None:
-        """Empty the tiles, which are 8 KiB of state to save at each switch of threads else."""
-        self._do("tilerelease")
 
     def _do(self, name: str, *args: Any) -> None:
         self.ib.emit(tir.Evaluate(tir.call_llvm_intrin("void", f"llvm.x86.{name}", *args)))
@@ -259,9 +250,6 @@ class _Loops:
         memory = self._elements(matrix)
         with self.ib.for_range(0, self.product.rows) as i, self.ib.for_range(0, SIDE) as j:
             memory[matrix.buffer.elem_offset + start + i * matrix.stride + j] = self.tiles[number][i * SIDE + j]
-
-    def end(self) -> None:
-        """Nothing is held."""
 
     def _elements(self, matrix: Operand) -> Any:
         return ir_builder.BufferVar(self.ib, matrix.buffer.data, None, matrix.buffer.dtype)

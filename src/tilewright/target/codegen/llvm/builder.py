@@ -26,6 +26,7 @@ class Unit:
     functions: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)  # IR of others to link in
     context: dict[str, None] = field(default_factory=dict)  # runtime pointers in use, such as TVMFuncCall
+    uses_tiles: bool = False  # of AMX
     _constants: dict[str, str] = field(default_factory=dict)
     _names: UniqueNames = field(default_factory=lambda: UniqueNames("."))
     _metadata: list[str] = field(default_factory=list)

@@ -6,7 +6,8 @@ whose pointer parameters are ``noalias``: that tells LLVM which buffers differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
@@ -35,6 +36,7 @@ from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import LIKELY, UNLIKELY, Unit
 from tilewright.target.codegen.llvm.statements import StatementEmitter, divided_variables
 from tilewright.target.codegen.llvm.support import argument_check, report
+from tilewright.target.codegen.llvm.tiles import configuration, configuration_of
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AttrStmt, For, Stmt
@@ -70,6 +72,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         self.parent, self.restrict = parent, restrict
         self.captured: dict[Var, str] = {}
         self.task: tuple[str, str, str] | None = None  # task number, number of tasks, environment
+        self.tiles: str | None = None  # configuration of AMX's tiles, while they have one
         self.spread_loop: str | None = None  # how the next parallel loop is shared out inside a launch
         if parent is not None:
             self.in_task = parent.in_task
@@ -339,6 +342,37 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
                 self.runtime_call("TVMBackendParallelBarrier", "i32", f"i32 {self.task[0]}, ptr {self.task[2]}")
             )
 
+    def _attr_tile_configuration(self, s: AttrStmt) -> Stmt | None:
+        """Configure AMX's tiles for the body, unless a loop around has done so."""
+        assert isinstance(s.value, StringImm)
+        if self.tiles == s.value.value:
+            return s.body
+        with self._configured(s.value.value):
+            self.visit_stmt(s.body)
+        return None
+
+    @contextmanager
+    def _configured(self, tiles: str | None) -> Iterator[None]:
+        """Configure AMX's tiles for what is emitted inside, and release them; None: leave them."""
+        if tiles is None or self.tiles is not None:
+            yield
+            return
+        for name, params in (("ldtilecfg", "ptr"), ("tilerelease", "")):
+            self.unit.declare(f"llvm.x86.{name}", "void", params)
+        self.do(f"call void @llvm.x86.ldtilecfg(ptr {self.unit.constant(configuration(tiles), 64)})")
+        self.tiles = tiles
+        yield
+        self.tiles = None
+        self.do("call void @llvm.x86.tilerelease()")
+
+    def loop(self, s: For) -> None:
+        """Emit a loop, around which tiles are configured."""
+        with self._configured(self._tiles_of(s)):
+            super().loop(s)
+
+    def _tiles_of(self, s: For) -> str | None:
+        return configuration_of(s.body) if self.unit.uses_tiles and self.tiles is None else None
+
     def parallel(self, s: For) -> None:
         """Emit the tasks of a launch; inside one, this task's part if the schedule says so, else all iterations."""
         if self.spread_loop is not None and self.task is not None:
@@ -403,7 +437,10 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         assert self.task is not None
         stride, self.spread_loop = self.spread_loop == "stride", None
         self.stays_loop = False
-        task, tasks, _ = self.task
+        with self._configured(self._tiles_of(s)):
+            self._own_part(s, stride, *self.task[:2])
+
+    def _own_part(self, s: For, stride: bool, task: str, tasks: str) -> None:
         reg = ty.register(s.loop_var.dtype)
         task, tasks = (self.cast(v, "int32", s.loop_var.dtype) for v in (task, tasks))
         low, extent = self.value(s.min), self.value(s.extent)

@@ -9,6 +9,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.function import FunctionEmitter
+from tilewright.target.codegen.llvm.tiles import uses_tiles
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.function_attributes import NOALIAS
@@ -32,6 +33,7 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
     """
     name = exported_name(func)
     unit = Unit(features, name)
+    unit.uses_tiles = features.has("amx-tile") and uses_tiles(func.body)
     FunctionEmitter(unit, restrict=NOALIAS.on(func)).function(func)
     if name in unit.declarations:
         raise TilewrightError(
