@@ -228,6 +228,7 @@ class MatmulNBitsPack(OpDef[MatmulNBitsPackAttrs]):
     name = "nn.contrib_matmul_nbits_pack"
     inputs = None
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MatmulNBitsPackAttrs, solver: TypeSolver) -> Type | None:
