@@ -95,6 +95,9 @@ def test_answers_are_those_of_rounded_weights(precision: str, target: str) -> No
     found = model(x=x)
     bound = {"fp16": 2e-3, "bf16": 1.2e-2, "mixed": 3e-3}[precision]
     assert np.abs(found - expected).max() <= bound * np.abs(expected).max()
+    assert model.build_report.precision() == [
+        f"2 of 2 large weights in {'bfloat16' if precision == 'bf16' else 'float16'}"
+    ]
     assert model.build_report.parameter_bytes < 1.2 * (_FIRST.nbytes + _SECOND.nbytes) / 2
 
 

@@ -226,9 +226,8 @@ def _chosen(func: Function, dtype: str) -> dict[Call, int]:
         if not reason:
             chosen[call] = index
         if notes is not None:
-            name = call.span.source_name.name if call.span else str(call.op)
             size = _size(weight) * dt.nbytes(FLOAT32)
-            notes.append(Halved(name, size, FLOAT32 if reason else dtype, reason))
+            notes.append(Halved(_name(call), size, FLOAT32 if reason else dtype, reason))
     return chosen
 
 
@@ -240,11 +239,29 @@ def _fits(weight: RelayExpr) -> bool:
     return bool(finite.max(initial=0.0) < float(np.finfo(np.float16).max) + 16.0)
 
 
+def _note_mixed(func: Function) -> None:
+    """Note the weights that MixPrecision made halves, where somebody collects."""
+    notes = _collected.get()
+    for node in post_order(func, open_children) if notes is not None else ():
+        if not isinstance(node, Call) or not (trait_of(node, "TFactors", 0) or node.op is Take.op):
+            continue
+        for arg in node.args:
+            if isinstance(arg, Constant) and dt.is_half(str(arg.data.dtype)) and _size(arg) >= _LEAST:
+                size = _size(arg) * dt.nbytes(FLOAT32)
+                notes.append(Halved(_name(node), size, str(arg.data.dtype)))  # type: ignore[union-attr]
+
+
+def _name(call: Call) -> str:
+    return call.span.source_name.name if call.span else str(call.op)
+
+
 def HalveWeights() -> Pass:
     """Keep weights in the precision that the options ask for; float32 changes nothing."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         dtype = half_dtype()
+        if ctx.option(PRECISION) == MIXED:
+            _note_mixed(func)
         chosen = _chosen(func, dtype) if dtype is not None else {}
         return _Halver(dtype, chosen).visit(func) if dtype is not None and chosen else func
 
