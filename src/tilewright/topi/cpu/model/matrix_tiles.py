@@ -61,11 +61,11 @@ def window_tiles(
     if kernel[0] >= cpu.cores and math.prod(out) * block * 4 <= _WHOLE_SUMS:
         blocks = [(out[0], out[1])]
     else:
+        most = _MOST_SUMS // (4 * block)
         blocks = [
             (rows, columns)
-            for columns in divisors_up_to(out[1], out[1])
-            for rows in divisors_up_to(out[0], out[0] if columns == out[1] else 1)
-            if rows * columns * block * 4 <= _MOST_SUMS
+            for columns in divisors_up_to(out[1], most)
+            for rows in divisors_up_to(out[0], most // columns if columns == out[1] else 1)
         ]
     if not blocks:
         return None
