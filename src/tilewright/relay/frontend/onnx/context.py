@@ -105,14 +105,16 @@ class NodeContext:
         self.result_elements: Elements | None = None  # set by a converter that knows those of the first output
 
     def in_float32(self, weights: Sequence[int]) -> tuple[NodeContext, str | None]:
-        """Return the node with float16 and bfloat16 inputs widened, except ``weights``, and their type; None if it
-        has none.
+        """Return the node with float16 and bfloat16 inputs widened, and their type; None if it has none.
+
+        ``weights``, which Relay's operators widen, stay, unless they were computed in float32.
         """
+        wide = self.importer.unrounded
         narrow = [i for i, e in enumerate(self._inputs) if isinstance(e, RelayExpr) and dt.is_half(self.dtype(e))]
         if not narrow:
             return self, None
         inputs = [
-            self._widened(e) if isinstance(e, RelayExpr) and i in narrow and i not in weights else e
+            self._widened(e) if isinstance(e, RelayExpr) and i in narrow and (i not in weights or e in wide) else e
             for i, e in enumerate(self._inputs)
         ]
         return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(narrow[0]))

@@ -54,7 +54,7 @@ def convert_gemm(ctx: NodeContext) -> RelayExpr:
     return relay_op.add(out, bias)
 
 
-@converter("MatMul")
+@converter("MatMul", in_float32=True, weights=(1,))
 def convert_matmul(ctx: NodeContext) -> RelayExpr:
     """Product of matrices, with numpy's broadcasting of the leading dimensions."""
     return matmul(ctx, ctx.input(0), ctx.input(1))

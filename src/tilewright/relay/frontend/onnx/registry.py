@@ -16,8 +16,9 @@ Converter = Callable[["NodeContext"], RelayExpr | Sequence[RelayExpr]]
 _CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 # What passes float32 on: between two operators that compute in it, a result is not rounded to half precision.
 _PASSES_FLOAT32 = frozenset((
-    "Add", "AveragePool", "Clip", "Concat", "Flatten", "GlobalAveragePool", "GlobalMaxPool", "Identity", "LeakyRelu",
-    "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Sub", "Transpose",
+    "Add", "AveragePool", "Clip", "Concat", "Div", "Erf", "Flatten", "Gelu", "GlobalAveragePool", "GlobalMaxPool",
+    "Identity", "LeakyRelu", "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Softmax", "Sub", "Tanh", "Transpose",
+    "Where",
 ))  # fmt: skip
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
