@@ -188,6 +188,15 @@ def test_a_strict_module_refuses_inputs_that_nobody_set(compiled: runtime.Module
     np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(7))
 
 
+def test_a_list_of_names_that_is_too_long_ends_with_dots(compiled: runtime.Module) -> None:
+    graph = json.loads(chain_json(1))
+    for node in graph["nodes"][:2]:
+        node["name"] *= 600
+    executor = graph_executor.create(json.dumps(graph), compiled, runtime.cpu())
+    with pytest.raises(runtime.TVMError, match=r"its inputs are: x{600}, \.\.\.$"):
+        executor.set_input("z", filled(0))
+
+
 def test_infer_sets_runs_and_copies(compiled: runtime.Module) -> None:
     executor = graph_executor.create(named_chain(), compiled, runtime.cpu())
     executor.set_input("w", filled(2))
