@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from tests.relay.frontend.dynamic_models import machine_of, outputs_of
 
 from tilewright.relay.frontend.onnx import backend
+from tilewright.runtime.error import TVMError
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(7)
@@ -106,6 +107,23 @@ def test_embed_layer_normalization_of_quantized_tables(dtype: str) -> None:
     for i in (1, 4, 7, 10, 15):
         inputs[i] = None
     compare("QEmbedLayerNormalization", inputs, 2, places, epsilon=1e-5)
+
+
+def test_embed_layer_normalization_over_named_dimensions() -> None:
+    text = """(int32[b, s] x) => (float[b, s, 8] y, int32[b] n) {
+      y, n = com.microsoft.EmbedLayerNormalization(x, "", word, place, "", gamma, beta) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>\ng {text}')
+    tables = dict(
+        zip(("word", "place", "gamma", "beta"), (numbers(11, 8), numbers(6, 8), numbers(8), numbers(8)), strict=True)
+    )
+    model.graph.initializer.extend(numpy_helper.from_array(table, name) for name, table in tables.items())
+    session, machine = onnxruntime.InferenceSession(model.SerializeToString()), machine_of(model)
+    for batch, length in ((2, 3), (1, 6)):
+        given = {"x": RNG.integers(0, 11, (batch, length)).astype("int32")}
+        for have, want in zip(outputs_of(machine, given), session.run(None, given), strict=True):
+            np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+    with pytest.raises(TVMError, match="place 6 is out of range: expected 0 to 5"):
+        machine.run(x=np.zeros((1, 7), "int32"))
 
 
 EXPERTS, ROWS, WIDTH, INNER = 4, 5, 32, 16

@@ -7,9 +7,10 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.indices import checked_numbers
 from tilewright.relay.frontend.onnx.linear import matmul
+from tilewright.relay.frontend.onnx.microsoft_attention import places_along
 from tilewright.relay.frontend.onnx.registry import converter
 
 _DOMAIN = "com.microsoft"
@@ -115,7 +116,8 @@ def embedded(ctx: NodeContext, table: int, places: int) -> RelayExpr:
 
 def embedded_by_place(ctx: NodeContext, table: int) -> RelayExpr:
     """Return the first rows of a table, one for each column of the first input."""
-    return typed(relay_op.take(ctx.input(table), int_const(range(ctx.shape(ctx.input(0))[1])), axis=0))
+    rows, places = ctx.input(table), places_along(ctx, ctx.input(0), 1)
+    return typed(relay_op.take(rows, checked_numbers(ctx, table, rows, 0, "place", typed(places)), axis=0, mode="fast"))
 
 
 @converter("EmbedLayerNormalization", domain=_DOMAIN, in_float32=True)
@@ -130,7 +132,6 @@ def convert_embed_layer_norm(ctx: NodeContext) -> Any:
 
 def normalized_embeddings(ctx: NodeContext, total: RelayExpr, gamma: RelayExpr, beta: RelayExpr) -> list[RelayExpr]:
     """Return normalized sums of embeddings, and the lengths of the sequences by the mask in input 7."""
-    lengths: RelayExpr = relay_op.zeros((ctx.shape(ctx.input(0))[0],), "int32")
-    if ctx.has_input(7):
-        lengths = relay_op.cast(relay_op.sum(relay_op.cast(ctx.input(7), "int32"), axis=1), "int32")
+    mask = ctx.input(7) if ctx.has_input(7) else relay_op.zeros_like(ctx.input(0))
+    lengths = relay_op.cast(relay_op.sum(relay_op.cast(mask, "int32"), axis=1), "int32")
     return [_normalized(ctx, total, gamma, beta, True)[0], lengths]

@@ -38,7 +38,7 @@ def _extent(ctx: NodeContext, data: RelayExpr, axis: int) -> RelayExpr:
     return const(int(dim), "int32") if is_number(dim) else runtime_extent(data, axis, "int32")
 
 
-def _places(ctx: NodeContext, data: RelayExpr, axis: int) -> RelayExpr:
+def places_along(ctx: NodeContext, data: RelayExpr, axis: int) -> RelayExpr:
     """Return 0, 1, ... in int32, as many as a dimension says."""
     dim = ctx.dims(data)[axis]
     if is_number(dim):
@@ -122,7 +122,7 @@ def _key_mask(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
                 "(batch, total) and (batch, length, total) are supported"
             )
         ends = relay_op.reshape(mask, (-1, 1, 1, 1))
-        return _masked(ctx, typed(relay_op.less(_places(ctx, keys, 2), ends)), keys, filler)
+        return _masked(ctx, typed(relay_op.less(places_along(ctx, keys, 2), ends)), keys, filler)
     keep = relay_op.not_equal(mask, const(0, ctx.dtype(mask)))
     for axis in [1, 2] if ctx.rank(mask) == 2 else [1]:
         keep = relay_op.expand_dims(keep, axis)
@@ -135,7 +135,7 @@ def _seen(ctx: NodeContext, keys: RelayExpr, places: RelayExpr, window: int = -1
     ``places`` of queries are (batch or 1, length); the addition is (batch or 1, 1, length, total).
     """
     own = relay_op.expand_dims(relay_op.expand_dims(places, 1), 3)
-    at = _places(ctx, keys, 2)
+    at = places_along(ctx, keys, 2)
     keep = relay_op.less_equal(at, own)
     if window > 0:
         near = relay_op.greater(at, relay_op.subtract(own, const(window, "int32")))
@@ -150,7 +150,7 @@ def _causal(ctx: NodeContext, q: RelayExpr, k: RelayExpr) -> RelayExpr:
         keep = np.tri(length, total, total - length, dtype=bool)[None, None]
         return _masked(ctx, const(keep), q, _LOWEST)
     behind = relay_op.subtract(_extent(ctx, k, 2), _extent(ctx, q, 2))
-    return _seen(ctx, k, relay_op.expand_dims(relay_op.add(_places(ctx, q, 2), behind), 0))
+    return _seen(ctx, k, relay_op.expand_dims(relay_op.add(places_along(ctx, q, 2), behind), 0))
 
 
 @converter("Attention", domain=_DOMAIN, in_float32=True)
@@ -242,7 +242,7 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     q, k, v = _query_key_value(ctx, heads, groups)
     grows = not ctx.has_input(3) or not is_number(ctx.dims(ctx.input(3))[2])
     start = _after_all(ctx, q) if grows else _after_each(ctx, q)
-    places = typed(relay_op.add(start, _places(ctx, q, 2)))
+    places = typed(relay_op.add(start, places_along(ctx, q, 2)))
     if ctx.attr("do_rotary", 0):
         q, k = _turned(ctx, q, k, places)
     join = _appended if grows else _cached
