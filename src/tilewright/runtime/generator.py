@@ -289,7 +289,8 @@ class _State:
         self.prompt = np.stack([np.pad(row, (self.length - len(row), 0)) for row in rows])
         most = names.limits(names.interface.inputs[names.ids].shape[1])[1]
         self.chunk = min(self.length, most or self.length)
-        self.kept = np.arange(self.capacity) >= self.missing[:, None]
+        mask = names.interface.inputs.get(_MASK, names.interface.inputs[names.ids])
+        self.kept = (np.arange(self.capacity) >= self.missing[:, None]).astype(numpy_dtype(mask.dtype))
 
     def _check(self, max_tokens: int) -> None:
         names = self.names
