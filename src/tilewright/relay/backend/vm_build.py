@@ -24,6 +24,7 @@ from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import variables_of
 from tilewright.relay.backend.vm_codegen import Program
+from tilewright.relay.backend.vm_parts import optimize_parts
 from tilewright.relay.backend.vm_specialize import OPTION, specializations_of, with_specializations
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate
 from tilewright.relay.function_attributes import (
@@ -113,16 +114,22 @@ def _at_every_level(needed: Pass) -> Pass:
 
 
 def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModule:
-    """Run ``passes`` on a module that is data flow; else those of them that keep control flow.
+    """Run ``passes`` on a module that is data flow; else on its parts that are, and then those that keep control flow.
 
     In a specialization of a program that is ``named``, main's parameters may have known shapes and other tensors not.
     """
     mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
     mod = transform.WriteOutDynamic()(mod)
-    chosen = passes if is_data_flow(mod, named or named_dims(mod)) else control_passes()
     # the machine would prepare weights in every run, and convert them as it reads them instead
-    chosen = [p for p in chosen if getattr(p, "info", None) is None or p.info.name != "WidenWeights"]
-    return Sequential([*chosen, transform.FoldConstant(prepare_weights=True)], name="vm.optimize")(mod)
+    passes = [p for p in passes if getattr(p, "info", None) is None or p.info.name != "WidenWeights"]
+    prepare = transform.FoldConstant(prepare_weights=True)
+
+    def part(of: IRModule) -> IRModule:
+        return Sequential([*passes, prepare])(of) if is_data_flow(of, named or named_dims(of)) else of
+
+    if is_data_flow(mod, named or named_dims(mod)):
+        return Sequential([*passes, prepare], name="vm.optimize")(mod)
+    return Sequential([*control_passes(), prepare], name="vm.optimize")(optimize_parts(mod, part))
 
 
 class VMBuild(ExecutorCodegen):
