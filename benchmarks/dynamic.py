@@ -113,11 +113,12 @@ def compare(machine: Any, static: Any, session: Any, inputs: Inputs) -> Times:
     invoke, run = machine.module["invoke"], static.module["run"]
     runs: list[Callable[[], Any]] = [lambda: invoke("main"), run, lambda: session.run(None, dict(inputs))]
     count = 3 if inputs["input_ids"].size > 100 else 8
-    rounds = [[_least(one, count) for one in runs] for _ in range(ROUNDS)]
+    rounds = [[least(one, count) for one in runs] for _ in range(ROUNDS)]
     return Times(*(min(column) for column in zip(*rounds, strict=True)))
 
 
-def _least(run: Callable[[], Any], count: int) -> float:
+def least(run: Callable[[], Any], count: int) -> float:
+    """Return the least seconds of processor time of ``count`` runs."""
     found = float("inf")
     for _ in range(count):
         began = time.process_time_ns()
