@@ -1,4 +1,4 @@
-"""Resize and Upsample."""
+"""Resize, Upsample, GridSample and AffineGrid."""
 
 from __future__ import annotations
 
@@ -123,3 +123,17 @@ def grid_sample(g: Graph) -> Tolerance:
     padding = g.draw.of("zeros", "reflection", *(["border"] if mode != "bicubic" else []))  # see known.py
     g.emit([g.data(dtype, image, "mild"), grid], mode=mode, padding_mode=padding, align_corners=g.draw.of(0, 1))
     return Tolerance("close", 2000)
+
+
+@generator("AffineGrid")
+def affine_grid(g: Graph) -> Tolerance:
+    """A matrix for each image; extents of 1 have no outer pixels to align with, for which the oracles have no number.
+
+    The reference evaluator has no value either for a single 2-D image, whose batch its definition drops.
+    """
+    rank, aligned = g.draw.of(2, 3), g.draw.of(0, 1)
+    batch = g.draw.of(2, 3) if rank == 2 else g.draw.of(1, 2)
+    extents = [g.draw.of(2, 3, 7) if aligned else g.draw.of(1, 2, 5) for _ in range(rank)]
+    theta = g.data("float32", [batch, rank, rank + 1], "mild")
+    g.emit([theta, g.fixed(np.array([batch, 3, *extents]))], align_corners=aligned)
+    return Tolerance("close", 64)

@@ -282,6 +282,14 @@ def most_boxes(rng: np.random.Generator) -> SizeCase:
     return SizeCase(node, boxes, "i", good, None, wild, constants=limits)
 
 
+def grid_sizes(rng: np.random.Generator) -> SizeCase:
+    """The image that the grid of an affine map is for."""
+    rank = int(rng.integers(2, 4))
+    good = lambda draw: np.array([2, 1, *draw.integers(1, 6, rank)])  # noqa: E731
+    bad = lambda draw: _with(draw, good(draw), (-1, -7, *_FAR))  # noqa: E731
+    return SizeCase(_node("AffineGrid", ["x", "i"]), {"x": _floats(rng, 2, rank, rank + 1)}, "i", good, bad)
+
+
 def valid_keys(rng: np.random.Generator) -> SizeCase:
     """How many keys of each batch are looked at: all where the number is larger, none where it is negative."""
     batch, keys = int(rng.integers(1, 3)), int(rng.integers(1, 6))
@@ -298,7 +306,7 @@ def valid_keys(rng: np.random.Generator) -> SizeCase:
 
 SIZES: tuple[Callable[[np.random.Generator], SizeCase], ...] = (
     reshape, tile, expand, pad, constant, slice_bounds, slice_steps, limits, resize_sizes, resize_scales, diagonal,
-    window, crop, suppression, most_boxes,
+    window, crop, suppression, most_boxes, grid_sizes,
 )  # fmt: skip
 """How large results are: the virtual machine runs them."""
 

@@ -1,4 +1,4 @@
-"""Regions of interest, and convolutions whose taps move."""
+"""Regions of interest, grids of affine maps, and convolutions whose taps move."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import add_bias, padding, spatial
-from tilewright.relay.frontend.onnx.indices import checked_numbers
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dynamic import counted, integer
+from tilewright.relay.frontend.onnx.indices import checked_numbers, checked_range
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.vision.roi import ROIAlignAttrs
+from tilewright.topi.shape_checks import MOST_ELEMENTS
 
 
 @converter("RoiAlign", since=10)
@@ -101,6 +104,39 @@ def convert_roi_pool(ctx: NodeContext) -> RelayExpr:
     batch = checked_numbers(ctx, 1, data, 0, "batch index", values=typed(first))
     regions = typed(relay_op.concatenate([batch, corners], axis=1))
     return relay_op.vision.roi_pool(data, regions, tuple(size), scale)
+
+
+@converter("AffineGrid", since=20, in_float32=True)
+def convert_affine_grid(ctx: NodeContext) -> RelayExpr:
+    """Places in an image for GridSample: the centres of a result's pixels, from -1 to 1, moved by a matrix each."""
+    theta, rank = ctx.input(0), ctx.shape_elements(1)
+    rows = ctx.dims(theta)[1]
+    if rank is None or not is_number(rows) or len(rank) != rows + 2:
+        ctx.fail(f"a size of N, C and 2 or 3 extents, as many as theta has rows, is needed; found {rank}, theta {rows}")
+    sizes = checked_range(ctx, 1, MOST_ELEMENTS + 1, "size")
+    spread = [relay_op.expand_dims(part, axis=1, num_newaxis=rows) for part in _columns(theta, rows + 1)]
+    grid = spread[rows]
+    for place in range(rows):
+        at = _centres(ctx, relay_op.take(sizes, integer(place + 2, "int32")), rank[place + 2], ctx.dtype(theta))
+        at = relay_op.expand_dims(at, axis=1, num_newaxis=rows - place)
+        grid = relay_op.add(grid, relay_op.multiply(spread[rows - 1 - place], at))
+    return grid
+
+
+def _columns(matrices: RelayExpr, count: int) -> list[RelayExpr]:
+    """Return the columns of matrices, each (N, rows)."""
+    return [relay_op.take(matrices, integer(k, "int32"), axis=2) for k in range(count)]
+
+
+def _centres(ctx: NodeContext, count: RelayExpr, dim: Any, dtype: str) -> RelayExpr:
+    """Return the centres of ``count`` pixels between -1 and 1, the outer ones there with ``align_corners``."""
+    steps, whole = relay_op.cast(counted(count, [dim]), dtype), relay_op.cast(count, dtype)
+    one, two = const(1.0, dtype), const(2.0, dtype)
+    if ctx.attr("align_corners", 0):
+        pace = relay_op.divide(two, relay_op.maximum(relay_op.subtract(whole, one), one))
+        return relay_op.subtract(relay_op.multiply(steps, pace), one)
+    odd = relay_op.add(relay_op.multiply(steps, two), one)
+    return relay_op.subtract(relay_op.divide(odd, whole), one)
 
 
 @converter("DeformConv", since=19, in_float32=True)
