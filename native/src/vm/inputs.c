@@ -83,7 +83,8 @@ static int check_dim(Text dim, Text input, int axis, int64_t found, Names* names
   return 0;
 }
 
-int vm_check_count(int ndim, const int64_t* shape) {
+int vm_check_count(DLDevice device, int ndim, const int64_t* shape) {
+  if (tw_is_host(device)) return 0; /* kernels of CPUs count in 64 bits where a dimension's range needs it */
   const int64_t most = ((int64_t)1 << 31) - ((int64_t)1 << 18); /* loops may go past the end by a tile of each axis */
   int64_t count = 1;
   for (int i = 0; i < ndim; ++i) {
@@ -95,8 +96,9 @@ int vm_check_count(int ndim, const int64_t* shape) {
     }
     char text[128];
     const DLTensor t = {.shape = (int64_t*)shape, .ndim = ndim};
-    return tw_fail("a tensor of shape %s has more elements than programs for named dimensions count in 32 bits (%lld); compile "
-                   "for numbers (--input-shape, or --dim NAME=NUMBER)", tw_shape_text(&t, text, sizeof text), (long long)most);
+    return tw_fail("a tensor of shape %s has more elements than kernels of this device count in 32 bits (%lld) where dimensions have "
+                   "names; compile for numbers (--input-shape, or --dim NAME=NUMBER)",
+                   tw_shape_text(&t, text, sizeof text), (long long)most);
   }
   return 0;
 }
@@ -124,7 +126,7 @@ static int check_input(Text line, const DLTensor* t, Names* names) {
     if (check_dim(dim, name, axis, t->shape[axis], names) != 0) return -1;
     named = named || !number(dim, &value);
   }
-  return named ? vm_check_count(rank, t->shape) : 0;
+  return named ? vm_check_count(t->device, rank, t->shape) : 0;
 }
 
 static int sum_of(Text dim, const Names* names, int64_t* out) {

@@ -105,7 +105,9 @@ static int alloc_tensor(Vm* vm, const VmInstruction* i, TwSlot* r, const int64_t
 static int alloc_tensor_reg(Vm* vm, const VmInstruction* i, TwSlot* r) {
   int64_t shape[MOST_DIMS];
   int ndim;
-  if (read_shape(&r[i->c], shape, &ndim) != 0 || vm_check_count(ndim, shape) != 0) return -1;
+  if (read_shape(&r[i->c], shape, &ndim) != 0) return -1;
+  const bool stored = r[i->a].kind == TW_TENSOR;
+  if (stored && vm_check_count(r[i->a].array->tensor.device, ndim, shape) != 0) return -1;
   return alloc_tensor(vm, i, r, shape, ndim);
 }
 
@@ -159,6 +161,7 @@ static int device_copy(Vm* vm, const VmInstruction* i, TwSlot* r) {
   const DLDevice* device = vm_device(vm, i->c, &pool);
   if (device == NULL) return -1;
   const DLTensor* t = &r[i->a].array->tensor;
+  if (vm_check_count(*device, t->ndim, t->shape) != 0) return -1;
   TwArray* copy = tw_array_new(t->shape, t->ndim, t->dtype, *device);
   if (copy == NULL || tw_copy(t, &copy->tensor) != 0) {
     tw_array_release(copy);

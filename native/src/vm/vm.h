@@ -106,7 +106,7 @@ typedef struct {
 } Vm;
 
 /* Fails where a tensor of dimensions that are known when it runs has more elements than its kernels count. */
-int vm_check_count(int ndim, const int64_t* shape);
+int vm_check_count(DLDevice device, int ndim, const int64_t* shape);
 /* Runs a function on its inputs; what it gives is in vm->result. */
 int vm_run(Vm* vm, int function);
 /* Both tensors one after the other along an axis, where it can in the memory of the first; NULL and an error. */

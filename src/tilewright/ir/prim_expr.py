@@ -207,6 +207,10 @@ class DimVar(SizeVar):
             raise TilewrightError(f"the dimension {name}: no number is in {low}:{high}:{multiple}")
         return cls._of("int32", name, None, _Identity(), low, high, multiple)
 
+    def widened(self) -> DimVar:
+        """Return another variable of 64 bits, with the same name and range."""
+        return DimVar._of("int64", self.name, None, _Identity(), self.low, self.high, self.multiple)
+
     @property
     def limits(self) -> str:
         """The text ``1:512``, ``8:512:8``, or ``0:`` if nothing is known."""

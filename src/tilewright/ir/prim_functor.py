@@ -260,12 +260,14 @@ class ExprMutator(ExprFunctor[PrimExpr]):
         return e
 
     def visit_binary(self, e: BinaryExpr) -> PrimExpr:
-        """Rebuild with the new operands; two constants fold."""
+        """Rebuild with the new operands; two constants fold, and a narrow operand becomes as wide as the other."""
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
         if a is e.a and b is e.b:
             return e
         if (isinstance(a, ConstExpr) or isinstance(b, ConstExpr)) and not _zero_divisor(e, b):
             return _FOLDING[type(e)](a, b)
+        if a.dtype != b.dtype:  # a variable of another width took the place of one
+            a, b = ops.match_dtypes(a, b)
         return type(e)(a, b)
 
     def visit_not(self, e: Not) -> PrimExpr:

@@ -160,6 +160,9 @@ def cast(dtype: str, value: AnyType) -> p.PrimExpr:
                 return p.IntImm(dtype, int(value.value))
     if isinstance(value, p.Broadcast):
         return p.Broadcast(cast(dt.element(dtype), value.value), lanes)
+    if isinstance(value, p.Ramp) and value.dtype.startswith("int32") and dtype.startswith("int64"):
+        wide = dt.element(dtype)  # steps of an index do not overflow
+        return p.Ramp(cast(wide, value.base), cast(wide, value.stride), lanes)
     return p.Cast(dtype, value)
 
 

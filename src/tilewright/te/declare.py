@@ -73,7 +73,7 @@ def compute(
     The output tensor, or the list of them when ``fcompute`` returns several values.
     """
     tag = resolve_tag(tag)
-    dims = as_shape(shape)
+    dims = _of_one_width(as_shape(shape))
     names = _index_names(fcompute, len(dims), name, varargs_names)
     axis = [IterVar(Range(0, extent), n, IterVarType.DataPar) for n, extent in zip(names, dims, strict=False)]
     body = fcompute(*[iv.var for iv in axis])
@@ -87,6 +87,12 @@ def compute(
     op = ComputeOp(name, tag, attrs, axis, bodies, parts=parts)
     outputs = list(op.outputs)
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _of_one_width(dims: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    """Return dimensions of which one has 64 bits in 64 bits, so that loops over several of them can be fused."""
+    wide = any(d.dtype == "int64" for d in dims)
+    return tuple(ops.cast("int64", d) if d.dtype == "int32" else d for d in dims) if wide else dims
 
 
 def _as_body(name: str, value: Any) -> PrimExpr:

@@ -87,7 +87,10 @@ def check_indices(
             each(refuse)
         return ib.get()
 
-    return te.extern([tuple(indices.shape)], [indices], loops, dtype=[dtype], name="check_indices", tag="check_indices")
+    return te.extern(
+        [tuple(indices.shape)], [indices], loops, dtype=[dtype], name="check_indices", tag="check_indices",
+        attrs={"any_size": True},
+    )  # fmt: skip
 
 
 def bounded_indices(

@@ -35,9 +35,14 @@ def _copy(ib: Any, source: Any, target: Any, size: Any) -> None:
         target[i] = source[i]
 
 
-def _position(value: PrimExpr, extent: Any) -> PrimExpr:
-    index = ops.cast("int32", value)
+def _position(value: PrimExpr, extent: Any, dtype: str = "int32") -> PrimExpr:
+    index = ops.cast(dtype, value)
     return tir.if_then_else(index < 0, index + extent, index)
+
+
+def _dtype_of(dims: Sequence[Any]) -> str:
+    """Return the type of positions in a tensor: int64 where a dimension has 64 bits, else int32."""
+    return "int64" if any(ops.as_expr(d).dtype == "int64" for d in dims) else "int32"
 
 
 def element_place(
@@ -68,7 +73,7 @@ def scatter_elements(
     """
     axis = normalize_axis(axis, data.ndim)
     combine = combine_by("scatter", mode)
-    shape = get_const_tuple(data.shape)
+    shape, wide = get_const_tuple(data.shape), _dtype_of(data.shape)
     moves = get_const_tuple(indices.shape)
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
@@ -77,18 +82,24 @@ def scatter_elements(
         target = ib.buffer_ptr(outs[0])
         _copy(ib, source, target, prod(shape))
         with ib.for_range(0, prod(moves), name="j") as j:
-            at, rest, stride = ops.const(0, "int32"), j, 1
+            at, rest, stride = ops.const(0, wide), j, ops.const(1, wide)
             for k in reversed(range(len(moves))):
                 extent = ops.maximum(ops.as_expr(moves[k]), 1)  # of 0 the loop has no iterations
                 coordinate = tir.indexmod(rest, extent)
                 rest = tir.indexdiv(rest, extent)
-                where = _position(index[j], shape[k]) if k == axis else coordinate
+                where = _position(index[j], shape[k], wide) if k == axis else coordinate
                 at, stride = at + where * stride, stride * shape[k]
             target[at] = combine(target[at], update[j])
         return ib.get()
 
     return te.extern(
-        [tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter", tag="scatter"
+        [tuple(data.shape)],
+        [data, indices, updates],
+        loops,
+        dtype=[data.dtype],
+        name="scatter",
+        tag="scatter",
+        attrs={"any_size": True},
     )
 
 
@@ -106,7 +117,7 @@ def scatter_add(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: i
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
     """Write slices ``updates[j..]`` to the coordinates ``indices[:, j..]`` of ``data``, or combine them there."""
     combine = combine_by("scatter_nd", mode)
-    shape = get_const_tuple(data.shape)
+    shape, wide = get_const_tuple(data.shape), _dtype_of(data.shape)
     count, *places = get_const_tuple(indices.shape)
     slice_size = prod(shape[count:])
 
@@ -117,16 +128,22 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
         _copy(ib, source, target, prod(shape))
         total = prod(places)
         with ib.for_range(0, total, name="j") as j:
-            base: Any = ops.const(0, "int32")
+            base: Any = ops.const(0, wide)
             for k in range(count):
-                base = base * shape[k] + _position(index[j + k * total], shape[k])
+                base = base * shape[k] + _position(index[j + k * total], shape[k], wide)
             with ib.for_range(0, slice_size, name="i") as i:
                 at = base * slice_size + i
                 target[at] = combine(target[at], update[j * slice_size + i])
         return ib.get()
 
     return te.extern(
-        [tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter_nd", tag="scatter_nd"
+        [tuple(data.shape)],
+        [data, indices, updates],
+        loops,
+        dtype=[data.dtype],
+        name="scatter_nd",
+        tag="scatter_nd",
+        attrs={"any_size": True},
     )
 
 

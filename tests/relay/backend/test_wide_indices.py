@@ -89,9 +89,56 @@ def test_other_kernels_count_in_32_bits() -> None:
     assert "int64" not in _fused(mod).split("primfn", 1)[1]
 
 
-def test_named_dimensions_refuse_more_than_they_count(data: NDArray) -> None:
-    mod = _module(lambda x: relay.negative(x), DimVar("rows", 1, None, 1))
-    machine = VirtualMachine(relay.vm.compile(mod, "llvm"), tvm.cpu())
-    with pytest.raises(tvm.TVMError, match=r"a tensor of shape \(2049, 1048576\) has more elements .* --dim"):
+def _last(x: Any) -> Call:
+    return relay.strided_slice(x, [-2, -3], [2**31 - 1, 2**31 - 1])
+
+
+def _bits(body: Any, rows: Any) -> set[int]:
+    kernel = _fused(_module(body, rows)).split("primfn")[-1]
+    return {bits for bits in (32, 64) if f"for (i0.i1.fused: int{bits}" in kernel or f".outer: int{bits}" in kernel}
+
+
+def test_elements_beyond_two_to_the_31_of_named_dimensions_are_reached(data: NDArray) -> None:
+    net = _module(lambda x: _last(relay.add(x, relay.const(np.uint8(1)))), DimVar("rows", 1, None, 1))
+    machine = VirtualMachine(relay.vm.compile(net, "llvm"), tvm.cpu())
+    np.testing.assert_array_equal(machine.run(data).numpy(), [[1, 1, 1], [6, 7, 8]])
+    assert (machine.run(np.ones((2, _COLUMNS), "uint8")).numpy() == 2).all()
+
+
+def test_operators_with_schedules_of_their_own_count_in_64_bits_by_the_range(data: NDArray) -> None:
+    def pooled(x: Any) -> Call:
+        image = relay.reshape(x, (1, 1, -1, _COLUMNS))
+        return relay.nn.max_pool2d(image, pool_size=(1, 1), strides=(_ROWS - 1, _COLUMNS - 1))
+
+    machine = VirtualMachine(relay.vm.compile(_module(pooled, DimVar("rows", 1, _ROWS, 1)), "llvm"), tvm.cpu())
+    np.testing.assert_array_equal(machine.run(data).numpy().reshape(2, 2), [[0, 0], [0, 7]])
+    machine = VirtualMachine(relay.vm.compile(_module(pooled, DimVar("rows", 1, None, 1)), "llvm"), tvm.cpu())
+    with pytest.raises(tvm.TVMError, match=r"max_pool2d.*--dim NAME=1:LIMIT.* does not hold"):
         machine.run(data)
-    assert machine.run(np.ones((2, _COLUMNS), "uint8")).numpy()[1, -1] == 255
+
+
+def test_the_range_of_a_dimension_decides_the_bits_of_indices() -> None:
+    def negated(x: Any) -> Call:
+        return relay.negative(x)
+
+    assert _bits(negated, DimVar("rows", 1, None, 1)) == {64}
+    assert _bits(negated, DimVar("rows", 1, _ROWS, 1)) == {64}
+    assert _bits(negated, DimVar("rows", 1, 100, 1)) == {32}
+
+
+def test_operators_that_keep_positions_in_32_bits_refuse_more(data: NDArray) -> None:
+    net = _module(lambda x: relay.argsort(x, axis=0), DimVar("rows", 1, None, 1))
+    machine = VirtualMachine(relay.vm.compile(net, "llvm"), tvm.cpu())
+    with pytest.raises(tvm.TVMError, match=r"argsort.*counted in 32 bits.*1048576.* <= .*2147221504.* does not hold"):
+        machine.run(data)
+    with pytest.raises(tvm.TVMError, match=r"argsort: positions have 32 bits"):
+        relay.build(_module(lambda x: relay.argsort(x, axis=0)), "llvm")
+
+
+@pytest.mark.parametrize("rows", [_ROWS, DimVar("rows", 1, None, 1)], ids=["known", "named"])
+def test_scatter_counts_in_as_many_bits_as_the_extents(rows: Any) -> None:
+    x = relay.var("x", shape=(rows, _COLUMNS), dtype="uint8")
+    at, new = relay.var("at", shape=(2, 1), dtype="int64"), relay.var("new", shape=(1,), dtype="uint8")
+    mod = tvm.IRModule.from_expr(relay.Function([x, at, new], relay.scatter_nd(x, at, new)))
+    kernel = _fused(mod).split("primfn")[-1]
+    assert "1048576i64" in kernel and "cast(int32" not in kernel

@@ -35,6 +35,7 @@ from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr, SizeVar
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type, is_dynamic, tensors_of
+from tilewright.relay.backend.wide import Widener, limit_of
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, LAYOUTS, SCHEDULE, TARGET
 from tilewright.relay.op.dyn import WithDims, elements, with_dims
@@ -48,6 +49,12 @@ from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt
 from tilewright.tir.visitor import post_order_visit
 from tilewright.tir.visitor import substitute as substitute_dims
+
+_DO_NOT_FIT = "the shapes of the arguments do not fit"
+_TOO_MANY = (
+    "elements are counted in 32 bits; the ranges of all dimensions (--dim NAME=1:LIMIT) let all operators count in 64 "
+    "bits, but those that sort or select"
+)
 
 
 def is_dynamic_function(func: Function) -> bool:
@@ -102,6 +109,12 @@ class Symbolic:
 
     func: Function
     conditions: tuple[Condition, ...]
+
+    def widened(self, widener: Widener) -> Symbolic:
+        """Return the function with a result's type, and conditions, in 64 bits."""
+        body = self.func.body.with_checked_type(widener.type(self.func.body.checked_type))
+        func = Function(self.func.params, body, None, (), self.func.attrs)
+        return Symbolic(func, tuple(_widened(c, widener) for c in self.conditions))
 
     @property
     def declared(self) -> Any | None:
@@ -176,6 +189,13 @@ def symbolic(func: Function) -> Symbolic:
         types = [_with_dims(t, solved) for t in types]
 
 
+def _widened(condition: Condition, widener: Widener) -> Condition:
+    dim = widener.dim
+    if isinstance(condition, AtLeast):
+        return AtLeast(dim(condition.dim), dim(condition.least))
+    return Equal(dim(condition.a), dim(condition.b), condition.or_one)
+
+
 def _holds(condition: Condition) -> bool:
     """Return whether a condition is always true."""
     if isinstance(condition, AtLeast):
@@ -210,8 +230,13 @@ def shape_function(
     outputs: Sequence[te.Tensor],
     unknown: Symbolic,
     target: Target,
+    limited: Sequence[te.Tensor] = (),
 ) -> PrimFunc:
     """Return the kernel that computes the results' shapes and sizes in bytes.
+
+    Parameters
+    ----------
+    limited : tensors whose elements have to be counted in 32 bits
 
     Raises
     ------
@@ -242,10 +267,15 @@ def shape_function(
     conditions: list[Condition] = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, AnyDim))]
     if unknown.declared is not None:
         conditions = []
-    checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
+    checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)], _DO_NOT_FIT)
+    if limited:
+        widener = Widener()
+        checks |= dict.fromkeys((limit_of(tensor, widener) for tensor in limited), _TOO_MANY)
+        places |= {widener.visit_var(var): place for var, place in places.items()}
     schedule = te.create_schedule([t.op for t in given])
     func = lowered(schedule, [*shapes, *contents.values(), *given], name=name)[name]
-    func = _checked(func, name, [c for c in checks if all(v in places for v in variables_of(c))], places)
+    known = {check: text for check, text in checks.items() if all(v in places for v in variables_of(check))}
+    func = _checked(func, name, known, places)
     return func.with_attr(
         {GLOBAL_SYMBOL.key: name, TARGET.key: target, IMPLEMENTATION.key: "", SCHEDULE.key: "", LAYOUTS.key: ()}
     )
@@ -274,7 +304,7 @@ def _as_int64(name: str, dim: PrimExpr, values: dict[PrimVar, PrimExpr]) -> Prim
         raise UnsupportedError(
             f"the shape of the result of {name} depends on data, or is not known over the arguments' shapes"
         )
-    narrow = {var: ops.cast("int32", value) for var, value in values.items()}
+    narrow = {var: ops.cast(var.dtype, value) for var, value in values.items()}
     free = [e for e in variables_of(dim) if e not in values]
     if free:
         raise UnsupportedError(f"the shape of the result of {name} depends on {free[0]}, which no argument's shape has")
@@ -361,17 +391,20 @@ def _condition(item: Condition) -> PrimExpr:
 
 
 def _checked(
-    func: PrimFunc, name: str, checks: Sequence[PrimExpr], dims: Mapping[PrimVar, tuple[int, int]]
+    func: PrimFunc, name: str, checks: Mapping[PrimExpr, str], dims: Mapping[PrimVar, tuple[int, int]]
 ) -> PrimFunc:
-    """Return ``func`` with checks before its body; ``dims`` has the parameter and the position of each variable."""
+    """Return ``func`` with checks, each with its error, before its body.
+
+    ``dims`` has the parameter and the position of each variable.
+    """
     buffers = [func.buffer_map[p] for p in func.params]
     loads = {
-        var: ops.cast("int32", Load("int64", buffers[at].data, ops.as_expr(axis))) for var, (at, axis) in dims.items()
+        var: ops.cast(var.dtype, Load("int64", buffers[at].data, ops.as_expr(axis))) for var, (at, axis) in dims.items()
     }
     body = func.body
-    for check in reversed(checks):
+    for check, why in reversed(list(checks.items())):
         if isinstance(check, IntImm):
             continue
-        text = f"{name}: the shapes of the arguments do not fit: {check} does not hold of them"
+        text = f"{name}: {why}: {check} does not hold of them"
         body = AssertStmt(substitute_dims(check, loads), text, body)
     return func.replace(body=body)

@@ -18,6 +18,7 @@ import numpy as np
 from tilewright import te, topi
 from tilewright.autotvm.task.dispatcher import DispatchContext
 from tilewright.autotvm.task.space import ConfigSpace
+from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.memory import Buffer, decl_buffer
@@ -30,7 +31,7 @@ from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.backend.symbolic import inputs_with_variables, is_dynamic_function, shape_function, symbolic
-from tilewright.relay.backend.wide import is_wide, widened
+from tilewright.relay.backend.wide import Widener, is_bounded, is_wide, limit_of, narrow_tensors, takes_any_size
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import (
     DEVICE_TYPE,
@@ -193,7 +194,9 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
 
     target: Target
     plain: bool = False  # compute operators in plain loops, whatever the target has for them
-    wide: bool = False  # compute indices in 64 bits
+    widener: Widener | None = None  # makes dimensions of 64 bits
+    heavy: bool = False  # an operator has a schedule of its own, such as a convolution
+    limited: list[te.Tensor] = field(default_factory=list)  # may be too large for positions of 32 bits
     memo_map: dict[RelayExpr, list[te.Tensor]] = field(default_factory=dict)
     anchor: _Anchor = field(default_factory=_Anchor)
     names: list[str] = field(default_factory=list)
@@ -234,8 +237,9 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
 
     def visit_call(self, expr: Call) -> list[te.Tensor]:
         inputs = [tensor for arg in expr.args for tensor in self.visit(arg)]
-        if self.wide:
-            expr = Call(expr.op, expr.args, expr.attrs).with_checked_type(widened(expr.checked_type))
+        if self.widener:
+            attrs = self.widener.attrs(expr.attrs) if expr.attrs is not None else None
+            expr = Call(expr.op, expr.args, attrs).with_checked_type(self.widener.type(expr.checked_type))
         lowered = (_lower_plainly if self.plain else lower_call)(expr, inputs, self.target)
         op, implementation = expr.op, lowered.implement
         assert isinstance(op, Op)
@@ -243,6 +247,8 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         if pattern >= OpPattern.COMM_REDUCE and self.anchor.pattern >= OpPattern.COMM_REDUCE:
             assert self.anchor.op is not None
             self.conflict = f"{self.anchor.op.name} and {op.name} cannot share one kernel"
+        if pattern > OpPattern.COMM_REDUCE and not takes_any_size(lowered.outputs[0].op):
+            self.heavy = True
         if pattern >= self.anchor.pattern:
             self.anchor = _Anchor(pattern, op, expr.attrs, implementation)
         self.names.append(op.name.replace(".", "_"))
@@ -316,7 +322,9 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         attrs[MOVES_NOTHING.key] = True
     funcs: dict[GlobalVar, PrimFunc] = {}
     if unknown:
-        shapes = shape_function(names(f"shape_func_{name}"), inputs, outputs, unknown, host_of(target))
+        if builder.widener:
+            unknown = unknown.widened(builder.widener)
+        shapes = shape_function(names(f"shape_func_{name}"), inputs, outputs, unknown, host_of(target), builder.limited)
         funcs[GlobalVar(GLOBAL_SYMBOL.of(shapes))] = shapes
         attrs |= {
             SHAPE_FUNCTION.key: GLOBAL_SYMBOL.of(shapes),
@@ -340,7 +348,7 @@ def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.T
         strides: list[PrimExpr] = []
         for i in reversed(range(len(tensor.shape))):
             if i == axis - 1:
-                strides.insert(0, SizeVar("stride", "int32"))
+                strides.insert(0, SizeVar("stride", tensor.shape[axis].dtype))
             else:
                 strides.insert(0, strides[0] * tensor.shape[i + 1] if strides else as_expr(1))
         buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, tensor.name, strides=strides)
@@ -451,13 +459,28 @@ def computed(
 
     With ``plain``, operators are computed in plain loops, whatever the target has for them.
     """
-    builder = _TensorBuilder(target, plain, is_wide(func))
+    if not is_wide(func, target):
+        return _computed(func, _TensorBuilder(target, plain))
+    inputs, outputs, builder = _computed(func, _TensorBuilder(target, plain))
+    limited = narrow_tensors(outputs)
+    if builder.heavy and not is_bounded(func):
+        limited += [*inputs, *outputs]
+    if not limited:
+        return _computed(func, _TensorBuilder(target, plain, Widener()))
+    builder.limited = list(dict.fromkeys(limited))
+    if any(ops.is_const_int(limit_of(tensor, Widener()), 0) for tensor in builder.limited):
+        names = ", ".join(builder.names)
+        raise UnsupportedError(f"{names}: positions have 32 bits, so tensors of 2^31 elements or more are too large")
+    return inputs, outputs, builder
+
+
+def _computed(func: Function, builder: _TensorBuilder) -> tuple[list[te.Tensor], list[te.Tensor], _TensorBuilder]:
     inputs: list[te.Tensor] = []
     seen, body = _reinterpreted(func)
     weights = NETWORK_WEIGHTS.get(func, 0)
     for param in func.params:
         read = seen.get(param, param)
-        type_ = widened(read.checked_type) if builder.wide else read.checked_type
+        type_ = builder.widener.type(read.checked_type) if builder.widener else read.checked_type
         tensors = _placeholders(type_, weights)
         builder.memo_map[read] = tensors
         inputs += tensors

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr, StringImm
@@ -278,7 +279,8 @@ class Stage:
                 f"{', '.join(iv.var.name for iv in self.leaf_iter_vars)}: reorder them first"
             )
         kind = max(outer.iter_type, inner.iter_type)
-        fused = IterVar(None, type(outer.var)(f"{outer.var.name}.{inner.var.name}.fused", outer.var.dtype), kind)
+        dtype = max(outer.var.dtype, inner.var.dtype, key=dt.bits)
+        fused = IterVar(None, type(outer.var)(f"{outer.var.name}.{inner.var.name}.fused", dtype), kind)
         self.relations.append(Fuse(outer, inner, fused))
         self.all_iter_vars.append(fused)
         self.leaf_iter_vars[first : second + 1] = [fused]

@@ -16,7 +16,7 @@ from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer
-from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.ir.prim_expr import Cast, IntImm, PrimExpr, Var
 from tilewright.te.operation import ComputeOp, TensorComputeOp, producer_loads
 from tilewright.te.schedule.bounds import Bounds
 from tilewright.te.schedule.domains import pass_up_domain, pass_up_index
@@ -192,6 +192,22 @@ def _tests_around(
     return tests, holds
 
 
+class _Narrowed(ExprMutator):
+    """Expressions over variables of 32 bits, without their conversions to 64 bits."""
+
+    def visit_cast(self, e: Cast) -> PrimExpr:
+        return self.visit_expr(e.value) if (e.dtype, e.value.dtype) == ("int64", "int32") else super().visit_cast(e)
+
+    def visit_int_imm(self, e: IntImm) -> PrimExpr:
+        return ops.const(e.value, "int32") if e.dtype == "int64" else e
+
+
+def _as_declared(index: PrimExpr) -> PrimExpr:
+    """Return an index within a block in 32 bits, as intrinsics are declared, in kernels that count in 64 bits too."""
+    wide = index.dtype == "int64" and all(var.dtype == "int32" for var in stmt_vars(index))
+    return _Narrowed().visit_expr(index) if wide else index
+
+
 class _ToIntrinsic(ExprMutator):
     """Tensor reads of the block to reads of the intrinsic's inputs, relative to the start of the region."""
 
@@ -207,7 +223,7 @@ class _ToIntrinsic(ExprMutator):
         declared, region = self.inputs[e.producer]
         lead = len(e.indices) - declared.ndim
         indices = [
-            self.analyzer.simplify(self.visit_expr(i) - r.min)
+            _as_declared(self.analyzer.simplify(self.visit_expr(i) - r.min))
             for i, r in zip(e.indices[lead:], region[lead:], strict=True)
         ]
         return ProducerLoad(declared, indices)

@@ -105,7 +105,7 @@ def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset:
     for loop, count in zip(inner, counts, strict=True):
         turn, turns = turn * count + (loop.loop_var - loop.min), turns * count
     share = ops.floordiv(turns + (lines - 1), turns)
-    line = Var(f"prefetch.{buffer.name}.line", "int32")
+    line = Var(f"prefetch.{buffer.name}.line", share.dtype)
     alone = ops.is_const_int(share, 1)
     number = turn if alone else turn * share + line
     if not ops.is_const_int(share * turns, lines):

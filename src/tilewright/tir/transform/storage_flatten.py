@@ -253,7 +253,7 @@ class _Flatten(ScopedMutator):
         count = ops.const(1, "int32")
         for r in rest:
             count = ops.mul(count, r.extent)
-        line = Var(f"prefetch.{s.buffer.name}.line", "int32")
+        line = Var(f"prefetch.{s.buffer.name}.line", count.dtype)
         base = self._index(storage, s.buffer, indices + [r.min for r in rest])
         address = Call("handle", "tir.address_of", (Load(s.buffer.dtype, storage.data, base + line * step),))
         body: Stmt = Evaluate(Call("handle", "tir.prefetch", (address, 0, s.locality, 1)))
