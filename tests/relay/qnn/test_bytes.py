@@ -206,3 +206,19 @@ def test_without_packed_layouts_there_are_floats() -> None:
     mod = tvm.IRModule.from_expr(relay.Function([network.x], network.whole(network.conv(network.x, 16, 16, 1))))
     with tvm.target.Target(VNNI), tvm.transform.PassContext(opt_level=2):
         assert "int32" not in str(CanonicalizeOps()(mod))
+
+
+@pytest.mark.parametrize("target", [VNNI, "llvm -mcpu=skylake-avx512", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize(("inner", "outer"), [(6, 16), (8, 4), (8, 20)])
+def test_convolutions_of_bytes_that_a_program_writes_itself(target: str, inner: int, outer: int) -> None:
+    if not runs_here(target):
+        pytest.skip(f"this machine lacks instructions of {target}")
+    x = relay.var("x", shape=(1, inner, 5, 6), dtype="uint8")
+    weight = RNG.integers(-128, 127, (outer, inner, 3, 3), dtype="int8")
+    call = relay.nn.conv2d(x, relay.const(weight), kernel_size=(3, 3), channels=outer, out_dtype="int32")
+    module = graph_executor.GraphModule(relay.build(tvm.IRModule.from_expr(call), target)["default"](tvm.cpu()))
+    data = RNG.integers(0, 255, (1, inner, 5, 6), dtype="uint8")
+    module.run(x=data)
+    windows = np.lib.stride_tricks.sliding_window_view(data.astype("int32"), (3, 3), axis=(2, 3))
+    want = np.einsum("nchwij,ocij->nohw", windows, weight.astype("int32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), want)

@@ -33,7 +33,7 @@ from tilewright.relay.op.nn.widen import WidenWeight
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import cpu_nbits as _registers_itself  # noqa: F401
 from tilewright.relay.op.strategy import generic
-from tilewright.relay.op.strategy.cpu_byte_conv2d import of_bytes, pack_conv2d_of_bytes
+from tilewright.relay.op.strategy.cpu_byte_conv2d import is_packed_for_bytes, of_bytes, pack_conv2d_of_bytes
 from tilewright.relay.op.strategy.cpu_byte_dense import has_small_weights, is_legal, pack_bytes
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
@@ -189,7 +189,7 @@ def conv2d_NCHWc_strategy_cpu(
     attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
 ) -> OpStrategy:
     """Convolution of packed channels, of floats or of bytes."""
-    name = "conv2d_NCHWc_int8" if of_bytes(inputs) and len(inputs[1].shape) == 7 else "conv2d_NCHWc"
+    name = "conv2d_NCHWc_int8" if is_packed_for_bytes(*inputs[:2]) else "conv2d_NCHWc"
     compute = wrap_compute_conv2d(getattr(cpu, name), need_data_layout=True, need_out_layout=True)
     return one_implementation(compute, wrap_topi_schedule(getattr(cpu, f"schedule_{name}")), f"{name}.cpu")
 

@@ -22,6 +22,15 @@ def of_bytes(tensors: Sequence[Any]) -> bool:
     return (tensors[0].dtype, tensors[1].dtype) in (("uint8", "int8"), ("uint8", "float32"))
 
 
+def is_packed_for_bytes(data: Any, kernel: Any) -> bool:
+    """Return whether packed data and weights fill the words and vectors of the target's products of bytes."""
+    form = conv2d_byte_product()
+    if form is None or not of_bytes((data, kernel)) or len(kernel.shape) != 7:
+        return False
+    lanes, group = (int(known(extent) or 0) for extent in kernel.shape[-2:])
+    return group == form.group and lanes % form.lanes == 0
+
+
 def pack_conv2d_of_bytes(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any]) -> Call | None:
     """The packed form of an NCHW convolution of bytes; None where there is none."""
     data, weight = (t.shape for t in tinfos[:2])
