@@ -348,3 +348,21 @@ def test_a_dimension_may_be_a_sum_of_others() -> None:
         np.testing.assert_array_equal(outputs_of(machine, given)[0], wanted)
     with pytest.raises(tvm.TVMError, match=r'input "mask": dimension 0 is 6, and past\+new, of other inputs, is 7'):
         machine.run(mask=floats(6, 1), x=floats(3, 3), y=floats(4, 3))
+
+
+def test_inputs_without_a_shape_have_the_rank_that_their_nodes_need() -> None:
+    table, bare = np.ones((9, 4), "float32"), onnx.TypeProto()
+    bare.tensor_type.elem_type = onnx.TensorProto.INT64
+    inputs = [onnx.helper.make_value_info(name, bare) for name in ("ids", "mask")]
+    nodes = [
+        onnx.helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        onnx.helper.make_node("Cast", ["mask"], ["share"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("Unsqueeze", ["share", "last"], ["shares"]),
+        onnx.helper.make_node("Mul", ["rows", "shares"], ["y"]),
+    ]
+    outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ("b", "s", 4))]
+    weights = [onnx.numpy_helper.from_array(table, "table"), onnx.numpy_helper.from_array(np.array([-1]), "last")]
+    graph = onnx.helper.make_graph(nodes, "bare", inputs, outputs, weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    mod, _ = relay.frontend.from_onnx(model)
+    assert [len(p.checked_type.shape) for p in mod["main"].params[:2]] == [2, 2]

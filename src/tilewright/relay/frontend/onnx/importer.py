@@ -54,6 +54,7 @@ from tilewright.relay.frontend.onnx.loading import (
     open_model,
 )
 from tilewright.relay.frontend.onnx.plain import plain_model
+from tilewright.relay.frontend.onnx.ranks import ranks_of
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.relay.function_attributes import OUTPUT_NAMES
@@ -423,7 +424,7 @@ class GraphImporter:
         given = self.shapes.get(value.name)
         if given is None:
             if not declared.HasField("shape"):
-                raise without_shapes(self.graph.input, {*self.params, *self.shapes})
+                dims = [f"{value.name}_{axis}" for axis in range(self._rank(value.name))]
             return self._dims(value.name, dims)
         if declared.HasField("shape") and len(given) != len(dims):
             raise OnnxImportError(
@@ -437,6 +438,14 @@ class GraphImporter:
                     f"input {value.name!r}: dimension {i} is {model_dim} in the model, but {given_dim} was given"
                 )
         return self._dims(value.name, given)
+
+    def _rank(self, name: str) -> int:
+        """Return the number of dimensions of an input without a shape, by the nodes that use it."""
+        given = {name: len(shape) for name, shape in self.shapes.items()}
+        found = ranks_of(self.graph, self.nodes, given | {name: len(p.shape) for name, p in self.params.items()})
+        if name not in found:
+            raise without_shapes(self.graph.input, {*self.params, *self.shapes, *found})
+        return found[name]
 
     def _dims(self, name: str, dims: Sequence[Any]) -> list[Any]:
         if math.prod(d for d in dims if isinstance(d, int) and d > 0) >= _MOST_ELEMENTS:
