@@ -189,6 +189,7 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
         weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
     if report.dimensions:
         rows.append(("dimensions", ", ".join(report.dimensions)))
+    rows += [("open extents", line) for line in report.specialization()]
     stages = ", ".join(f"{name} {report.stage_seconds[name]:.1f}" for name in _STAGES if name in report.stage_seconds)
     rows.append(("weights", weights))
     if report.activation_bytes:

@@ -322,3 +322,18 @@ def test_weights_are_prepared_when_the_program_is_compiled() -> None:
     got = VirtualMachine(exe, runtime.cpu()).run(value).numpy()
     expected = relay.create_executor("debug", IRModule.from_expr(relay.Function([x], func.body))).evaluate()(value)
     np.testing.assert_allclose(got, expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_the_report_tells_what_known_extents_would_make_faster() -> None:
+    def report_of(h: Any, w: Any) -> Any:
+        x = relay.var("x", relay.TensorType((DimVar("n"), 16, h, w), "float32"))
+        weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
+        conv = relay.nn.conv2d(x, weight, padding=(1, 1), strides=(2, 2))
+        with relay.build_config(opt_level=3):
+            return relay.vm.compile(IRModule.from_expr(relay.Function([x], conv)), "llvm").build_report
+
+    named = report_of(DimVar("h"), DimVar("w"))
+    (line,) = named.specialization()
+    assert line.startswith("convolutions and pools over them: 1 kernels;")
+    assert line.endswith("--specialize n=NUMBER,h=NUMBER,w=NUMBER")
+    assert not report_of(9, 9).specialization()  # the batch alone is open

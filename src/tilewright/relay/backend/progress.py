@@ -57,7 +57,9 @@ class BuildReport:
     any; ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
     ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of
     weights that are computed from others when the library is loaded. ``dimensions`` are the named ones, with their
-    limits. ``quantized`` tells what became of
+    limits. ``open_images`` are the kernels over images
+    whose extents are known at run time only, with the model's nodes that they compute: known extents have faster ones.
+    ``quantized`` tells what became of
     the operators of a quantized model, ``halved`` what became of weights that were to be in half precision.
     """
 
@@ -74,8 +76,19 @@ class BuildReport:
     prepared_bytes: int = 0
     cpu_features: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = ()
+    open_images: dict[str, list[str]] = field(default_factory=dict)
     quantized: tuple[Decision, ...] = ()
     halved: tuple[Halved, ...] = ()
+
+    def specialization(self) -> list[str]:
+        """Return a line on what ``--specialize`` would make faster, if there is such."""
+        if not self.open_images or not self.dimensions:
+            return []
+        nodes = [node for names in self.open_images.values() for node in names[:1]]
+        shown = f" ({', '.join([*nodes[:3], *(['...'] if len(nodes) > 3 else [])])})" if nodes else ""
+        numbers = ",".join(f"{dimension.split()[0]}=NUMBER" for dimension in self.dimensions)
+        what = f"convolutions and pools over them: {len(self.open_images)} kernels{shown}"
+        return [f"{what}; frequent sizes are faster with --specialize {numbers}"]
 
     def quantization(self) -> list[str]:
         """Return lines on what of a quantized model is computed on integers, and why the rest is not; else none."""

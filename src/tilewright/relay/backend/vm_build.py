@@ -7,12 +7,13 @@ bytecode.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
-from tilewright.ir.prim_expr import DimVar
+from tilewright.ir.prim_expr import DimVar, IntImm
 from tilewright.ir.span import source_names
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, PassInfo, Sequential
 from tilewright.ir.type import is_dynamic, tensors_of
@@ -47,6 +48,7 @@ from tilewright.runtime.module import Module
 from tilewright.runtime.vm import Executable, make_executable
 
 NAME = "vm"
+_OF_IMAGES = re.compile("conv|pool")  # in the names of implementations
 
 
 def control_passes() -> list[Pass]:
@@ -199,6 +201,18 @@ def _sources(program: LoweredProgram) -> dict[str, list[str]]:
     }
 
 
+def _open_images(program: LoweredProgram) -> set[str]:
+    """Return the kernels that take an image, or features, whose extents are known at run time only."""
+    found = set()
+    for _, func in program.fused.items():
+        for expr in post_order(func.body, open_children) if isinstance(func, Function) else ():
+            if isinstance(expr, Call) and isinstance(expr.op, Function) and is_closed(expr.op):
+                types = [t for p in expr.op.params for t in tensors_of(p.checked_type)]
+                if any(not isinstance(d, IntImm) for t in types for d in t.shape[2:]):
+                    found.add(hash_of(expr.op))
+    return {GLOBAL_SYMBOL.of(f) for f in kernels(program.lowered).values() if HASH.has(f) and HASH.of(f) in found}
+
+
 def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) -> None:
     """Complete the report of a program."""
     functions = [f for f in kernels(program.lowered).values() if not GLOBAL_SYMBOL.of(f).startswith("shape_func_")]
@@ -208,6 +222,12 @@ def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) ->
     )
     report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
     report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}
+    open_images = _open_images(program)
+    report.open_images = {
+        name: nodes
+        for name, nodes in _sources(program).items()
+        if name in open_images and _OF_IMAGES.search(report.implementations[name])
+    }
     report.parameter_bytes = sum(constant.nbytes for constant in made.constants)
     main = program.fused["main"]
     assert isinstance(main, Function)
