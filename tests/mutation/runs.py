@@ -30,6 +30,7 @@ WALL_SECONDS = 600  # a process that takes more waits for something
 MEMORY = 12 << 30
 COLD_FILES = 10
 NO_OPENCL = "/nonexistent"  # the folder of OpenCL's vendors for processes that fork
+NOT_LOADED = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR)  # Tilewright does not load
 TIERS = ("test", "full")
 Ranks = Mapping[str, Mapping[str, float]]
 
@@ -108,6 +109,7 @@ class Watch:
                 if self.verdict.result != "survived":
                     return
                 if processor_seconds() > until:
+                    case.session._setupstate.teardown_exact(None)  # the next phase starts in another module
                     break
         self.note(by="")
 
@@ -134,7 +136,7 @@ def _wait(poll: Callable[[], int | None], leader: int) -> int:
 def _verdict(task: Task, status: int) -> Verdict:
     notes = Path(task.notes)
     if not notes.exists():
-        if status == pytest.ExitCode.USAGE_ERROR:  # conftest.py, which loads Tilewright, does not load
+        if status in NOT_LOADED:
             return Verdict("killed", "loading")
         raise RuntimeError(f"no case was tried: {Path(task.notes + '.log').read_text()[-2000:]}")
     verdict = Verdict(**json.loads(notes.read_text()))

@@ -47,7 +47,7 @@ def test_bytes_are_those_of_the_format() -> None:
     data, lib = exe.save()
     assert [lib] == [None]
     words = struct.unpack_from("<QQ5s", data)
-    assert words == (0xD225DE2F4214151D, 5, b"0.8.0")
+    assert words == (0xD225DE2F4214151D, 5, b"0.8.1")
     # the last instruction: three numbers, the hash of opcode and field, the opcode, the register
     key = 1 ^ (0 + 0x9E3779B9 + (1 << 6) + (1 >> 2))
     assert struct.unpack("<Qqqq", data[-32:]) == (3, key, 1, 0)

@@ -2,7 +2,7 @@
  *
  * Programs and their files, which are TVM 0.8's:
  *
- *   u64 magic, the version "0.8.0"
+ *   u64 magic, the version "0.8.1"
  *   the functions' names, by index                                                   head, up to here
  *   the constants: a count, arrays, a vector of device types
  *   the packed functions' names; a map of maps: their attributes                     tail, from here on
@@ -13,7 +13,7 @@
 #include <errno.h>
 
 static const uint64_t magic = 0xD225DE2F4214151Du;
-static const char version[] = "0.8.0";
+static const char version[] = "0.8.1";
 
 /* ---- reading ---- */
 /* A vector of 64-bit numbers, where it lies in the stream; it is not aligned. */

@@ -19,7 +19,7 @@ from enum import IntEnum
 from .error import TVMError
 
 MAGIC = 0xD225DE2F4214151D
-VERSION = "0.8.0"
+VERSION = "0.8.1"
 CHECK_INPUTS = "tilewright.vm.check_inputs"  # of the runtime: the inputs of main fit its interface
 DIMS_ARE = "tilewright.vm.dims_are"  # of the runtime: the inputs have the dimensions of a specialization of main
 SIZES = "tilewright.vm.sizes"  # of the runtime: bytes that are products of the inputs' dimensions

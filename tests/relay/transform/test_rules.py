@@ -69,6 +69,17 @@ ROWS = {
     recognize_layer_norm.GAMMA: lambda draw: draw.tensor(draw.shape[-1:]),
     recognize_layer_norm.BETA: lambda draw: draw.tensor(draw.shape[-1:]),
 }
+
+
+def _joined(draw: Draw) -> relay.Expr:
+    """Repeat along a new axis, and join it with the one before."""
+    axis, count = int(draw.rng.integers(1, len(draw.shape) + 1)), draw.one_of(1, 2, 5)
+    apart = relay.expand_dims(draw.tensor(), axis)
+    wide = (*draw.shape[:axis], count, *draw.shape[axis:])
+    spread = draw.one_of(relay.repeat(apart, count, axis), relay.broadcast_to(apart, wide))
+    return relay.reshape(spread, (*wide[: axis - 1], wide[axis - 1] * count, *wide[axis + 1 :]))
+
+
 # What the wildcards of a rule stand for, where it is not any tensor of the common shape and dtype.
 LEAVES: dict[str, Leaves] = {
     "cast(cast(x)) -> x": NARROW,
@@ -77,6 +88,7 @@ LEAVES: dict[str, Leaves] = {
     "reshape_like(x, y) -> reshape(x)": {simplify_expr.y: lambda draw: draw.tensor((*draw.shape[::-1], 1))},
     "x broadcast like y -> broadcast_to(x)": {simplify_expr.y: lambda draw: draw.tensor((3, *draw.shape))},
     "x summed like y -> collapse_sum_to(x)": {simplify_expr.y: _shortened},
+    "reshape(repeat(expand_dims(x))) -> repeat(x)": {simplify_expr.JOINED: _joined},
     "full_like(x, y) -> full(y)": {simplify_expr.y: lambda draw: draw.tensor(())},
     "softmax(q k.T * scale + mask) v -> attention(q, k, v, mask, scale)": {
         recognize_attention.PRODUCT: _spelled_attention

@@ -130,7 +130,8 @@ def _columns(matrices: RelayExpr, count: int) -> list[RelayExpr]:
 
 def _centres(ctx: NodeContext, count: RelayExpr, dim: Any, dtype: str) -> RelayExpr:
     """Return the centres of ``count`` pixels between -1 and 1, the outer ones there with ``align_corners``."""
-    steps, whole = relay_op.cast(counted(count, [dim]), dtype), relay_op.cast(count, dtype)
+    steps = const(np.arange(dim, dtype=dtype)) if is_number(dim) else relay_op.cast(counted(count, [dim]), dtype)
+    whole = relay_op.cast(count, dtype)
     one, two = const(1.0, dtype), const(2.0, dtype)
     if ctx.attr("align_corners", 0):
         pace = relay_op.divide(two, relay_op.maximum(relay_op.subtract(whole, one), one))

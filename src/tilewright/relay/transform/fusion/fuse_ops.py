@@ -173,7 +173,7 @@ def _narrowest(nodes: dict[RelayExpr, _Node], end: RelayExpr) -> tuple[_Node, _N
             best = node
         if node.pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
             return best, whole
-        if node.pattern > OpPattern.BROADCAST:
+        if node.pattern > OpPattern.BROADCAST or not node.expr.args:
             return None
         node = nodes[node.expr.args[0]]
     return None

@@ -170,6 +170,7 @@ MOVE, MOVED = is_op("transpose") | is_op("layout_transform"), TRANSPOSED | CONVE
 MAY_DO_NOTHING = VIEW | is_op("cast") | is_op("squeeze") | is_op("broadcast_to") | is_op("copy")
 APART = is_op("expand_dims")(x)
 SPREAD = is_op("repeat")(APART) | is_op("broadcast_to")(APART)
+JOINED = VIEW(SPREAD)
 ARITHMETIC = is_op("add") | is_op("subtract") | is_op("multiply") | is_op("divide")
 WIDE = is_op("cast")(x)
 BROADCAST_LIKE, SUM_LIKE = is_op("broadcast_to_like")(x, y), is_op("collapse_sum_like")(x, y)
@@ -181,7 +182,7 @@ RULES = RuleTable("SimplifyExpr", [
     Rule("NCHW4c(NHWC(x)) -> NCHW4c(x)", is_op("layout_transform")(CONVERTED), _merge_conversions, free=ALL),
     Rule("transpose(x, [0, 1, 2]) -> x", MOVE(x), x, _is_identity),
     Rule("reshape(reshape(x)) -> reshape(x)", VIEW(VIEWED(x)), _shaped(op.reshape), is_static, ALL),
-    Rule("reshape(repeat(expand_dims(x))) -> repeat(x)", VIEW(SPREAD), _repeated, free=ALL),
+    Rule("reshape(repeat(expand_dims(x))) -> repeat(x)", JOINED, _repeated, free=ALL),
     Rule("reshape(x, shape of x) -> x", MAY_DO_NOTHING(x), x, same_type(x)),
     Rule("cast(cast(x)) -> x", is_op("cast")(WIDE), x, _is_undone, ALL),
     Rule("cast(cast(x)) -> cast(x)", is_op("cast")(WIDE), _cast, _is_not_needed, ALL),
