@@ -6,7 +6,7 @@ python -m benchmarks.decoding qwen --weights float32 --threads 2 --rounds 5
 Each engine has a process of its own; they take turns, a prompt and its steps each. Files are as onnxruntime-genai has
 them (``testing.language_models``): GroupQueryAttention, and MatMulNBits with blocks of 32 at accuracy level 4. ONNX
 Runtime's past and present are one buffer, as genai binds them. Times are of the processor, of all threads. Beside them
-stands what reading the weights of a step, and its cache, takes by a loop that only reads (``peak.reading_work``).
+stands what reading the weights of a step, and its cache, takes by a loop that only reads (``peak.read_seconds``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy as np
 from tilewright.testing.language_models import QWEN_500M, SMOLLM_135M, TINY, Sizes, decoder, save
 
 SIZES = {"smollm": SMOLLM_135M, "qwen": QWEN_500M, "tiny": TINY}
-READ_BYTES = 1 << 28
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Array], Array]  # ids (1, length) behind those before -> logits of the last, (vocabulary,)
@@ -131,18 +130,6 @@ class Process:
         return self.answer()
 
 
-def read_seconds(nbytes: float) -> float:
-    """Return the least of a few times that reading so much takes one thread."""
-    from benchmarks.peak import reading_work
-
-    work, best = reading_work(READ_BYTES), float("inf")
-    for _ in range(4):
-        began = time.process_time_ns()
-        read = work(1)
-        best = min(best, (time.process_time_ns() - began) * 1e-9 / read)
-    return best * nbytes
-
-
 def step_bytes(sizes: Sizes, weights: str, length: int) -> float:
     """Return the bytes of weights and cache that a step reads; weights of few bits have a float32 scale for 32."""
     s = sizes
@@ -172,6 +159,8 @@ def main() -> None:
     sizes = SIZES[chosen.sizes]
     if chosen.serve:
         return serve(chosen.serve, chosen.file, sizes, chosen.prompt + chosen.steps)
+    from benchmarks.peak import read_seconds
+
     with tempfile.TemporaryDirectory() as folder:
         path = save(decoder(sizes, weights=chosen.weights), Path(folder) / "model.onnx")
         engines = {name: Process(name, path, chosen) for name in ENGINES}

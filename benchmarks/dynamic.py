@@ -83,16 +83,16 @@ def inputs_of(batch: int, seq: int) -> dict[str, np.ndarray]:
     return {"input_ids": tokens, "attention_mask": mask, "token_type_ids": sentence}
 
 
-def named_machine(model: onnx.ModelProto) -> Any:
+def named_machine(model: onnx.ModelProto, ranges: Mapping[str, tuple[int, int]] = RANGES) -> Any:
     """The virtual machine of the library for every shape."""
-    mod, params = relay.frontend.from_onnx(model, dims=RANGES)
+    mod, params = relay.frontend.from_onnx(model, dims=ranges)
     with tvm.transform.PassContext(opt_level=3):
         return runtime.vm.VirtualMachine(relay.vm.compile(mod, "llvm", params=params), tvm.cpu())
 
 
-def static_executor(model: onnx.ModelProto, batch: int, seq: int) -> Any:
+def static_executor(model: onnx.ModelProto, **dims: int) -> Any:
     """The graph executor of the library for one shape."""
-    mod, params = relay.frontend.from_onnx(model, dims={"batch": batch, "seq": seq})
+    mod, params = relay.frontend.from_onnx(model, dims=dims)
     with tvm.transform.PassContext(opt_level=3):
         library = relay.build(mod, "llvm", params=params)
     return graph_executor.GraphModule(library["default"](tvm.cpu()))
@@ -153,7 +153,7 @@ def main() -> None:
     found = []
     for shape in chosen.shapes:
         batch, seq = (int(extent) for extent in shape.split("x"))
-        times = compare(machine, static_executor(model, batch, seq), session, inputs_of(batch, seq))
+        times = compare(machine, static_executor(model, batch=batch, seq=seq), session, inputs_of(batch, seq))
         found.append(times)
         milliseconds = " | ".join(f"{t * 1e3:.2f}" for t in (times.named, times.static, times.onnxruntime))
         print(f"| {shape} | {milliseconds} | {times.of_static:.2f} | {times.of_onnxruntime:.2f} |", flush=True)

@@ -4,7 +4,7 @@ python -m benchmarks.generate                          # GPT-2 small, 64 tokens 
 python -m benchmarks.generate --layers 2 --past 900 --tokens 32
 
 The three take turns in one process, block by block, and processor time is what counts. Beside them stands the time that
-reading the step's weights and cache from memory takes by itself (``peak.reading_work``), measured between the blocks.
+reading the step's weights and cache from memory takes by itself (``peak.read_seconds``), measured between the blocks.
 Every token is compared with ONNX Runtime's.
 """
 
@@ -28,13 +28,12 @@ import onnxruntime
 import torch
 
 import tilewright as tvm
-from benchmarks.peak import reading_work
+from benchmarks.peak import read_seconds
 from tilewright import relay, runtime
 from tilewright.runtime.vm import with_capacity
 from tilewright.testing.zoo import transformers
 
 HEADS, WIDTH, POSITIONS, VOCABULARY = 12, 64, 1024, 50257
-READ_BYTES = 1 << 28
 
 Array = np.ndarray[Any, Any]
 Step = Callable[[int, list[Any]], tuple[Array, list[Any]]]  # token, cache -> logits, cache
@@ -88,16 +87,6 @@ def generate(step: Step, cache: list[Any], tokens: int) -> tuple[list[int], list
         token = int(np.argmax(logits))
         found.append(token)
     return found, seconds
-
-
-def read_seconds(nbytes: float) -> float:
-    """The least of a few times that reading so much takes, by its own loop."""
-    work, best = reading_work(READ_BYTES), float("inf")
-    for _ in range(4):
-        began = time.process_time_ns()
-        read = work(1)
-        best = min(best, (time.process_time_ns() - began) * 1e-9 / read)
-    return best * nbytes
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -26,9 +26,7 @@ import onnxruntime
 
 import tilewright as tvm
 from benchmarks.detector import write_detector
-from benchmarks.dynamic import Times, least
-from tilewright import relay, runtime
-from tilewright.contrib import graph_executor
+from benchmarks.dynamic import Times, least, named_machine, static_executor
 
 SIZES = (
     "224x224", "256x256", "288x288", "320x320", "352x480", "416x416", "480x640", "512x512", "544x960", "640x640",
@@ -50,21 +48,6 @@ def named_model(path: Path, channels: int) -> onnx.ModelProto:
                 dim.dim_param = name
     onnx.save(model, str(path))
     return model
-
-
-def machine_of(model: onnx.ModelProto) -> Any:
-    """Return the virtual machine of the library for every size."""
-    mod, params = relay.frontend.from_onnx(model, dims={"height": LIMITS, "width": LIMITS})
-    with tvm.transform.PassContext(opt_level=3):
-        return runtime.vm.VirtualMachine(relay.vm.compile(mod, "llvm", params=params), tvm.cpu())
-
-
-def executor_of(model: onnx.ModelProto, height: int, width: int) -> Any:
-    """Return the graph executor of the library for one size."""
-    mod, params = relay.frontend.from_onnx(model, dims={"height": height, "width": width})
-    with tvm.transform.PassContext(opt_level=3):
-        library = relay.build(mod, "llvm", params=params)
-    return graph_executor.GraphModule(library["default"](tvm.cpu()))
 
 
 def compare(machine: Any, known: Any, session: Any, image: np.ndarray) -> Times:
@@ -97,14 +80,14 @@ def main() -> None:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    machine = machine_of(model)
+    machine = named_machine(model, {"height": LIMITS, "width": LIMITS})
     print("| height x width | named, ms | known, ms | ONNX Runtime, ms | time of known | speed of ONNX Runtime |")
     print("|---|---:|---:|---:|---:|---:|")
     found = []
     for size in chosen.sizes:
         height, width = map(int, size.split("x"))
         image = np.random.default_rng(0).random((1, 3, height, width), "float32")
-        times = compare(machine, executor_of(model, height, width), session, image)
+        times = compare(machine, static_executor(model, height=height, width=width), session, image)
         found.append(times)
         milliseconds = " | ".join(f"{t * 1e3:.2f}" for t in (times.named, times.static, times.onnxruntime))
         print(f"| {size} | {milliseconds} | {1 / times.of_static:.2f} | {times.of_onnxruntime:.2f} |", flush=True)

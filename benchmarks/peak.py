@@ -29,6 +29,7 @@ from rich.table import Table
 
 CHAINS = 12
 UNROLLED_VECTORS = 8
+READ_BYTES = 1 << 28  # more than caches hold
 LINE_BYTES = 64  # of a cache
 KIB, MIB = 1024, 1024 * 1024
 BUSY = 0.95  # of a core that each thread has in a run that counts
@@ -356,6 +357,16 @@ def reading_work(nbytes: int, prefetch: Prefetch | None = None) -> Callable[[int
         return float(repeats) * blocks * block
 
     return work
+
+
+def read_seconds(nbytes: float) -> float:
+    """Return the least of a few times that reading so much takes one thread."""
+    work, best = reading_work(READ_BYTES), float("inf")
+    for _ in range(4):
+        began = time.process_time_ns()
+        read = work(1)
+        best = min(best, (time.process_time_ns() - began) * 1e-9 / read)
+    return best * nbytes
 
 
 def fma_work(width: int) -> Callable[[int], float]:

@@ -36,6 +36,19 @@ def residual() -> onnx.ModelProto:
     )  # fmt: skip
 
 
+def products(features: int, hidden: int) -> onnx.ModelProto:
+    """Return two products, of ``features`` and of ``hidden`` columns."""
+    return network(
+        f"""f (float[3, {features}] x) => (float[3, 8] y) {{
+          h = MatMul(x, w1)
+          hb = Add(h, b1)
+          r = Relu(hb)
+          y = Gemm<transB=1>(r, w2, b2)
+        }}""",
+        w1=(features, hidden), b1=(hidden,), w2=(8, hidden), b2=(8,),
+    )  # fmt: skip
+
+
 def samples(model: onnx.ModelProto, count: int = 4, seed: int = 1) -> list[dict[str, np.ndarray]]:
     """Return random samples of a model's inputs."""
     rng = np.random.default_rng(seed)

@@ -7,23 +7,11 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import numpy_helper
-from tests.quantization.networks import network, samples
+from tests.quantization.networks import network, products, samples
 
 import tilewright
 from tilewright.ir.errors import TilewrightError
 from tilewright.quantization.measure import measure
-
-
-def products() -> onnx.ModelProto:
-    return network(
-        """f (float[3, 16] x) => (float[3, 8] y) {
-          h = MatMul(x, w1)
-          hb = Add(h, b1)
-          r = Relu(hb)
-          y = Gemm<transB=1>(r, w2, b2)
-        }""",
-        w1=(16, 32), b1=(32,), w2=(8, 32), b2=(8,),
-    )  # fmt: skip
 
 
 def by_hand(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
@@ -45,7 +33,7 @@ def by_hand(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_the_file_runs_the_same_in_onnx_runtime(per_channel: bool) -> None:
-    model = products()
+    model = products(16, 32)
     made = tilewright.quantize(model, dynamic=True, per_channel=per_channel)
     onnx.checker.check_model(made.model, full_check=True)
     kinds = [node.op_type for node in made.model.graph.node]
@@ -80,7 +68,7 @@ def test_convolutions_stay_in_float_with_a_reason() -> None:
 
 
 def test_layers_are_measured_where_samples_are_given() -> None:
-    model = products()
+    model = products(16, 32)
     data = samples(model)
     made = tilewright.quantize(model, data, dynamic=True)
     costs = measure(made, lambda stage, done, total: None, 1e9)

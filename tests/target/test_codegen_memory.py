@@ -429,14 +429,19 @@ def test_tables_of_bytes(target: str, dtype: str, lanes: int) -> None:
     np.testing.assert_array_equal(found, entries[numbers])
 
 
-def test_whole_vectors_are_looked_up_where_a_processor_can() -> None:
-    x, table = te.placeholder((64,), "uint8", "x"), te.placeholder((256,), "uint8", "t")
-    y = te.compute((64,), lambda i: table(T.byte_index(x[i])), "y")
+def assembly_of_look_ups(x: te.Tensor, table: te.Tensor) -> dict[str, str]:
+    """Return the assembly of one vector of look-ups by byte, for two processors."""
+    y = te.compute(x.shape, lambda i: table(T.byte_index(x[i])), "y")
     s = te.create_schedule(y.op)
     s[y].vectorize(y.op.axis[0])
-    code = {
+    return {
         cpu: tvm.build(s, [x, table, y], f"llvm -mcpu={cpu}").get_source("asm") for cpu in ("icelake-server", "haswell")
     }
+
+
+def test_whole_vectors_are_looked_up_where_a_processor_can() -> None:
+    x, table = te.placeholder((64,), "uint8", "x"), te.placeholder((256,), "uint8", "t")
+    code = assembly_of_look_ups(x, table)
     assert code["icelake-server"].count("vperm") == 2
     assert "vperm" not in code["haswell"]
 
@@ -444,11 +449,6 @@ def test_whole_vectors_are_looked_up_where_a_processor_can() -> None:
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_words_of_a_table_are_gathered_where_a_processor_does_it_fast(dtype: str) -> None:
     x, table = te.placeholder((16,), "uint8", "x"), te.placeholder((256,), dtype, "t")
-    y = te.compute((16,), lambda i: table(T.byte_index(x[i])), "y")
-    s = te.create_schedule(y.op)
-    s[y].vectorize(y.op.axis[0])
-    code = {
-        cpu: tvm.build(s, [x, table, y], f"llvm -mcpu={cpu}").get_source("asm") for cpu in ("icelake-server", "haswell")
-    }
+    code = assembly_of_look_ups(x, table)
     assert code["icelake-server"].count("gatherd") == 1
     assert "gather" not in code["haswell"]

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import IncompleteType, Type
-from tilewright.relay.expr import If, Let, TupleWrapper, Var
+from tilewright.relay.expr import If, TupleWrapper, Var
+from tilewright.relay.lets import with_lets
 
 
 class _Branch:
@@ -95,9 +96,7 @@ class ScopeBuilder:
         if result is None:
             raise RuntimeError("the scope has no result; call ret(...) first")
         body = result.result() if isinstance(result, _Branch) else result
-        for var, value in reversed(self._bindings[-1]):
-            body = Let(var, value, body)
-        return body
+        return with_lets(self._bindings[-1], body)
 
     def _open(self) -> None:
         self._bindings.append([])

@@ -12,6 +12,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.trampoline import Steps
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Function, If, Let, Var
+from tilewright.relay.lets import with_lets
 from tilewright.relay.visitor import direct_children
 
 Children = Callable[[RelayExpr], Sequence[RelayExpr]]
@@ -29,9 +30,7 @@ class Scope:
 
     def wrap(self, body: RelayExpr) -> RelayExpr:
         """Wrap ``body`` in the lets."""
-        for var, value in reversed(self.bindings):
-            body = Let(var, value, body)
-        return body
+        return with_lets(self.bindings, body)
 
 
 def _enclosing(a: Scope, b: Scope) -> Scope:

@@ -57,10 +57,9 @@ class BuildReport:
     any; ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
     ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of
     weights that are computed from others when the library is loaded. ``dimensions`` are the named ones, with their
-    limits. ``open_images`` are the kernels over images
-    whose extents are known at run time only, with the model's nodes that they compute: known extents have faster ones.
-    ``quantized`` tells what became of
-    the operators of a quantized model, ``halved`` what became of weights that were to be in half precision.
+    limits. ``open_images`` are the kernels over images whose extents are known at run time only, with the model's nodes
+    that they compute: known extents have faster ones. ``quantized`` tells what became of the operators of a quantized
+    model, ``halved`` what became of weights that were to be in half precision.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)

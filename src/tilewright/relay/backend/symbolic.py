@@ -25,6 +25,7 @@ from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.bounds import POS_INF
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir import walk
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.memory import Load, ProducerLoad
@@ -362,14 +363,7 @@ def _loop_bounds(outputs: Sequence[te.Tensor]) -> list[PrimExpr]:
     index.
     """
     found: dict[PrimExpr, None] = {}
-    seen: set[te.Tensor] = set()
-    stack = list(outputs)
-    while stack:
-        tensor = stack.pop()
-        if tensor in seen:
-            continue
-        seen.add(tensor)
-        stack.extend(tensor.op.input_tensors)
+    for tensor in walk.post_order(outputs, lambda tensor: tensor.op.input_tensors):
         if not isinstance(tensor.op, te.ComputeOp):
             continue
         extents = {v.var: v.dom.extent for v in (*tensor.op.axis, *tensor.op.reduce_axis) if v.dom}

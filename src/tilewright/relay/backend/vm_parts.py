@@ -18,21 +18,20 @@ data is worth another layout (convolutions, products) stay as they are, and so d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.lets import Binding, let_chain, with_lets
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import is_closed, open_children, pattern_of
+from tilewright.relay.transform.common import LetChainMutator, is_closed, open_children, pattern_of
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.transform.functional.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, post_order, substitute
-
-Binding = tuple[Var, RelayExpr]
+from tilewright.relay.visitor import post_order, substitute
 
 
 def optimize_parts(mod: IRModule, optimize: Callable[[IRModule], IRModule]) -> IRModule:
@@ -73,24 +72,15 @@ def _variables(expr: RelayExpr) -> list[Var]:
     return [e for e in post_order(expr, open_children) if isinstance(e, Var)]
 
 
-class _Parts(ExprMutator):
+class _Parts(LetChainMutator):
     """Rewriter of whole chains of lets."""
 
     def __init__(self, optimize: Callable[[IRModule], IRModule]) -> None:
         super().__init__()
         self.optimize = optimize
 
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if not isinstance(expr, Let):
-            return open_children(expr)
-        bindings, tail = _chain(expr)
-        return [*(value for _, value in bindings), tail]
-
-    def visit_function(self, expr: Function) -> RelayExpr:
-        return expr if is_closed(expr) else super().visit_function(expr)
-
     def visit_let(self, expr: Let) -> RelayExpr:
-        bindings, tail = _chain(expr)
+        bindings, tail = let_chain(expr)
         result: list[Binding] = []
         part: list[Binding] = []
         for step, (var, value) in enumerate([*bindings, (None, tail)]):
@@ -105,9 +95,7 @@ class _Parts(ExprMutator):
         made = self.visit(tail)
         if result and made is result[-1][0]:
             made = result.pop()[1]
-        for var, value in reversed(result):
-            made = Let(var, value, made)
-        return made
+        return with_lets(result, made)
 
     def _part(self, part: list[Binding], used: set[Var]) -> list[Binding]:
         """Return the bindings of a part, of which those in ``used`` are needed, with the values optimized."""
@@ -117,9 +105,7 @@ class _Parts(ExprMutator):
         own = {var for var, _ in part}
         free = [v for v in dict.fromkeys(v for _, value in part for v in _variables(value)) if v not in own]
         params = {v: Var(v.name_hint, v.checked_type) for v in free}
-        body: RelayExpr = wanted[0] if len(wanted) == 1 else Tuple(wanted)
-        for var, value in reversed(part):
-            body = Let(var, value, body)
+        body = with_lets(part, wanted[0] if len(wanted) == 1 else Tuple(wanted))
         program = IRModule.from_expr(Function(list(params.values()), substitute(body, dict(params))))
         program = ToGraphNormalForm()(infer_module(program))
         if any(_gains(value) for _, value in part):
@@ -129,12 +115,3 @@ class _Parts(ExprMutator):
         value = substitute(done.body, dict(zip(done.params, free, strict=True)))
         fields = value.fields if len(wanted) > 1 and isinstance(value, Tuple) else [value]
         return list(zip(wanted, fields, strict=True))
-
-
-def _chain(expr: RelayExpr) -> tuple[list[Binding], RelayExpr]:
-    """Return the bindings of a chain of lets, and its body."""
-    bindings = []
-    while isinstance(expr, Let):
-        bindings.append((expr.var, expr.value))
-        expr = expr.body
-    return bindings, expr

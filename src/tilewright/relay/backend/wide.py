@@ -14,6 +14,7 @@ from typing import Any
 from tilewright import te
 from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import prim_ops as ops
+from tilewright.ir import walk
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr, Var
@@ -58,14 +59,7 @@ def takes_any_size(op: te.Operation) -> bool:
 def narrow_tensors(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
     """Return the tensors of loops that operators write themselves and that keep positions in 32 bits."""
     found: dict[te.Tensor, None] = {}
-    seen: set[te.Tensor] = set()
-    stack = list(outputs)
-    while stack:
-        tensor = stack.pop()
-        if tensor in seen:
-            continue
-        seen.add(tensor)
-        stack.extend(tensor.op.input_tensors)
+    for tensor in walk.post_order(outputs, lambda tensor: tensor.op.input_tensors):
         if isinstance(tensor.op, te.ExternOp) and not takes_any_size(tensor.op):
             found |= dict.fromkeys((tensor, *tensor.op.input_tensors))
     return list(found)

@@ -8,15 +8,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator
-from contextvars import ContextVar
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
+from tilewright.relay.collector import Collector
 from tilewright.relay.expr import Call, Constant, Function, Tuple
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv1d import conv1d
@@ -41,18 +40,8 @@ class Decision:
     reason: str = ""
 
 
-_collected: ContextVar[list[Decision] | None] = ContextVar("tilewright_quantization_decisions", default=None)
-
-
-@contextlib.contextmanager
-def collecting() -> Iterator[list[Decision]]:
-    """Collect what is decided in this context."""
-    found: list[Decision] = []
-    token = _collected.set(found)
-    try:
-        yield found
-    finally:
-        _collected.reset(token)
+_decisions = Collector[Decision]("quantization_decisions")
+collecting = _decisions.collecting
 
 
 def note_decisions(func: Function, integers: Collection[Call]) -> None:
@@ -61,7 +50,7 @@ def note_decisions(func: Function, integers: Collection[Call]) -> None:
     Args:
         integers: the calls that are computed on integers.
     """
-    found = _collected.get()
+    found = _decisions.open_list()
     if found is None:
         return
     users: dict[RelayExpr, list[RelayExpr]] = defaultdict(list)

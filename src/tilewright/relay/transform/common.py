@@ -13,8 +13,9 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Constant, Function, Let, TempExpr
 from tilewright.relay.function_attributes import COMPILER, PRIMITIVE, SKIP_OPTIMIZATION
+from tilewright.relay.lets import let_chain
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children, post_order
@@ -80,6 +81,30 @@ def use_counts(func: Function) -> Counter[RelayExpr]:
     for node in post_order(func, open_children):
         uses.update(open_children(node))
     return uses
+
+
+class LetChainMutator(ExprMutator):
+    """Rewriter whose ``visit_let`` meets a chain of lets whole: children are all its values, and its body."""
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        if not isinstance(expr, Let):
+            return open_children(expr)
+        bindings, tail = let_chain(expr)
+        return [*(value for _, value in bindings), tail]
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        return expr if is_closed(expr) else super().visit_function(expr)
+
+
+class BoundLet(TempExpr):
+    """Marker between the value of a let and its body, so that the variable is bound when the body is visited."""
+
+    let: Let
+
+
+def children_with_marks(expr: RelayExpr) -> Sequence[RelayExpr]:
+    """Return ``open_children``, of a let with its marker between value and body."""
+    return (expr.value, BoundLet(expr), expr.body) if isinstance(expr, Let) else open_children(expr)
 
 
 class TypedMutator(ExprMutator):

@@ -60,6 +60,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.lets import with_lets
 from tilewright.relay.op.tensor.binary import add
 from tilewright.relay.transform.autodiff.gradient_calls import (
     CHECKPOINT,
@@ -116,9 +117,7 @@ class _Lets:
 
     def around(self, body: RelayExpr) -> RelayExpr:
         """Return the block with the result ``body``."""
-        for var, value in reversed(self.bindings):
-            body = Let(var, value, body)
-        return body
+        return with_lets(self.bindings, body)
 
 
 class _Replace(ExprMutator):

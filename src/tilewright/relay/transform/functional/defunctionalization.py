@@ -43,6 +43,7 @@ from tilewright.relay.adt import (
 )
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Function, Let, Tuple, Var
+from tilewright.relay.lets import Binding, with_lets
 from tilewright.relay.transform.common import is_closed
 from tilewright.relay.type_functor import TypeMutator, TypeVisitor
 from tilewright.relay.type_infer import infer_expr, infer_module, substitute_type_vars
@@ -304,7 +305,7 @@ class _Body(ExprMutator):
         return self.value(expr, expr.checked_type)
 
     def visit_let(self, expr: Let) -> RelayExpr:
-        bindings = []
+        bindings: list[Binding] = []
         body: RelayExpr = expr
         while isinstance(body, Let):
             type_ = body.value.checked_type
@@ -312,12 +313,9 @@ class _Body(ExprMutator):
                 value = self.encoded(body.value, type_, body.var)
             else:
                 value = self.value(body.value, type_)
-            bindings.append((self.visit(body.var), value))
+            bindings.append((self.visit(body.var), value))  # type: ignore[arg-type]
             body = body.body
-        result = self.visit(body)
-        for var, value in reversed(bindings):
-            result = Let(var, value, result)  # type: ignore[arg-type]
-        return result
+        return with_lets(bindings, self.visit(body))
 
     def visit_match(self, expr: Match) -> RelayExpr:
         clauses = [Clause(_with_vars(c.lhs, self.visit), self.value(c.rhs, expr.checked_type)) for c in expr.clauses]

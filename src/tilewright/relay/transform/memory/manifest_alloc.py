@@ -30,6 +30,7 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type, known_tensors
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
 from tilewright.relay.function_attributes import CLOSURE
+from tilewright.relay.lets import with_lets
 from tilewright.relay.op import memory, vm
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
@@ -141,10 +142,7 @@ class _Manifester(ExprMutator):
         bindings.append((Var("done"), vm.invoke_tvm_op(call.op, Tuple(call.args), Tuple(outputs))))
         if not single:
             bindings.append((let.var, memory.to_tuple_type(type_, outputs)))
-        body = let.body
-        for var, value in reversed(bindings):
-            body = Let(var, value, body)
-        return body
+        return with_lets(bindings, let.body)
 
 
 def _number(value: int) -> Constant:

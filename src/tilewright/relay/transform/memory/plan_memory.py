@@ -34,14 +34,13 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, Var, const
+from tilewright.relay.lets import Binding, let_chain, with_lets
 from tilewright.relay.op.memory import AllocStorage, AllocTensor
 from tilewright.relay.op.vm import InvokeTVMOp
-from tilewright.relay.transform.common import call_of, is_closed, open_children, scalar_constant
+from tilewright.relay.transform.common import LetChainMutator, call_of, is_closed, open_children, scalar_constant
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.device import cpu
-
-Binding = tuple[Var, RelayExpr]
 
 
 def MemoryPlan() -> Pass:
@@ -89,37 +88,17 @@ class _Piece(Life):
         return attrs.device_type, attrs.device_id  # type: ignore[union-attr]
 
 
-class _Planner(ExprMutator):
+class _Planner(LetChainMutator):
     """Rewriter of whole chains of lets."""
 
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if not isinstance(expr, Let):
-            return open_children(expr)
-        bindings, tail = _chain(expr)
-        return [*(value for _, value in bindings), tail]
-
-    def visit_function(self, expr: Function) -> RelayExpr:
-        return expr if is_closed(expr) else super().visit_function(expr)
-
     def visit_let(self, expr: Let) -> RelayExpr:
-        old, old_tail = _chain(expr)
+        old, old_tail = let_chain(expr)
         bindings, tail = [(var, self.visit(value)) for var, value in old], self.visit(old_tail)
         planned = _planned(bindings, tail)
         same = len(planned) == len(old) and all(a[1] is b[1] for a, b in zip(planned, old, strict=True))
         if same and tail is old_tail:
             return expr
-        for var, value in reversed(planned):
-            tail = Let(var, value, tail)
-        return tail
-
-
-def _chain(expr: RelayExpr) -> tuple[list[Binding], RelayExpr]:
-    """Return the bindings of a chain of lets, and its body."""
-    bindings = []
-    while isinstance(expr, Let):
-        bindings.append((expr.var, expr.value))
-        expr = expr.body
-    return bindings, expr
+        return with_lets(planned, tail)
 
 
 def _planned(bindings: list[Binding], tail: RelayExpr) -> list[Binding]:

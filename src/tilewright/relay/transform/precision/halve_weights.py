@@ -18,9 +18,7 @@ all; small ones, which take no time; those with numbers that float16 does not ha
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +31,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.span import source_names
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
+from tilewright.relay.collector import Collector
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.op.tensor.unary import cast
@@ -65,18 +64,8 @@ class Halved:
     reason: str = ""
 
 
-_collected: ContextVar[list[Halved] | None] = ContextVar("tilewright_halved_weights", default=None)
-
-
-@contextlib.contextmanager
-def collecting() -> Iterator[list[Halved]]:
-    """Collect what becomes of weights in this context."""
-    found: list[Halved] = []
-    token = _collected.set(found)
-    try:
-        yield found
-    finally:
-        _collected.reset(token)
+_halved = Collector[Halved]("halved_weights")
+collecting = _halved.collecting
 
 
 def summary(found: Sequence[Halved]) -> list[str]:
@@ -218,7 +207,7 @@ def _chosen(func: Function, dtype: str) -> dict[Call, int]:
     distinct = {call.args[i]: None for call, i in weights.items()}
     small = sum(_size(call.args[weights[call]]) for call in last) * _LAST_SHARE <= sum(map(_size, distinct))
     chosen: dict[Call, int] = {}
-    notes = _collected.get()
+    notes = _halved.open_list()
     for call, index in weights.items():
         reason = "--keep" if _is_kept(call, kept) else "the last layer" if small and call in last else ""
         weight = call.args[index]
@@ -241,7 +230,7 @@ def _fits(weight: RelayExpr) -> bool:
 
 def _note_mixed(func: Function) -> None:
     """Note the weights that MixPrecision made halves, where somebody collects."""
-    notes = _collected.get()
+    notes = _halved.open_list()
     for node in post_order(func, open_children) if notes is not None else ():
         if not isinstance(node, Call) or not (trait_of(node, "TFactors", 0) or node.op is Take.op):
             continue

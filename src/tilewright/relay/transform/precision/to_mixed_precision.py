@@ -32,7 +32,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import Match
-from tilewright.relay.expr import Call, Constant, Function, If, Let, TempExpr, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Function, If, TempExpr, Tuple, TupleGetItem, Var
 from tilewright.relay.op.mixed_precision import (
     MIXED_PRECISION_ALWAYS,
     MIXED_PRECISION_FOLLOW,
@@ -40,18 +40,17 @@ from tilewright.relay.op.mixed_precision import (
 )
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
+from tilewright.relay.transform.common import (
+    BoundLet,
+    children_with_marks,
+    is_closed,
+    typed_function_pass,
+)
 from tilewright.relay.transform.infer_type import infer_type
 from tilewright.relay.visitor import ExprMutator
 
 KEY = "FTVMMixedPrecisionConversionType"
 _CATEGORIES = (MIXED_PRECISION_ALWAYS, MIXED_PRECISION_FOLLOW, MIXED_PRECISION_NEVER)
-
-
-class _Binding(TempExpr):
-    """Marker between the value of a let and its body: the variable gets the value's new type."""
-
-    let: Let
 
 
 class _Converter(ExprMutator):
@@ -64,7 +63,7 @@ class _Converter(ExprMutator):
         self.missing: Counter[str] = Counter()
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return (expr.value, _Binding(expr), expr.body) if isinstance(expr, Let) else open_children(expr)
+        return children_with_marks(expr)
 
     def dispatch(self, expr: RelayExpr) -> RelayExpr:
         """Give every new expression its type."""
@@ -73,7 +72,7 @@ class _Converter(ExprMutator):
         return made if known else infer_type(made, self.mod)
 
     def visit_temp(self, expr: TempExpr) -> RelayExpr:
-        assert isinstance(expr, _Binding)
+        assert isinstance(expr, BoundLet)
         var, type_ = expr.let.var, self.visit(expr.let.value).checked_type
         if not _same(type_, var.checked_type):
             self.memo_map[var] = Var(var.name_hint, type_).with_checked_type(type_)

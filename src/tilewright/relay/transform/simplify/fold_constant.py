@@ -34,7 +34,7 @@ from tilewright.relay.op.annotation.devices import OnDevice
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.op.views import tensor_bytes
-from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
+from tilewright.relay.transform.common import BoundLet, call_of, children_with_marks, typed_function_pass
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import ExprMutator, bind
 from tilewright.runtime import ndarray as nd
@@ -82,12 +82,6 @@ def grows_at_load(op: Op) -> bool:
     return bool(op.get_attr("TGrows") and option("relay.graph.run_once") and option("relay.graph.storage_offset"))
 
 
-class _Binding(TempExpr):
-    """Marker between the value of a let and its body, so that the variable is bound when the body is visited."""
-
-    let: Let
-
-
 def _unmarked(expr: RelayExpr) -> RelayExpr:
     """Return the argument of a fixed ``on_device``; any other expression as it is."""
     mark = call_of(expr, OnDevice.op)
@@ -100,11 +94,11 @@ class _ConstantFolder(ExprMutator):
         self.prepare_weights = prepare_weights
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return (expr.value, _Binding(expr), expr.body) if isinstance(expr, Let) else open_children(expr)
+        return children_with_marks(expr)
 
     def visit_temp(self, expr: TempExpr) -> RelayExpr:
         """Bind a variable to its constant value, with the mark of its device."""
-        assert isinstance(expr, _Binding)
+        assert isinstance(expr, BoundLet)
         value = self.visit(expr.let.value)
         if isinstance(_unmarked(value), Constant):
             self.memo_map[expr.let.var] = value
