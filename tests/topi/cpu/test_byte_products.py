@@ -142,7 +142,7 @@ def test_tile_is_its_instructions_and_loads(target: str, small: bool, instructio
 @pytest.mark.parametrize(
     ("weight", "small"),
     [([[64, 64]], True), ([[64, 65]], False), ([[65, 64]], False), ([[0, 127, 127, 1]], True), ([[-128]], True),
-     ([[-128, 1]], False), (np.zeros((0, 4)), True)],
+     ([[-128, 1]], True), ([[-128, 127]], True), ([[-128, -1]], False), (np.zeros((0, 4)), True)],
 )  # fmt: skip
 def test_small_weights_are_those_whose_pairs_fit_16_bits(weight: Any, small: bool) -> None:
     assert are_small(np.array(weight, "int8")) == small

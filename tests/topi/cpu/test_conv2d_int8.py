@@ -136,16 +136,28 @@ def test_layouts_are_whole_vectors() -> None:
     assert narrow is not None and narrow.in_block == 24
 
 
-def test_other_targets_say_what_to_use() -> None:
-    data, weight = drawn(16, 16, 5, 3)
-    with pytest.raises(TilewrightError, match="use conv2d_NCHWc"):
-        compiled(
-            lambda x, w: conv2d_NCHWc_int8(x, w, 1, (1, 1), 1),
-            pack_channels(data, 16),
-            pack_weights(weight, 16, 16),
-            schedule=schedule_conv2d_NCHWc_int8,
-            target="llvm -mcpu=haswell",
-        )
+def packed_kernel(data: np.ndarray, weight: np.ndarray, target: str) -> np.ndarray:
+    return compiled(
+        lambda x, w: conv2d_NCHWc_int8(x, w, 1, (1, 1), 1),
+        pack_channels(data, 16),
+        pack_weights(weight, 16, 16),
+        schedule=schedule_conv2d_NCHWc_int8,
+        target=target,
+    )
+
+
+def test_other_targets_say_what_they_take() -> None:
+    with pytest.raises(TilewrightError, match="packed in groups of 4 for uint8 are of another target"):
+        packed_kernel(*drawn(16, 16, 5, 3), "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+
+
+@pytest.mark.parametrize("processor", ["x86-64", "haswell", "skylake-avx512"])
+def test_words_of_any_weights_do_not_saturate_without_vnni(processor: str) -> None:
+    if not runs_here(f"llvm -mcpu={processor}"):
+        pytest.skip("this machine lacks instructions of the processor")
+    data, weight = np.full((1, 16, 5, 5), 255, np.uint8), np.full((16, 16, 3, 3), 127, np.int8)
+    found = packed_kernel(data, weight, f"llvm -mcpu={processor}")
+    np.testing.assert_array_equal(found, pack_channels(expected(data, weight, 1, 1).astype(np.int32), 16))
 
 
 def test_every_configuration_gives_the_same_sums() -> None:

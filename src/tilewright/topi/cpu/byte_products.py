@@ -108,9 +108,11 @@ def byte_product(
     return found or ByteProduct("plain", data_dtype, weight_dtype, cpu.lanes(32))
 
 
-def packed_form(data_dtype: str, weight_dtype: str, group: int) -> ByteProduct:
+def packed_form(data_dtype: str, weight_dtype: str, group: int, small_weights: bool = True) -> ByteProduct:
     """Return the form that bytes packed in groups were packed for, under the current target."""
-    form = byte_product(data_dtype, weight_dtype, small_weights=group == _BYTES)
+    form = byte_product(data_dtype, weight_dtype, small_weights and group == _BYTES)
+    if form.name == "madd" and (data_dtype, group) == ("uint8", _BYTES):
+        return ByteProduct("halves", "uint8", "int8", form.lanes, _BYTES)
     if (form.data_dtype, form.group) != (data_dtype, group):
         raise TilewrightError(
             f"weights packed in groups of {group} for {data_dtype} are of another target: this one has groups of "
@@ -141,12 +143,13 @@ def _aarch64(cpu: CpuFeatures, data_dtype: str, weight_dtype: str) -> ByteProduc
 def are_small(weight: np.ndarray[Any, Any]) -> bool:
     """Return whether no product of uint8 with two weights that are neighbours along the last axis saturates int16.
 
-    The axis is the sum's; pairs start at even places, as ``group`` packs them.
+    The axis is the sum's; pairs start at even places, as ``group`` packs them. Weights of two signs add up to less than
+    either alone.
     """
-    size = np.abs(weight.astype(np.int32))
-    if size.shape[-1] % 2:
-        size = np.concatenate([size, np.zeros_like(size[..., :1])], axis=-1)
-    return bool((size[..., 0::2] + size[..., 1::2]).max(initial=0) <= _LARGEST_PAIR)
+    if weight.shape[-1] % 2:
+        weight = np.concatenate([weight, np.zeros_like(weight[..., :1])], axis=-1)
+    sums = weight[..., 0::2].astype(np.int16) + weight[..., 1::2]
+    return bool(np.abs(sums).max(initial=0) <= _LARGEST_PAIR)
 
 
 def product_intrinsic(form: ByteProduct) -> te.TensorIntrin:

@@ -1,8 +1,8 @@
-"""Convolution of bytes in packed channels: uint8 data, int8 weights, int32 sums.
+"""Convolution of bytes in packed channels: data of uint8, or of int16, int8 weights, int32 sums.
 
-Data is NCHW<i>c, the kernel OIHW<i/4>i<o>o4i and the output NCHW<o>c. The register tile is that of ``conv2d``: each
-step multiplies four neighbouring channels of a position, in every lane, with four weights of each lane's output.
-``byte_products`` says which instruction does that.
+Data is NCHW<i>c, the kernel OIHW<i/k>i<o>o<k>i and the output NCHW<o>c. The register tile is that of ``conv2d``: each
+step multiplies ``k`` neighbouring channels of a position, in every lane, with as many weights of each lane's output:
+four of uint8 or two of int16. ``byte_products`` says which instruction does that.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from typing import Any
 
 from tilewright import autotvm, te
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
-from tilewright.ir.errors import TilewrightError
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi import nn
-from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, product_intrinsic
+from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, packed_form, product_intrinsic
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
@@ -40,7 +39,7 @@ from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import get_const_tuple
 
 _CACHE_LINE = 64  # bytes
-_FAST = ("avx512vnni", "avxvnni")  # products of 16 bits, which others have, are no faster than fused ones of floats
+_FORMS = ("avx512vnni", "avxvnni", "maddubs", "madd")
 
 
 def byte_block(channels: int, lanes: int) -> int:
@@ -73,18 +72,28 @@ def depthwise_byte_layouts(channels: int, form: ByteProduct) -> Conv2dLayouts | 
     return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
 
 
-def conv2d_byte_product(target: Target | None = None) -> ByteProduct | None:
-    """Return the form of products in convolutions of uint8 data by int8 weights; None where floats are faster."""
-    form = byte_product(target=target)
-    return form if form.name in _FAST else None
+def conv2d_byte_product(target: Target | None = None, small_weights: bool = False) -> ByteProduct | None:
+    """Return the form of products in convolutions by int8 weights; None where there are no instructions for one.
+
+    ``small_weights``: whether ``are_small`` holds for neighbours along the input channels.
+    """
+    form = byte_product(small_weights=small_weights, target=target)
+    return form if form.name in _FORMS else None
 
 
 @nn.conv2d_byte_channels.provide("cpu")
-def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
-    """Return the channels that fill words of data and vectors of sums; None where bytes are not multiplied fast."""
-    form = conv2d_byte_product()
-    if form is None:
+def conv2d_byte_channels(
+    in_channels: int, out_channels: int, groups: int, small_weights: bool = False
+) -> tuple[int, int] | None:
+    """Return the channels that fill words of uint8 and vectors of sums; None where bytes are not multiplied fast."""
+    form = conv2d_byte_product(small_weights=small_weights)
+    if form is None or form.data_dtype != "uint8":  # products of 16 bits are hardly faster than fused ones of floats
         return None
+    return filled_channels(in_channels, out_channels, groups, form)
+
+
+def filled_channels(in_channels: int, out_channels: int, groups: int, form: ByteProduct) -> tuple[int, int] | None:
+    """Return the channels, these or more, that fill words of data and vectors of sums; None where no layout does."""
     more = -in_channels % form.group, -out_channels % form.lanes
     channels = (in_channels + more[0], out_channels + more[1]) if groups == 1 else (in_channels, out_channels)
     return None if conv2d_byte_layouts(*channels, groups, form) is None else channels
@@ -101,15 +110,19 @@ def conv2d_NCHWc_int8(
     layout: str = "",
     out_layout: str = "",
     out_dtype: str | None = "int32",
+    small_weights: bool = False,
 ) -> te.Tensor:
-    """Compute ``topi.nn.conv2d_NCHWc_int8``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c / 4, o, 4)."""
-    out = nn.conv2d_NCHWc_int8(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
+    """Compute ``topi.nn.conv2d_NCHWc_int8``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c / k, o, k).
+
+    ``small_weights``: whether ``are_small`` holds for each two neighbours in the kernel's words.
+    """
+    out = nn.conv2d_NCHWc_int8(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype, small_weights)
     _define_config(cfg, out, data, kernel, per_dim(strides, 2))
     if not cfg["matrix_tiles"].val:
         return out
     pads = dilated_padding(padding, kernel, "OIHW", per_dim(dilation, 2))
     data = pad_spatial(data, (2, 3), pads[:2], pads[2:])
-    return nn.conv2d_NCHWc_int8(data, kernel, strides, 0, dilation, layout, out_layout, out_dtype)
+    return nn.conv2d_NCHWc_int8(data, kernel, strides, 0, dilation, layout, out_layout, out_dtype, small_weights)
 
 
 def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
@@ -122,7 +135,8 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     cfg.define_split("tile_chunks", max(out_chunks, 1), num_outputs=2, max_factor=8)
     cfg.define_split("tile_ow", max(ow, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("channels_outer", [True, False])
-    tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), out_block, _form().lanes)
+    form = _form(out.op)
+    tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), out_block, form.lanes, form.registers)
     weight_bytes = element_count(kernel) or 0
     data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * get_const_tuple(data.shape)[-1]
     blocks = max(1, out_chunks // tile.vectors)
@@ -135,13 +149,10 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     cfg.settle("matrix_tiles", OtherOptionEntity(tiles is not None))
 
 
-def _form() -> ByteProduct:
-    form = conv2d_byte_product()
-    if form is None:
-        raise TilewrightError(
-            f"conv2d_NCHWc_int8: {Target.current()} has no instructions for products of bytes; use conv2d_NCHWc"
-        )
-    return form
+def _form(conv: Any) -> ByteProduct:
+    """Return the form in which the operation ``conv`` multiplies."""
+    data, kernel = conv.input_tensors
+    return packed_form(data.dtype, kernel.dtype, get_const_tuple(kernel.shape)[-1], bool(conv.attrs["small_weights"]))
 
 
 @autotvm.register_topi_schedule("conv2d_NCHWc_int8.x86")
@@ -177,7 +188,7 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, sums: te.Tensor, parallel: bool) -> None:
     """Schedule the loops of the result, and inside them the tile of sums."""
     tile = s[sums]
-    form = _form()
+    form = _form(tile.op)
     n, oc, oh, ow, block = out.op.axis
     oc_outer, oc_inner = cfg["tile_chunks"].apply(s, out.op, oc)
     ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)

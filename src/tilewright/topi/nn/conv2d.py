@@ -162,11 +162,12 @@ def conv2d_NCHWc_int8(
     layout: str = "",
     out_layout: str = "",
     out_dtype: str | None = "int32",
+    small_weights: bool = False,
 ) -> te.Tensor:
     """Convolution of bytes (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c / k, o, k) to (n, O, oh, ow, o).
 
     The weights of ``k`` neighbouring channels, 4 or 2, lie together: what one instruction multiplies and adds up.
-    Padding is 0.
+    Padding is 0. ``small_weights``: no product of two bytes with two neighbouring weights exceeds 16 bits.
     """
     out_dtype = out_dtype or "int32"
     strides, dilation = per_dim(stride, 2), per_dim(dilation, 2)
@@ -197,5 +198,5 @@ def conv2d_NCHWc_int8(
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=axes, where=where)
 
     shape = (n, out_chunks, oh, ow, out_block)
-    attrs = {"strides": tuple(strides), "dilation": tuple(dilation)}
+    attrs = {"strides": tuple(strides), "dilation": tuple(dilation), "small_weights": small_weights}
     return te.compute(shape, body, name="conv2d_NCHWc_int8", tag=CONV2D_NCHWC_INT8, attrs=attrs)

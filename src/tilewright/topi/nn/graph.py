@@ -128,10 +128,13 @@ def conv2d_rows_to_merge(
 
 
 @generic_func
-def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
+def conv2d_byte_channels(
+    in_channels: int, out_channels: int, groups: int, small_weights: bool = False
+) -> tuple[int, int] | None:
     """Return with how many input and output channels, these or more, the target convolves bytes.
 
-    None where it sums products of floats faster than those of bytes.
+    None where it sums products of floats faster than those of bytes. ``small_weights``: no product of two bytes with
+    weights of two channels, of which the first is even, exceeds 16 bits.
     """
     return None
 

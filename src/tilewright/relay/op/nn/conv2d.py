@@ -32,6 +32,8 @@ from tilewright.relay.type_infer.describe import describe_shape
 class Conv2DAttrs(ConvAttrs):
     """Strides, padding, dilation, groups, the layouts of data, kernel and output, and the tuned configuration that
     chose them (``autotvm.task.choices``).
+
+    ``small_weights``: the weights are packed, and products of bytes with two neighbours are known to fit 16 bits.
     """
 
     strides: PerAxis = (1, 1)
@@ -45,8 +47,9 @@ class Conv2DAttrs(ConvAttrs):
     out_layout: str = ""
     out_dtype: str = ""
     tuned: str = ""
+    small_weights: bool = False
 
-    internal = ("tuned",)
+    internal = ("tuned", "small_weights")
 
 
 class Conv2D(Conv[Conv2DAttrs]):

@@ -192,7 +192,8 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: ConvAttrs, tile_size: int)
     """Return the Winograd form of a packed convolution with ``attrs``; ``inputs`` are not packed yet."""
     packed = ops.layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
     weight = contrib_conv2d_winograd_weight_transform(packed, tile_size)
-    values = Conv2DWinogradAttrs(tile_size=tile_size, **dict(attrs.field_values()))
+    shared = {name: value for name, value in attrs.field_values() if hasattr(Conv2DWinogradAttrs, name)}
+    values = Conv2DWinogradAttrs(tile_size=tile_size, **shared)
     return call(ContribConv2DWinogradNCHWc.name, [inputs[0], weight], values)
 
 

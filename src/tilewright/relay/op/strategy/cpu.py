@@ -27,6 +27,7 @@ from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn import strassen, winograd
+from tilewright.relay.op.nn.conv2d import Conv2DAttrs
 from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
 from tilewright.relay.op.nn.widen import WidenWeight
@@ -186,11 +187,16 @@ def _register_all() -> None:
 
 @generic.conv2d_NCHWc_strategy.provide("cpu")
 def conv2d_NCHWc_strategy_cpu(
-    attrs: ConvAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
+    attrs: Conv2DAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
 ) -> OpStrategy:
     """Convolution of packed channels, of floats or of bytes."""
-    name = "conv2d_NCHWc_int8" if is_packed_for_bytes(*inputs[:2]) else "conv2d_NCHWc"
-    compute = wrap_compute_conv2d(getattr(cpu, name), need_data_layout=True, need_out_layout=True)
+    small = bool(attrs.small_weights)
+    name = "conv2d_NCHWc_int8" if is_packed_for_bytes(inputs[0], inputs[1], small) else "conv2d_NCHWc"
+
+    def kernel(*args: Any) -> Any:
+        return cpu.conv2d_NCHWc_int8(*args, small) if name == "conv2d_NCHWc_int8" else cpu.conv2d_NCHWc(*args)
+
+    compute = wrap_compute_conv2d(kernel, need_data_layout=True, need_out_layout=True)
     return one_implementation(compute, wrap_topi_schedule(getattr(cpu, f"schedule_{name}")), f"{name}.cpu")
 
 

@@ -144,10 +144,12 @@ def block_vectors(block: int, lanes: int) -> int:
 
 
 @functools.cache
-def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, block: int, lanes: int) -> RegisterTile:
+def choose_channel_tile(
+    cpu: CpuFeatures, columns: int, chunks: int, block: int, lanes: int, taken: int = 0
+) -> RegisterTile:
     """Return ``choose_tile`` for a convolution's row, with a number of channel blocks that divides ``chunks``."""
     counts = divisors_up_to(chunks, cpu.processor.tiles.most_chunks)
-    return choose_tile(cpu, columns, counts, block_vectors(block, lanes), _is_mixed(block, lanes))
+    return choose_tile(cpu, columns, counts, block_vectors(block, lanes), _is_mixed(block, lanes), taken=taken)
 
 
 @functools.cache
