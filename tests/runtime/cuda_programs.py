@@ -222,9 +222,18 @@ def graph_json(nodes: list[tuple[str, list[int]]], devices: list[int]) -> str:
 def host_code() -> runtime.Module:
     """Functions as compiled host code has them: "twice" and "plus" launch a kernel, "on_host" computes on the CPU."""
     kernel = module()["scaled_add"]
+    findings, launched = map(runtime.get_global_func, ("tilewright.findings", "tilewright.findings_launched"))
+    zeros = nd.array(np.zeros(8, "float32"), DEVICE)
+
+    def check(a: nd.NDArray, out: nd.NDArray) -> None:
+        """Note what ``a`` says as the record of a check."""
+        kernel(a, zeros, findings("index", a, 1), 1.0, 8, 1, 8)
+        launched()
+
     functions: dict[str, Callable[..., Any]] = {
         "twice": lambda a, out: kernel(a, a, out, 1.0, 8, 1, 8),
         "plus": lambda a, b, out: kernel(a, b, out, 1.0, 8, 1, 8),
+        "check": check,
         "on_host": lambda a, out: out.copyfrom(a.numpy() + 100),
     }
     return runtime.create_module("host", functions.get)
@@ -245,6 +254,21 @@ def cuda_graph() -> None:
     executor.set_input_zero_copy("x", moved)
     executor.run()
     np.testing.assert_allclose(executor.get_output(0).numpy(), np.full(8, 12))
+
+
+def findings() -> None:
+    """What a kernel finds wrong ends the run of either executor, which goes on to run."""
+    from tilewright.contrib import graph_executor
+    from tilewright.contrib.cuda_graph import cuda_graph_executor
+
+    graph = graph_json([("check", [0])], [2, 2])
+    good, bad = (np.array([found, 9, 0, 3]).view("float32") for found in (0, 1))
+    for make in (graph_executor.create, cuda_graph_executor.create):
+        executor = make(graph, host_code(), DEVICE)
+        for _ in range(3):
+            executor.run(x=good)
+            assert "index 9 is out of range: expected 0 to 3" in fails(lambda: executor.run(x=bad))  # noqa: B023
+        executor.run(x=good)
 
 
 def cuda_graph_on_a_stream() -> None:

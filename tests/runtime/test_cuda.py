@@ -89,6 +89,10 @@ def test_a_network_is_launched_as_one_graph(driver: Path, tmp_path: Path) -> Non
     assert log.count("launch graph") == 4
 
 
+def test_what_a_kernel_finds_wrong_ends_the_run_of_either_executor(driver: Path, tmp_path: Path) -> None:
+    assert run(driver, tmp_path / "log", "findings")[1].count("launch graph") == 7
+
+
 def test_a_graph_is_launched_where_the_threads_work_goes(driver: Path, tmp_path: Path) -> None:
     log = run(driver, tmp_path / "log", "cuda_graph_on_a_stream")[1]
     assert [line for line in log if line.startswith("launch graph")] == ["launch graph on stream 1"]

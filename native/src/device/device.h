@@ -56,4 +56,24 @@ int tw_device_timer_stop(TwTimer* timer, double* seconds);
 int tw_device_executor_made(DLDevice device, TVMModuleHandle module, void** state);
 void tw_device_executor_gone(DLDevice device, void* state);
 
+/* ---- what kernels on devices found wrong (findings.c) ---- */
+/* An executor's: all zero at first, and at the end for tw_findings_free. */
+typedef struct {
+  struct TwFindingsCheck* checks; /* in the order in which they ran first */
+  struct TwFindingsChunk* chunks;
+  bool held; /* runs do not read them: what they launch is only recorded */
+} TwFindings;
+void tw_findings_free(TwFindings* findings);
+/* Makes findings the place for what the calling thread's launches find; gives the place before. */
+TwFindings* tw_findings_begin(TwFindings* findings);
+/* Ends that. rc is the run's: -1 also where its kernels found something wrong, with the message of the first check. */
+int tw_findings_end(TwFindings* before, int rc);
+/* Waits for what was launched; fails where it found something wrong. */
+int tw_findings_read(TwFindings* findings);
+/* The records of a check, on the device: one for each of its rows, {found, index, low, high} of int64. NULL and an error when
+ * there are none. */
+void* tw_findings_record(const char* what, DLDevice device, size_t rows);
+/* The check is launched: reads its records at once where no executor will. */
+int tw_findings_launched(void);
+
 #endif /* TILEWRIGHT_DEVICE_TABLE_H_ */

@@ -87,6 +87,7 @@ struct TilewrightGraph {
   int num_devices;
   void** drivers; /* what their executor_made left */
   int num_made;   /* of drivers */
+  TwFindings findings;
   TwModule* lib;
 };
 

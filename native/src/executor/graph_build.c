@@ -126,6 +126,7 @@ void TilewrightGraphFree(TilewrightGraph* g) {
   free(g->outputs);
   free(g->targets);
   tw_free_strings(g->output_names, (size_t)g->num_outputs);
+  tw_findings_free(&g->findings);
   graph_leave_devices(g);
   tw_module_release(g->lib);
   tw_lock_destroy(&g->lock);

@@ -158,14 +158,19 @@ int graph_run_once(TilewrightGraph* g) {
   return 0;
 }
 
-int graph_run(TilewrightGraph* g) {
-  tw_clear_error();
+static int run_calls(TilewrightGraph* g) {
   if (graph_run_once(g) != 0) return -1;
   for (int i = g->num_once; i < g->num_calls; ++i) {
     if (graph_run_call(g, &g->calls[i]) != 0) return -1;
   }
   g->executed = -1;
   return g->num_copied == 0 ? 0 : graph_copy_outputs(g);
+}
+
+int graph_run(TilewrightGraph* g) {
+  tw_clear_error();
+  TwFindings* before = tw_findings_begin(&g->findings);
+  return tw_findings_end(before, run_calls(g));
 }
 
 int TilewrightGraphRun(TilewrightGraph* g) {

@@ -46,6 +46,44 @@ static int set_device(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, 
   return tw_arg_device(args, codes, n, 0, "__tvm_set_device", &device, &used) != 0 ? -1 : tw_device_set(device);
 }
 
+/* ---- checks on devices: what their host code calls before and after the launch ---- */
+/* tilewright.findings(name of the indices, a tensor of the device, rows) -> the address of their records */
+static int findings(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  static const char who[] = "tilewright.findings";
+  const char* what;
+  DLTensor* tensor;
+  int64_t rows;
+  (void)resource;
+  if (tw_arg_str(args, codes, n, 0, who, &what) != 0 || tw_arg_tensor(args, codes, n, 1, who, &tensor) != 0 ||
+      tw_arg_int(args, codes, n, 2, who, &rows) != 0) {
+    return -1;
+  }
+  if (rows < 1 || rows > INT32_MAX) return tw_fail("%s: %lld rows", who, (long long)rows);
+  void* record = tw_findings_record(what, tensor->device, (size_t)rows);
+  if (record == NULL) return -1;
+  tw_return_handle(ret, record, kTVMOpaqueHandle);
+  return 0;
+}
+
+static int findings_launched(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)args, (void)codes, (void)n, (void)ret, (void)resource;
+  return tw_findings_launched();
+}
+
+/* tilewright.copy_to_host(a tensor of the device, memory of the host that holds as many bytes) */
+static int copy_to_host(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  static const char who[] = "tilewright.copy_to_host";
+  DLTensor* tensor;
+  (void)ret, (void)resource;
+  if (tw_arg_tensor(args, codes, n, 0, who, &tensor) != 0) return -1;
+  if (n != 2 || codes[1] != kTVMOpaqueHandle) return tw_fail("%s: argument 1 must be memory of the host", who);
+  DLTensor host = *tensor;
+  host.data = args[1].v_handle;
+  host.byte_offset = 0;
+  host.device = (DLDevice){kDLCPU, 0};
+  return tw_copy(tensor, &host);
+}
+
 /* ---- threads ---- */
 static int config_threadpool(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   static const char who[] = "runtime.config_threadpool";
@@ -67,4 +105,6 @@ static int num_threads(TVMValue* args, int* codes, int n, TVMRetValueHandle ret,
 }
 
 TW_GLOBAL_FUNCTIONS({"runtime.GetDeviceAttr", get_device_attr}, {"__tvm_set_device", set_device},
+                    {"tilewright.findings", findings}, {"tilewright.findings_launched", findings_launched},
+                    {"tilewright.copy_to_host", copy_to_host},
                     {"runtime.config_threadpool", config_threadpool}, {"runtime.NumThreads", num_threads})

@@ -49,7 +49,7 @@ static int begin_capture(Recorder* r) {
   if (tw_cuda_check(cu->StreamSynchronize(tw_cuda_stream(d, NULL)), "the device's work") != 0) return -1;
   if (r->stream == NULL && TVMStreamCreate(kDLCUDA, r->device, &r->stream) != 0) return -1;
   if (tw_cuda_check(cu->StreamBeginCapture(r->stream, CU_CAPTURE_RELAXED), "cuStreamBeginCapture") != 0) return -1;
-  r->capturing = true;
+  r->capturing = r->graph->findings.held = true;
   return 0;
 }
 
@@ -59,7 +59,7 @@ static int end_capture(Recorder* r, bool keep) {
   if (!r->capturing) return tw_fail("no recording has begun");
   if (tw_cuda_device(r->device) == NULL) return -1;
   const TwCuda* cu = tw_cuda();
-  r->capturing = false;
+  r->capturing = r->graph->findings.held = false;
   const int status = cu->StreamEndCapture(r->stream, &graph);
   int rc = keep ? tw_cuda_check(status, "cuStreamEndCapture") : -1;
   if (rc == 0) rc = tw_cuda_check(cu->GraphInstantiate(&r->recording, graph, 0), "cuGraphInstantiate");
@@ -116,7 +116,8 @@ static int call_run_cuda_graph(TVMValue* args, int* codes, int n, TVMRetValueHan
   (void)args, (void)codes, (void)n, (void)ret;
   if ((r->recording == NULL || r->addresses != addresses_of(r->graph)) && record(r) != 0) return -1;
   const TwCuDevice* d = tw_cuda_device(r->device);
-  return d == NULL ? -1 : tw_cuda_check(tw_cuda()->GraphLaunch(r->recording, tw_cuda_stream(d, NULL)), "cuGraphLaunch");
+  if (d == NULL || tw_cuda_check(tw_cuda()->GraphLaunch(r->recording, tw_cuda_stream(d, NULL)), "cuGraphLaunch") != 0) return -1;
+  return tw_findings_read(&r->graph->findings);
 }
 
 static int recorder_function(TwModule* self, const char* name, TwFunc** out) {

@@ -29,6 +29,7 @@ static void free_machine(Vm* vm) {
   tw_slot_clear(&vm->result);
   for (size_t i = 0; vm->inputs != NULL && i < p->num_functions; ++i) free_inputs(vm, i);
   for (size_t i = 0; vm->packed != NULL && i < p->num_packed; ++i) tw_func_release(vm->packed[i]);
+  tw_findings_free(&vm->findings);
   drop_devices(vm);
   free(vm->inputs);
   free(vm->packed);

@@ -465,7 +465,7 @@ static int run_loop(Vm* vm, size_t* at) {
   }
 }
 
-int vm_run(Vm* vm, int function) {
+static int run_function(Vm* vm, int function) {
   const VmFunction* f = &vm->program->functions[function];
   size_t at = 0;
   vm->calls_left = vm->most_calls;
@@ -481,5 +481,12 @@ int vm_run(Vm* vm, int function) {
     free(text);
   }
   while (vm->num_frames != 0) pop_frame(vm);
+  return rc;
+}
+
+int vm_run(Vm* vm, int function) {
+  TwFindings* before = tw_findings_begin(&vm->findings);
+  const int rc = tw_findings_end(before, run_function(vm, function));
+  if (rc != 0) tw_slot_clear(&vm->result);
   return rc;
 }

@@ -101,6 +101,7 @@ typedef struct {
   int64_t most_calls;    /* of one invocation, jumps back included; 0: no bound */
   int64_t calls_left;
   VmTiming* timings;     /* of packed functions while profiling, or NULL */
+  TwFindings findings;
   atomic_flag busy;
   unsigned forks; /* in which process (tw_forks) it became busy */
 } Vm;

@@ -75,7 +75,7 @@ class BufferVar:
         self._content_type = content_type
         self._buffer = buffer
 
-    def asobject(self) -> PrimExpr:
+    def asobject(self) -> Var:
         """The pointer."""
         return self._buffer_var
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from tilewright import te, tir
@@ -10,7 +11,8 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
-from tilewright.topi import tag
+from tilewright.tir.expr import Call
+from tilewright.topi import loops
 from tilewright.topi.utils import get_const_tuple, prod
 
 _LARGEST = 2.0**62  # of the numbers that a message about a floating-point index gives
@@ -22,6 +24,7 @@ class _Limits:
     def __init__(self, dtype: str, extent: Any, from_end: bool, least: int) -> None:
         self.wide = "float64" if dt.is_float(dtype) else "int64"
         self.extent = ops.cast(self.wide, ops.as_expr(extent))
+        self.least = least
         self.from_end = from_end and dtype.startswith("int")
         self.low = ops.const(0, self.wide) - self.extent if self.from_end else ops.const(least, self.wide)
         self.high = self.extent - ops.const(1, self.wide)
@@ -34,6 +37,11 @@ class _Limits:
         """Return ``index``, which is in the range, counted from the first element."""
         zero = ops.const(0, self.wide)
         return tir.Select(index < zero, index + self.extent, index) if self.from_end else index
+
+    def bounded(self, index: PrimExpr) -> PrimExpr:
+        """Return ``index``, counted from the first element, or the end of the range that is nearest to it."""
+        wide, least = self.from_front(index), ops.const(self.least, self.wide)
+        return tir.Select(wide >= least, tir.Select(wide <= self.high, wide, self.high), least)
 
     def shown(self, index: PrimExpr) -> PrimExpr:
         """Return ``index`` as the integer that an error message shows."""
@@ -94,23 +102,42 @@ def check_indices(
 
 
 def bounded_indices(
-    indices: te.Tensor, extents: Sequence[Any], axis: int = 0, from_end: bool = False, least: int = 0
+    indices: te.Tensor, extents: Sequence[Any], what: str, axis: int = 0, from_end: bool = False, least: int = 0
 ) -> te.Tensor:
-    """Clamp ``indices`` to their range: ``check_indices`` for devices that cannot report an error."""
+    """Clamp ``indices`` to their range and note one that is outside: ``check_indices`` for devices whose kernels
+    cannot end a run.
 
-    def bounded(index: PrimExpr, limit: _Limits) -> PrimExpr:
-        wide = limit.from_front(ops.cast(limit.wide, index))
-        low = ops.const(least, limit.wide)
-        return ops.cast(indices.dtype, tir.Select(wide >= low, tir.Select(wide <= limit.high, wide, limit.high), low))
+    The records are the runtime's (``native/src/device/findings.c``), which reads them after the launch.
+    """
+    dtype, count = indices.dtype, len(extents)
+    limits = [_Limits(dtype, extent, from_end, least) for extent in extents]
+    shape = get_const_tuple(indices.shape)
+    inner = 1 if count == 1 else prod(shape[axis + 1 :])
 
-    def body(*i: PrimExpr) -> PrimExpr:
-        values = [bounded(indices(*i), _Limits(indices.dtype, e, from_end, least)) for e in extents]
-        result = values[-1]
-        for row in reversed(range(len(values) - 1)):
-            result = tir.Select(ops.equal(i[axis], row), values[row], result)
-        return result
+    def body(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        source, target = (ib.buffer_ptr(b, (prod(shape),)) for b in (ins[0], outs[0]))
+        records = ib.pointer("int64", "records")
+        ib.let(records.asobject(), _packed("handle", "tilewright.findings", what, outs[0], count))
+        with loops.each(ib, prod(shape)) as at:
+            row = None if count == 1 else ib.let("row", ops.floormod(ops.floordiv(at, inner), count))
+            for number, limit in enumerate(limits):
+                with nullcontext() if row is None else ib.if_scope(ops.equal(row, number)):
+                    index = ib.let("index", ops.cast(limit.wide, source[at]))
+                    target[at] = ops.cast(dtype, limit.bounded(index))
+                    with ib.if_scope(ops.logical_not(limit.inside(index))):
+                        found = [1, limit.shown(index), limit.low, limit.high]
+                        for field, value in enumerate(found):
+                            records[number * len(found) + field] = ops.cast("int64", ops.as_expr(value))
+        ib.emit(_packed("int32", "tilewright.findings_launched"))
+        return ib.get()
 
-    return te.compute(indices.shape, body, name="bounded_indices", tag=tag.INJECTIVE)
+    return te.extern([tuple(indices.shape)], [indices], body, dtype=[dtype], name="check_indices")
+
+
+def _packed(dtype: str, *args: Any) -> PrimExpr:
+    call = tir.call_packed(*args)
+    return Call(dtype, call.op, call.args)
 
 
 __all__ = ["bounded_indices", "check_indices"]

@@ -15,6 +15,8 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
+from tilewright.tir.expr import Call, StringImm
+from tilewright.topi import loops
 from tilewright.topi.utils import get_const_int
 
 MOST_ELEMENTS = (1 << 31) - (1 << 18)
@@ -129,6 +131,19 @@ RULES: dict[str, Callable[[Numbers, Numbers], Any]] = {
 }
 
 
+def _on_host(ib: Any, number: int, vector: Any) -> Any:
+    """Return a copy on the host of ``vector``, argument ``number``, which is a device's.
+
+    What allocates the result waits for it anyway.
+    """
+    size = ops.const(max(get_const_int(vector.shape[0]), 1), "int32")
+    copy = ib.pointer("int64", "on_host")
+    parts = (StringImm("shape"), size, ops.const(number, "int32"))  # equal calls would be one expression
+    ib.let(copy.asobject(), Call("handle", "tir.tvm_stack_alloca", parts))
+    ib.emit(tir.call_packed("tilewright.copy_to_host", vector, copy.asobject()))
+    return copy
+
+
 def check_shape(numbers: te.Tensor, dims: te.Tensor | None, rule: str, what: str, why: str) -> te.Tensor:
     """Return ``numbers``, a vector of int64, after ``RULES[rule]`` was found to hold of it and ``dims``.
 
@@ -140,20 +155,20 @@ def check_shape(numbers: te.Tensor, dims: te.Tensor | None, rule: str, what: str
     count = get_const_int(numbers.shape[0])
     rank = 0 if dims is None else get_const_int(dims.shape[0])
 
-    def loops(ins: list[Any], outs: list[Any]) -> Any:
+    def body(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
-        given, *like = (ib.buffer_ptr(i) for i in ins)
-        target = ib.buffer_ptr(outs[0])
+        given, *like = (_on_host(ib, k, v) if loops.on_gpu() else ib.buffer_ptr(v) for k, v in enumerate(ins))
+        source, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         v = [ib.let("v", ops.cast("float64", given[k])) for k in range(count)]
         d = [ib.let("d", ops.cast("float64", like[0][k])) for k in range(rank)]
         with ib.if_scope(ops.logical_not(ops.as_expr(RULES[rule](v, d)))):
             ib.refuse_shape(what, (given, count), why, (like[0], rank) if like else None)
-        for k in range(count):
-            target[k] = given[k]
+        with loops.each(ib, count) as k:
+            target[k] = source[k]
         return ib.get()
 
     inputs = [numbers] if dims is None else [numbers, dims]
-    return te.extern([(count,)], inputs, loops, dtype=["int64"], name="check_shape", tag="check_shape")
+    return te.extern([(count,)], inputs, body, dtype=["int64"], name="check_shape", tag="check_shape")
 
 
 __all__ = ["check_shape"]

@@ -16,7 +16,7 @@ from tilewright.relay.op.strategy.implementation import OpStrategy, one_implemen
 from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
-from tilewright.topi import bounded_indices, gpu, identity
+from tilewright.topi import bounded_indices, gpu
 
 schedule_kernels = wrap_topi_schedule(gpu.schedule_kernels)
 
@@ -30,21 +30,13 @@ for _schedule in (
 
 @generic.check_indices_strategy.provide("gpu")
 def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: TensorType, target: Target) -> OpStrategy:
-    """Clamp the indices: a kernel has no way to report an error."""
+    """Clamp the indices and note one that is out of range, which the executor reports after the launch."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         extents = attrs.extents_of(inputs[-1].shape)
-        return [bounded_indices(inputs[0], extents, attrs.axis, attrs.from_end, attrs.least)]
+        return [bounded_indices(inputs[0], extents, attrs.what, attrs.axis, attrs.from_end, attrs.least)]
 
     return one_implementation(compute, schedule_kernels, "check_indices.gpu")
-
-
-@generic.check_shape_strategy.provide("gpu")
-def check_shape_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-    """Copy the numbers: a kernel has no way to report an error; the allocation fails instead."""
-    return one_implementation(
-        lambda attrs, inputs, out_type: [identity(inputs[0])], schedule_kernels, "check_shape.gpu"
-    )
 
 
 def _in_kernels(strategy: GenericFunc) -> None:
@@ -66,7 +58,7 @@ def _in_kernels(strategy: GenericFunc) -> None:
 for _strategy in (
     generic.argsort_strategy, generic.bitserial_conv2d_strategy,
     generic.bitserial_dense_strategy, generic.conv2d_winograd_NCHWc_without_weight_transform_strategy,
-    generic.cumprod_strategy, generic.cumsum_strategy, generic.deformable_conv2d_strategy,
+    generic.check_shape_strategy, generic.cumprod_strategy, generic.cumsum_strategy, generic.deformable_conv2d_strategy,
     generic.dense_strassen_strategy,
     generic.fast_softmax_strategy, generic.get_valid_counts_strategy, generic.layer_norm_strategy,
     generic.log_softmax_strategy, generic.nms_strategy, generic.roi_align_strategy, generic.scatter_add_strategy,
