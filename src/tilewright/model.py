@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 def compile(
     model: Any,
-    target: str | Target | Mapping[str, Any] = "llvm",
+    example_inputs: Any = None,
     *,
+    target: str | Target | Mapping[str, Any] = "llvm",
+    dynamic_shapes: Any = None,
     params: Mapping[str, Any] | None = None,
     input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     dims: Mapping[str, Any] | None = None,
@@ -50,9 +52,13 @@ def compile(
     """Compile a model for this process; ``save`` of what is returned writes it to a library.
 
     Args:
-        model: the path or the bytes of an ONNX file, an ``onnx.ModelProto``, a Relay module, or what an installed front
-            end takes (``relay.frontend.import_model``).
+        model: the path or the bytes of an ONNX file, an ``onnx.ModelProto``, a ``torch.nn.Module``, an
+            ``ExportedProgram`` of torch.export or the path of its ``.pt2`` file, a Relay module, or what an installed
+            front end takes (``relay.frontend.import_model``).
+        example_inputs: of a ``torch.nn.Module``, its arguments: a tensor, a tuple, or a mapping by name.
         target: what to compile for, as ``relay.build`` takes it.
+        dynamic_shapes: of a ``torch.nn.Module``, which dimensions are known at run time only, as
+            ``torch.export.export`` takes them; ``torch.export.Dim("batch", min=1, max=64)`` names one and bounds it.
         params: arrays for parameters of a Relay module by name; they become constants.
         input_shapes: shapes of inputs by name, instead of the model's; a dimension is a number or a name.
         dims: what is known of named dimensions: a number, ``(least, largest)`` or ``(least, largest, multiple)``.
@@ -77,7 +83,8 @@ def compile(
         options[SPECIALIZE] = ";".join(specialize)
     tuned = ApplyHistoryBest(str(records)) if records is not None else contextlib.nullcontext()
     with tuned, PassContext(opt_level=opt_level, config=options), in_budget():
-        mod, weights = _imported(model, input_shapes, dims)
+        of_torch = {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
+        mod, weights = _imported(model, input_shapes, dims, of_torch)
         built = build_module.build(
             _with_names(mod),
             target=target,
@@ -90,16 +97,19 @@ def compile(
 
 
 def _imported(
-    model: Any, input_shapes: Mapping[str, Sequence[int | str]] | None, dims: Mapping[str, Any] | None
+    model: Any,
+    input_shapes: Mapping[str, Sequence[int | str]] | None,
+    dims: Mapping[str, Any] | None,
+    of_torch: Mapping[str, Any],
 ) -> tuple[IRModule, Mapping[str, Any]]:
     """Return a Relay module, and arrays for its parameters."""
     if isinstance(model, IRModule):
-        if input_shapes or dims:
+        if input_shapes or dims or any(value is not None for value in of_torch.values()):
             raise TypeError("a Relay module states its shapes: input_shapes and dims are for models that are imported")
         return model, {}
     if isinstance(model, bytes):
         return from_onnx(onnx.load_model_from_string(model), input_shapes, dims=dims)
-    return import_model(model, input_shapes, dims=dims)
+    return import_model(model, input_shapes, dims=dims, **of_torch)
 
 
 def _with_names(mod: IRModule) -> IRModule:

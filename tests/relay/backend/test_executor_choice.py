@@ -109,6 +109,6 @@ def test_the_executor_of_the_target_is_taken_where_it_is_chosen_automatically(ex
     target = f"llvm -executor={executor}"
     for built in (relay.build(mod, target, executor="auto"), relay.build(mod, target)):
         assert isinstance(built, Executable) == (executor == "vm")
-    called = tvm.compile(mod, target)
+    called = tvm.compile(mod, target=target)
     assert (called.module.type_key == "VMExecutable") == (executor == "vm")
     np.testing.assert_allclose(called(X), np.exp(X), rtol=1e-6)

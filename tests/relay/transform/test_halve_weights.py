@@ -91,7 +91,7 @@ def test_answers_are_those_of_rounded_weights(precision: str, target: str) -> No
     x = _RNG.standard_normal((3, 64)).astype("float32")
     wide = [weight.astype("float64") for weight in (_FIRST, _SECOND)]
     expected = np.maximum(x @ wide[0].T, 0)[:, :64] @ wide[1].T
-    model = tilewright.compile(_network(), target, precision=precision)
+    model = tilewright.compile(_network(), target=target, precision=precision)
     found = model(x=x)
     bound = {"fp16": 2e-3, "bf16": 1.2e-2, "mixed": 3e-3}[precision]
     assert np.abs(found - expected).max() <= bound * np.abs(expected).max()

@@ -65,5 +65,5 @@ def test_few_positions_read_halves() -> None:
 def test_other_targets_give_the_same_answers(target: str) -> None:
     x = RNG.standard_normal((1, 16, 16, 16)).astype("float32")
     expected = tilewright.compile(convolution(padding=1))(x=x)
-    found = tilewright.compile(convolution(padding=1), target, precision="fp16")(x=x)
+    found = tilewright.compile(convolution(padding=1), target=target, precision="fp16")(x=x)
     assert np.abs(found - expected).max() <= 2e-3 * np.abs(expected).max()

@@ -1,11 +1,20 @@
-"""Importers of models: ``from_onnx``, and ``import_model`` for the formats of installed front ends (``door.py``)."""
+"""Importers: ``from_onnx``, ``from_exported_program``, and ``import_model``, which chooses (``door.py``)."""
 
 from onnx import ModelProto
 
 from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.onnx.loading import ModelFile
+from tilewright.relay.frontend.torch import from_exported_program
 
 register_frontend("onnx", from_onnx, suffixes=[".onnx"], types=[ModelProto, ModelFile])
+register_frontend(
+    "torch",
+    from_exported_program,
+    suffixes=[".pt2"],
+    types=["torch.export.exported_program.ExportedProgram", "torch.nn.modules.module.Module"],
+)
 
-__all__ = ["FrontEnd", "from_onnx", "import_model", "list_frontends", "register_frontend"]
+__all__ = [
+    "FrontEnd", "from_exported_program", "from_onnx", "import_model", "list_frontends", "register_frontend",
+]  # fmt: skip

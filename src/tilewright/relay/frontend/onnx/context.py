@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
 
 _SMALL = ("float8", "float4")
+DESCRIBED_AS = "tilewright.described_as"  # metadata of a node that is a part of another format's: its name in messages
 
 # No model needs a larger constant; one that claims it is damaged or hostile.
 MAX_CONSTANT_BYTES = 1 << 33
@@ -398,6 +399,9 @@ class NodeContext:
 
 def describe(node: onnx.NodeProto) -> str:
     """Return the name of a node in messages: its operator and its name, or its first output."""
+    for entry in node.metadata_props:
+        if entry.key == DESCRIBED_AS:
+            return entry.value
     if node.name:
         return f"ONNX node {node.name!r} ({node.op_type})"
     output = next((o for o in node.output if o), "")

@@ -1,0 +1,192 @@
+"""``from_exported_program``: programs of torch.export, modules, and ``.pt2`` files as Relay modules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.relay.budget import in_budget
+from tilewright.relay.expr import Function, Tuple
+from tilewright.relay.frontend.torch import scalars
+from tilewright.relay.frontend.torch.context import TorchContext
+from tilewright.relay.frontend.torch.decompositions import decompositions
+from tilewright.relay.frontend.torch.dtypes import TorchImportError
+from tilewright.relay.frontend.torch.graph import GraphImporter, tensors_of, unconverted, unsupported_operators
+from tilewright.relay.frontend.torch.symbols import Symbols
+from tilewright.relay.function_attributes import OUTPUT_NAMES
+from tilewright.runtime import ndarray as nd
+
+_PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER)
+
+
+@in_budget()
+def import_program(
+    source: Any,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    dims: Mapping[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, nd.NDArray]]:
+    """Import an exported program, the path of one, or a module with example inputs; see ``from_exported_program``."""
+    program = exported(source, example_inputs, dynamic_shapes)
+    names = dimension_names(program, dynamic_shapes)
+    program = program.run_decompositions(decompositions())
+    return ProgramImporter(program, Symbols(names, dims, program.range_constraints)).import_program()
+
+
+def exported(source: Any, example_inputs: Any = None, dynamic_shapes: Any = None) -> ExportedProgram:
+    """Return an exported program as it is, read from a file, or exported from a module."""
+    if isinstance(source, (str, os.PathLike)):
+        return _loaded(source)
+    if isinstance(source, ExportedProgram):
+        return source
+    if isinstance(source, torch.nn.Module):
+        return _exported_module(source, example_inputs, dynamic_shapes)
+    raise TorchImportError(
+        f"expected a torch.nn.Module, a torch.export.ExportedProgram or a .pt2 file, not a {type(source).__name__}"
+    )
+
+
+def _loaded(path: Any) -> ExportedProgram:
+    if not os.path.isfile(path):
+        raise TorchImportError(f"{os.fspath(path)}: there is no such file")
+    try:
+        return torch.export.load(os.fspath(path))
+    except Exception as error:
+        why = str(error).strip().splitlines()
+        raise TorchImportError(
+            f"{os.fspath(path)}: no program of torch.export.save, or cut off: {why[0] if why else type(error).__name__}"
+        ) from error
+
+
+def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    name = type(module).__name__
+    if module.training and any(m.training and _acts_in_training(m) for m in module.modules()):
+        raise TorchImportError(f"the module {name} is in training mode; call .eval() before compiling it")
+    if example_inputs is None:
+        raise TorchImportError(
+            f"the module {name} needs example inputs: tilewright.compile(module, example_inputs=(x,))"
+        )
+    args, kwargs = _examples(example_inputs)
+    for tensor in (*module.parameters(), *module.buffers(), *filter(_is_tensor, tensors_of([list(args), kwargs]))):
+        if tensor.device.type != "cpu":
+            raise TorchImportError(
+                f"the module {name} or an example input is on the device {tensor.device}; move both to the CPU: .cpu()"
+            )
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise TorchImportError(f"torch.export does not export the module {name}: {lines[0]}") from error
+
+
+def _acts_in_training(module: torch.nn.Module) -> bool:
+    """Return whether a module computes something else in training."""
+    own = type(module).__name__
+    return "Dropout" in own or "BatchNorm" in own or getattr(module, "dropout", 0) not in (0, 0.0, None, False)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _examples(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return positional and keyword arguments: a tensor, a tuple, a mapping, or a tuple and a mapping."""
+    if isinstance(given, torch.Tensor):
+        return (given,), {}
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(given), {}
+    raise TorchImportError(f"example inputs are a tuple of tensors, or a mapping by name, not a {type(given).__name__}")
+
+
+def dimension_names(program: ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
+    """Return the names that the user gave dimensions, by torch's symbols."""
+    found: dict[str, str] = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        for extent in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(extent, torch.SymInt) and extent.node.expr.is_Symbol:
+                env = extent.node.shape_env
+                for source in env.var_to_sources.get(extent.node.expr, ()) if env is not None else ():
+                    name = env.source_name_to_debug_name.get(source.name() if callable(source.name) else source.name)
+                    if name and name.isidentifier():
+                        found.setdefault(str(extent.node.expr), name)
+    return found
+
+
+class ProgramImporter:
+    """Converter of one program: its signature says what its placeholders and outputs are."""
+
+    def __init__(self, program: ExportedProgram, symbols: Symbols) -> None:
+        self.program = program
+        self.importer = GraphImporter(symbols)
+        self._places: dict[str, Any] = {}
+
+    def import_program(self) -> tuple[IRModule, dict[str, nd.NDArray]]:
+        """Return the module, whose outputs have names, and its parameters."""
+        graph = self.program.graph_module
+        if missing := unconverted(graph):
+            raise unsupported_operators(missing)
+        values = [self._placeholder(node) for node in graph.graph.nodes if node.op == "placeholder"]
+        self.importer.symbols.check_limits()
+        outputs = tensors_of(self.importer.run(graph, values))
+        named = self._outputs(outputs)
+        body = next(iter(named.values())) if len(named) == 1 else Tuple(list(named.values()))
+        used = self.importer.params_in(body)
+        params = {v.name_hint: self.importer.params[v.name_hint] for v in used}
+        module = IRModule.from_expr(Function([*self.importer.inputs.values(), *used], body))
+        return module.with_attr(OUTPUT_NAMES.key, list(named)), params
+
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        spec = next(s for s in self.program.graph_signature.input_specs if _name(s.arg) == node.name)
+        if spec.kind in _PARAMETERS:
+            tensor = self._tensor(spec.target)
+            return self._held(spec, tensor)
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            return self.importer.constant(str(spec.target), self.program.constants[spec.target])
+        if spec.kind is InputKind.CUSTOM_OBJ:
+            raise UnsupportedError(f"the program holds an object of a class of C++, {spec.target!r}")
+        value = node.meta.get("val")
+        if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat)):
+            return scalars.of_input(self.importer, node.name, value)
+        return getattr(spec.arg, "value", value)
+
+    def _held(self, spec: Any, tensor: torch.Tensor) -> RelayExpr:
+        """Return a parameter or buffer; a small buffer of integers is a constant, which decides shapes and indices."""
+        if spec.kind is InputKind.BUFFER and not tensor.dtype.is_floating_point and not self._is_mutated(spec.target):
+            return self.importer.constant(str(spec.target), tensor)
+        return self.importer.param(str(spec.target), tensor)
+
+    def _is_mutated(self, target: str) -> bool:
+        return target in self.program.graph_signature.buffers_to_mutate.values()
+
+    def _tensor(self, target: str) -> torch.Tensor:
+        held = self.program.state_dict
+        return held[target] if target in held else self.program.constants[target]
+
+    def _outputs(self, values: Sequence[Any]) -> dict[str, RelayExpr]:
+        context = TorchContext(self.importer, next(iter(self.program.graph.nodes)))
+        named: dict[str, RelayExpr] = {}
+        for spec, value in zip(self.program.graph_signature.output_specs, values, strict=True):
+            made = scalars.as_tensor(context, value)
+            if spec.kind is not OutputKind.USER_OUTPUT or not isinstance(made, RelayExpr):
+                continue
+            name = _name(spec.arg)
+            named[name if name not in named else f"{name}_{len(named)}"] = made
+        if not named:
+            raise TorchImportError("the program returns no tensor")
+        return named
+
+
+def _name(arg: Any) -> str:
+    return str(getattr(arg, "name", ""))
