@@ -92,7 +92,6 @@ def optimization_passes() -> list[Any]:
         transform.BubbleUpSlice(),
         transform.SinkReshape(),
         transform.HalveWeights(),
-        transform.NarrowFactors(),
         *([] if auto_scheduled() else layout_passes()),
         transform.FastMath(),
         transform.KeepHalfPrecision(),
@@ -104,7 +103,14 @@ def optimization_passes() -> list[Any]:
 
 def layout_passes() -> list[Any]:
     """Return the passes that choose layouts of tensors and weights."""
-    return [transform.PadChannels(), transform.WidenWeights(), transform.AlterOpLayout(), transform.PackNarrow()]
+    return [
+        transform.PadChannels(),
+        transform.NarrowFactors(),
+        transform.ShareHalves(),
+        transform.WidenWeights(),
+        transform.AlterOpLayout(),
+        transform.PackNarrow(),
+    ]
 
 
 def fusion_passes() -> list[Any]:

@@ -104,7 +104,7 @@ def test_merged_rows_have_the_same_sums(window: int, stride: int, monkeypatch: p
 
 def test_rows_are_merged_where_few_columns_fill_no_tiles() -> None:
     with tvm.target.Target(VNNI):
-        rows = topi.nn.conv2d_rows_to_merge((1, 8, 14, 14, 64), (8, 8, 3, 3, 16, 64, 4), (7, 7), "int32")
+        rows = topi.nn.conv2d_rows_to_merge((1, 8, 14, 14, 64), (8, 8, 3, 3, 16, 64, 4), (7, 7), "uint8")
     assert rows == 7
 
 

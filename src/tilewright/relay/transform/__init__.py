@@ -64,6 +64,7 @@ from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFlo
 from tilewright.relay.transform.precision.halve_weights import HalveWeights, MixPrecision
 from tilewright.relay.transform.precision.keep_half_precision import KeepHalfPrecision
 from tilewright.relay.transform.precision.narrow_factors import NarrowFactors
+from tilewright.relay.transform.precision.share_halves import ShareHalves
 from tilewright.relay.transform.precision.to_mixed_precision import ToMixedPrecision
 from tilewright.relay.transform.precision.widen_weights import PackNarrow, WidenWeights
 from tilewright.relay.transform.recast import recast
@@ -192,6 +193,7 @@ __all__ = [
     "RegionCost",
     "RemoveUnusedFunctions",
     "Sequential",
+    "ShareHalves",
     "SharePackedWeights",
     "SimplifyExpr",
     "SimplifyFCTranspose",

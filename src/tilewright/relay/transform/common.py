@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -13,12 +15,14 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Constant, Function, Let, TempExpr
+from tilewright.relay.expr import Call, Constant, Function, Let, TempExpr, const
 from tilewright.relay.function_attributes import COMPILER, PRIMITIVE, SKIP_OPTIMIZATION
 from tilewright.relay.lets import let_chain
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children, post_order
+from tilewright.runtime import ndarray as nd
+from tilewright.runtime.ndarray import numpy_view
 
 
 def is_closed(func: RelayExpr) -> bool:
@@ -65,6 +69,16 @@ def concrete_shape(expr: RelayExpr) -> tuple[int, ...] | None:
     """Return the shape of a typed tensor whose extents are all known, else None."""
     type_ = expr.checked_type
     return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
+
+
+def padded_constant(constant: Constant, axis: int, extent: int) -> Constant:
+    """Return ``constant`` with zeros appended along ``axis``, up to ``extent``."""
+    values = numpy_view(constant.data)
+    shape = tuple(extent if i == axis else n for i, n in enumerate(values.shape))
+    data = nd.empty(shape, str(constant.data.dtype))
+    widths = [(0, n - m) for n, m in zip(shape, values.shape, strict=True)]
+    np.copyto(numpy_view(data, writable=True), np.pad(values, widths))
+    return const(data)
 
 
 def known_dims(expr: RelayExpr) -> tuple[Any, ...] | None:

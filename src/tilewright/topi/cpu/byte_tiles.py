@@ -1,8 +1,8 @@
-"""Products of bytes in the tile registers of AMX, as tensor intrinsics of dense layers and convolutions.
+"""Products in the tile registers of AMX, of bytes and of bfloat16: tensor intrinsics of dense layers and convolutions.
 
 An intrinsic computes all sums of some rows (of a dense layer) or positions (of a convolution) and a block of columns,
-whose weights are packed as for ``vpdpbusd``. The operating system has to give a process leave to use tiles
-(``arch_prctl``); the runtime asks for it where it looks for the processor's features.
+whose weights are packed as for ``vpdpbusd`` or ``vdpbf16ps``. The operating system has to give a process leave to use
+tiles (``arch_prctl``); the runtime asks for it where it looks for the processor's features.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "
     ``emulated``: by loops that do what the instructions do.
     """
     each = WORD // dt.nbytes(dtype)
-    sums, other = ("float32", dtype) if dtype == "bfloat16" else ("int32", "int8")
+    sums, other = _types(dtype)
     data = te.placeholder((rows, steps * each), dtype, "data")
     weight = te.placeholder((steps, BLOCK, each), other, "weight")
     k, byte = te.reduce_axis((0, steps), "k"), te.reduce_axis((0, each), "byte")
@@ -91,19 +91,20 @@ def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "
 class Windows:
     """The windows of a convolution's block of positions (rows, columns) and of ``block`` output channels.
 
-    Data is (chunks, height, width, bytes) without borders, weights (chunks, kh, kw, bytes / 4, block, 4). ``fetches``:
-    the weights of the next block of channels, during this one.
+    Data is (chunks, height, width, bytes) without borders, weights (chunks, kh, kw, bytes / 4, block, 4); of bfloat16,
+    half as many numbers in as many bytes. ``fetches``: the weights of the next block of channels, during this one.
     """
 
     rows: int
     columns: int
     block: int
     chunks: int
-    bytes: int
+    bytes: int  # of a position in a chunk
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilation: tuple[int, int]
     fetches: bool = False
+    dtype: str = "uint8"
 
     @property
     def is_folded(self) -> bool:
@@ -111,14 +112,25 @@ class Windows:
         return self.dilation[1] == 1 and self.kernel[1] * self.bytes <= DEPTH
 
     @property
-    def depth(self) -> int:
-        """Bytes of a row of a tile of data."""
-        return self.bytes * self.kernel[1] if self.is_folded else self.bytes
+    def parts(self) -> int:
+        """How many rows of tiles the bytes of a position are, all of as many words."""
+        words = self.bytes // WORD
+        return next(n for n in range(-(-self.bytes // DEPTH), words + 1) if words % n == 0)
 
     @property
-    def steps(self) -> tuple[int, int, int]:
-        """Extents of the loops over the sum: chunks, rows and columns of the window."""
-        return self.chunks, self.kernel[0], 1 if self.is_folded else self.kernel[1]
+    def depth(self) -> int:
+        """Bytes of a row of a tile of data."""
+        return self.bytes * self.kernel[1] if self.is_folded else self.bytes // self.parts
+
+    @property
+    def steps(self) -> tuple[int, int, int, int]:
+        """Extents of the loops over the sum: chunks, rows and columns of the window, parts of a position."""
+        return self.chunks, self.kernel[0], 1 if self.is_folded else self.kernel[1], self.parts
+
+    @property
+    def group(self) -> int:
+        """Numbers in a word."""
+        return WORD // dt.nbytes(self.dtype)
 
     def extent(self, axis: int) -> int:
         """Return how many rows (0) or columns (1) of the image the windows reach over."""
@@ -127,14 +139,15 @@ class Windows:
 
 
 def window_intrinsic(windows: Windows, emulated: bool = False) -> te.TensorIntrin:
-    """Return the sums (rows, columns, block) of int32 of ``windows``, data of uint8 and weights of int8.
+    """Return the sums (rows, columns, block) of ``windows``: int32 of uint8 by int8, or float32 of bfloat16.
 
     ``emulated``: by loops that do what the instructions do.
     """
     w = windows
-    data = te.placeholder((w.chunks, w.extent(0), w.extent(1), w.bytes), "uint8", "data")
-    weight = te.placeholder((w.chunks, *w.kernel, w.bytes // WORD, w.block, WORD), "int8", "weight")
-    extents = (w.chunks, *w.kernel, w.bytes // WORD, WORD)
+    sums, other = _types(w.dtype)
+    data = te.placeholder((w.chunks, w.extent(0), w.extent(1), w.bytes // WORD * w.group), w.dtype, "data")
+    weight = te.placeholder((w.chunks, *w.kernel, w.bytes // WORD, w.block, w.group), other, "weight")
+    extents = (w.chunks, *w.kernel, w.bytes // WORD, w.group)
     axes = [
         te.reduce_axis((0, n), name) for n, name in zip(extents, ("chunk", "kh", "kw", "word", "byte"), strict=True)
     ]
@@ -142,35 +155,43 @@ def window_intrinsic(windows: Windows, emulated: bool = False) -> te.TensorIntri
 
     def body(y: Any, x: Any, o: Any) -> Any:
         row, column = y * w.strides[0] + kh * w.dilation[0], x * w.strides[1] + kw * w.dilation[1]
-        value = data(chunk, row, column, word * WORD + byte)
-        return te.sum(ops.cast("int32", value) * ops.cast("int32", weight(chunk, kh, kw, word, o, byte)), axis=axes)
+        value = data(chunk, row, column, word * w.group + byte)
+        return te.sum(ops.cast(sums, value) * ops.cast(sums, weight(chunk, kh, kw, word, o, byte)), axis=axes)
 
     total = te.compute((w.rows, w.columns, w.block), body, name="total")
     binds = _buffers(
-        {data: ["chunk", "row", "column"], weight: ["chunk", "kh", "kw", "word", WORD], total: ["row", "column"]}
+        {data: ["chunk", "row", "column"], weight: ["chunk", "kh", "kw", "word", w.group], total: ["row", "column"]}
     )
     return te.decl_tensor_intrin(
         total.op, lambda ins, outs: tile_statement(_window_product(w, *ins, *outs), emulated), "byte_windows", binds
     )
 
 
+def _types(dtype: str) -> tuple[str, str]:
+    """Return the types of sums and weights of data of ``dtype``."""
+    return ("float32", dtype) if dtype == "bfloat16" else ("int32", "int8")
+
+
 def _window_product(windows: Windows, data: Any, weight: Any, out: Any) -> TileProduct:
     """Return the product of tiles of positions, each in one row of the result."""
     w = windows
     tiles, each = even_rows(w.columns)
+    size = dt.nbytes(w.dtype)
 
     def position(tile: Any) -> tuple[Any, Any]:
         if w.rows == 1:
             return ops.const(0), row_start(tile, w.columns)
         return ops.floordiv(tile, tiles), row_start(ops.floormod(tile, tiles), w.columns)
 
-    def data_place(tile: Any, chunk: Any, kh: Any, kw: Any) -> Any:
+    def data_place(tile: Any, chunk: Any, kh: Any, kw: Any, part: Any) -> Any:
         y, x = position(tile)
         row, column = y * w.strides[0] + kh * w.dilation[0], x * w.strides[1] + kw * w.dilation[1]
-        return chunk * data.strides[0] + row * data.strides[1] + column * data.strides[2]
+        first = chunk * data.strides[0] + row * data.strides[1] + column * data.strides[2]
+        return first + part * (w.depth // size)
 
-    def weight_place(tile: Any, chunk: Any, kh: Any, kw: Any) -> Any:
-        return chunk * weight.strides[0] + kh * weight.strides[1] + kw * weight.strides[2] + tile * DEPTH
+    def weight_place(tile: Any, chunk: Any, kh: Any, kw: Any, part: Any) -> Any:
+        first = chunk * weight.strides[0] + kh * weight.strides[1] + kw * weight.strides[2]
+        return first + part * (w.depth // WORD) * weight.strides[3] + tile * (DEPTH // size)
 
     def out_place(row_tile: Any, column_tile: Any) -> Any:
         y, x = position(row_tile)

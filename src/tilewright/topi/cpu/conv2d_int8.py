@@ -3,18 +3,24 @@
 Data is NCHW<i>c, the kernel OIHW<i/k>i<o>o<k>i and the output NCHW<o>c. The register tile is that of ``conv2d``: each
 step multiplies ``k`` neighbouring channels of a position, in every lane, with as many weights of each lane's output:
 four of uint8 or two of int16. ``byte_products`` says which instruction does that.
+
+Data and weights may be bfloat16 too, with float32 sums, on processors whose tiles multiply it: two channels a word.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright import autotvm, te
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright.ir import dtype as dt
+from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi import nn
 from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, packed_form, product_intrinsic
+from tilewright.topi.cpu.byte_tiles import has_tiles
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
@@ -31,7 +37,8 @@ from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.conv2d_tiles import schedule_windows_in_tiles, tiles_of
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed
+from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed, rows_to_merge
+from tilewright.topi.cpu.model.matrix_tiles import window_tiles
 from tilewright.topi.cpu.model.tiling import choose_channel_tile
 from tilewright.topi.kinds import CONV2D_NCHWC_INT8, CONV2D_PATCHES
 from tilewright.topi.nn.conv import pad_spatial, per_dim
@@ -40,14 +47,15 @@ from tilewright.topi.utils import get_const_tuple
 
 _CACHE_LINE = 64  # bytes
 _FORMS = ("avx512vnni", "avxvnni", "maddubs", "madd")
+_HALF, _WHOLE_ROWS = "bfloat16", (64, 32)  # channels that fill rows of tiles
 
 
-def byte_block(channels: int, lanes: int) -> int:
-    """Return how many channels to pack: of the multiples of ``lanes`` up to a cache line the largest that fits.
+def byte_block(channels: int, lanes: int, preferred: Sequence[int] = ()) -> int:
+    """Return how many channels to pack: one of ``preferred``, or the largest multiple of ``lanes`` up to 64 that fits.
 
     0: none does.
     """
-    blocks = [n * lanes for n in range(_CACHE_LINE // lanes, 0, -1)]
+    blocks = [*preferred, *(n * lanes for n in range(_CACHE_LINE // lanes, 0, -1))]
     return next((block for block in blocks if channels % block == 0), 0)
 
 
@@ -55,9 +63,9 @@ def conv2d_byte_layouts(in_channels: int, out_channels: int, groups: int, form: 
     """Return the layouts of a convolution of bytes; None where the channels of a group fill no words or vectors."""
     if in_channels % groups or out_channels % groups:
         return None
-    each = in_channels // groups
-    in_block = byte_block(each, form.lanes) or byte_block(each, form.group)
-    out_block = byte_block(out_channels // groups, form.lanes)
+    each, whole = in_channels // groups, _WHOLE_ROWS if form.data_dtype == _HALF else ()
+    in_block = byte_block(each, form.lanes, whole) or byte_block(each, form.group)
+    out_block = byte_block(out_channels // groups, form.lanes, whole)
     if not in_block or not out_block:
         return None
     kernel = f"OIHW{in_block // form.group}i{out_block}o{form.group}i"
@@ -72,11 +80,16 @@ def depthwise_byte_layouts(channels: int, form: ByteProduct) -> Conv2dLayouts | 
     return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
 
 
-def conv2d_byte_product(target: Target | None = None, small_weights: bool = False) -> ByteProduct | None:
-    """Return the form of products in convolutions by int8 weights; None where there are no instructions for one.
+def conv2d_byte_product(
+    target: Target | None = None, small_weights: bool = False, dtype: str = "int8"
+) -> ByteProduct | None:
+    """Return the form of products in convolutions by weights of ``dtype``; None where no instructions are fast.
 
     ``small_weights``: whether ``are_small`` holds for neighbours along the input channels.
     """
+    if dtype == _HALF:
+        form = byte_product(_HALF, _HALF, target=target)
+        return form if form.is_fast and has_tiles(features(target), _HALF) else None
     form = byte_product(small_weights=small_weights, target=target)
     return form if form.name in _FORMS else None
 
@@ -97,6 +110,21 @@ def filled_channels(in_channels: int, out_channels: int, groups: int, form: Byte
     more = -in_channels % form.group, -out_channels % form.lanes
     channels = (in_channels + more[0], out_channels + more[1]) if groups == 1 else (in_channels, out_channels)
     return None if conv2d_byte_layouts(*channels, groups, form) is None else channels
+
+
+@nn.conv2d_takes_halves.provide("cpu")
+def conv2d_takes_halves(data: Sequence[int], kernel: Sequence[int], out: Sequence[int], attrs: Any) -> bool:
+    """Return whether tiles of bfloat16 fit a convolution, of its rows or of all merged to one."""
+    form = conv2d_byte_product(dtype=_HALF)
+    layouts = conv2d_byte_layouts(data[1], kernel[0], int(attrs.groups), form) if form else None
+    if form is None or layouts is None:
+        return False
+    block, columns = layouts.in_block, layouts.out_block
+    packed = kernel[0] // columns, kernel[1] // block, *kernel[2:], block // form.group, columns, form.group
+    if window_tiles(features(), out, packed, per_dim(attrs.dilation, 2)[1] != 1, _HALF) is not None:
+        return True
+    image = data[0], data[1] // block, *data[2:], block
+    return rows_to_merge(image, packed, out, _HALF) == out[0] > 1
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc_int8.x86")
@@ -137,8 +165,9 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     cfg.define_knob("channels_outer", [True, False])
     form = _form(out.op)
     tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), out_block, form.lanes, form.registers)
-    weight_bytes = element_count(kernel) or 0
-    data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * get_const_tuple(data.shape)[-1]
+    size = dt.nbytes(data.dtype)
+    weight_bytes = (element_count(kernel) or 0) * dt.nbytes(kernel.dtype)
+    data_bytes = size * oh * ow * strides[0] * strides[1] * in_chunks * get_const_tuple(data.shape)[-1]
     blocks = max(1, out_chunks // tile.vectors)
     cfg.settle("tile_chunks", SplitEntity([-1, tile.vectors]), lambda entity: out_chunks % entity.size[-1] == 0)
     cfg.settle("tile_ow", SplitEntity([-1, tile.spatial]))

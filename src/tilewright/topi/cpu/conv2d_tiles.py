@@ -1,4 +1,4 @@
-"""Schedule of convolutions of bytes in AMX's tiles: a block of positions at once, then what comes after its sums.
+"""Schedule of convolutions in AMX's tiles, of bytes and of bfloat16: a block of positions, then what comes after it.
 
 Data has its borders (``PadInput``), so that windows need no tests::
 
@@ -18,6 +18,7 @@ from tilewright.topi.cpu.byte_tiles import Windows, window_intrinsic
 from tilewright.topi.cpu.common import constant_extent, machine, worth_threads
 from tilewright.topi.cpu.loops import fuse_all
 from tilewright.topi.cpu.model.matrix_tiles import WindowTiles, window_tiles
+from tilewright.topi.cpu.tile_code import WORD
 from tilewright.topi.kinds import PAD
 from tilewright.topi.utils import get_const_tuple
 
@@ -26,7 +27,7 @@ def tiles_of(conv: Any) -> WindowTiles | None:
     """Return the blocks in which tiles compute the operation ``conv``; None where vector registers do better."""
     _, _, height, width, _ = get_const_tuple(conv.output(0).shape)
     kernel = get_const_tuple(conv.input_tensors[1].shape)
-    return window_tiles(machine(), (height, width), kernel, conv.attrs["dilation"][1] != 1)
+    return window_tiles(machine(), (height, width), kernel, conv.attrs["dilation"][1] != 1, conv.input_tensors[0].dtype)
 
 
 def schedule_windows_in_tiles(s: te.Schedule, out: te.Stage, sums: te.Tensor, parallel: bool) -> None:
@@ -64,11 +65,14 @@ def _schedule_padding(s: te.Schedule, op: Any) -> None:
 
 
 def _windows(conv: Any, found: WindowTiles) -> Windows:
-    _, chunks, kh, kw, words, block, byte = get_const_tuple(conv.input_tensors[1].shape)
+    _, chunks, kh, kw, words, block, _ = get_const_tuple(conv.input_tensors[1].shape)
     strides, dilation = conv.attrs["strides"], conv.attrs["dilation"]
     positions = math.prod(get_const_tuple(conv.output(0).shape)[2:4])
     fetches = positions == found.rows * found.columns and _bytes(conv.input_tensors[1]) > machine().l2_bytes // 8
-    return Windows(found.rows, found.columns, block, chunks, words * byte, (kh, kw), strides, dilation, fetches)
+    return Windows(
+        found.rows, found.columns, block, chunks, words * WORD, (kh, kw), strides, dilation, fetches,
+        conv.input_tensors[0].dtype,
+    )  # fmt: skip
 
 
 def _is_channel_outside(conv: Any, found: WindowTiles) -> bool:
@@ -77,9 +81,8 @@ def _is_channel_outside(conv: Any, found: WindowTiles) -> bool:
     What the first cache does not hold comes again in each block of the other.
     """
     height, width = (constant_extent(a) or 1 for a in conv.axis[2:4])
-    out_chunks, chunks, kh, kw, *block = get_const_tuple(conv.input_tensors[1].shape)
-    data = _bytes(conv.input_tensors[0])
-    weights = out_chunks * chunks * kh * kw * block[0] * block[1] * block[2]
+    out_chunks = get_const_tuple(conv.input_tensors[1].shape)[0]
+    data, weights = (_bytes(tensor) for tensor in conv.input_tensors)
     positions = height * width // (found.rows * found.columns)
     cached = machine().l1_bytes // 2
     again = positions if weights > cached else 1

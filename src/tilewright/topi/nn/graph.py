@@ -99,10 +99,10 @@ def conv2d_channel_lanes() -> int | None:
 
 
 @generic_func
-def conv2d_channel_time(in_channels: int, channels: int, window: int) -> float | None:
+def conv2d_channel_time(in_channels: int, channels: int, window: int, dtype: str = "float32") -> float | None:
     """Return the relative time of a vector multiply-add in a packed convolution; None: it cannot be packed.
 
-    ``window``: elements of the kernel's window.
+    ``window``: elements of the kernel's window; ``dtype``: of the weights.
     """
     return None
 
@@ -122,6 +122,7 @@ def conv2d_rows_to_merge(
     ----------
     data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), or (..., c / 2, o, 2), as of ``conv2d_NCHWc``
     out : height and width of the result
+    dtype : of the data
     computed : share of the products that a direct convolution computes, the others being of padding
     """
     return 1
@@ -170,6 +171,19 @@ def dense_takes_halves(data: Any, weight: Any) -> bool:
     Parameters
     ----------
     data, weight : types, (m, k) and (n, k)
+    """
+    return False
+
+
+@generic_func
+def conv2d_takes_halves(data: Sequence[int], kernel: Sequence[int], out: Sequence[int], attrs: Any) -> bool:
+    """Return whether the target convolves bfloat16 faster than float32, in layouts that AlterOpLayout chooses.
+
+    Parameters
+    ----------
+    data, kernel : extents, (n, c, h, w) and (o, c / groups, kh, kw)
+    out : height and width of the result
+    attrs : of ``nn.conv2d``
     """
     return False
 

@@ -34,7 +34,7 @@ from tilewright.relay.op.nn.widen import WidenWeight
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import cpu_nbits as _registers_itself  # noqa: F401
 from tilewright.relay.op.strategy import generic
-from tilewright.relay.op.strategy.cpu_byte_conv2d import is_packed_for_bytes, of_bytes, pack_conv2d_of_bytes
+from tilewright.relay.op.strategy.cpu_byte_conv2d import is_packed_for_words, of_words, pack_conv2d_of_words
 from tilewright.relay.op.strategy.cpu_byte_dense import has_small_weights, is_legal, pack_bytes
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
@@ -189,9 +189,9 @@ def _register_all() -> None:
 def conv2d_NCHWc_strategy_cpu(
     attrs: Conv2DAttrs, inputs: Sequence[Any], out_type: TensorType, target: Target
 ) -> OpStrategy:
-    """Convolution of packed channels, of floats or of bytes."""
+    """Convolution of packed channels, of floats, or of words of bytes or bfloat16."""
     small = bool(attrs.small_weights)
-    name = "conv2d_NCHWc_int8" if is_packed_for_bytes(inputs[0], inputs[1], small) else "conv2d_NCHWc"
+    name = "conv2d_NCHWc_int8" if is_packed_for_words(inputs[0], inputs[1], small) else "conv2d_NCHWc"
 
     def kernel(*args: Any) -> Any:
         return cpu.conv2d_NCHWc_int8(*args, small) if name == "conv2d_NCHWc_int8" else cpu.conv2d_NCHWc(*args)
@@ -221,9 +221,9 @@ def conv2d_alter_layout_cpu(
 
     The configuration is that of a record for the convolution (``conv2d_task``), else the model's choice.
     """
-    bytes_packed = pack_conv2d_of_bytes(attrs, inputs, tinfos) if of_bytes(tinfos) else None
-    if bytes_packed is not None:
-        return bytes_packed
+    words_packed = pack_conv2d_of_words(attrs, inputs, tinfos) if of_words(tinfos) else None
+    if words_packed is not None:
+        return words_packed
     task = conv2d_task(attrs, *tinfos[:2])
     constant = _is_known(inputs[1])
     chosen = _recorded(task) if task is not None else ""

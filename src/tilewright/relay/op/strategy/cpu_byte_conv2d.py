@@ -10,7 +10,8 @@ Legalize, for a processor that multiplies bytes of uint8 with bytes of int8::
     %3 = subtract(%2, meta[relay.Constant][1]);                 // 128 times the sums of the filters
     strided_slice(%3, begin=[0], end=[12], axes=[1])            // of 16 channels
 
-AlterOpLayout packs them as ``byte_product`` says: data NCHW16c, weights OIHW4i16o4i.
+AlterOpLayout packs them as ``byte_product`` says: data NCHW16c, weights OIHW4i16o4i. Convolutions of bfloat16, which
+``NarrowFactors`` makes, are packed alike: data NCHW64c, weights OIHW32i64o2i.
 """
 
 from __future__ import annotations
@@ -42,19 +43,30 @@ from tilewright.topi.cpu.conv2d_int8 import (
 Array = np.ndarray[Any, Any]
 
 
-def of_bytes(tensors: Sequence[Any]) -> bool:
-    """Return whether these are data and weights of a convolution of bytes, or of a depthwise one that reads bytes."""
+_SUMS = {("uint8", "int8"): "int32", ("int16", "int8"): "int32", ("bfloat16", "bfloat16"): "float32"}
+
+
+def of_words(tensors: Sequence[Any]) -> bool:
+    """Return whether these are data and weights of a convolution that multiplies words of bytes or of bfloat16.
+
+    A depthwise one reads bytes as floats.
+    """
     types = tensors[0].dtype, tensors[1].dtype
-    return types in (("uint8", "int8"), ("int16", "int8"), ("uint8", "float32"))
+    return types in _SUMS or types == ("uint8", "float32")
 
 
-def is_packed_for_bytes(data: Any, kernel: Any, small_weights: bool) -> bool:
-    """Return whether packed data and weights fill the words and vectors of the target's products of bytes."""
-    form = conv2d_byte_product(small_weights=small_weights)
-    if form is None or not of_bytes((data, kernel)) or len(kernel.shape) != 7:
+def is_packed_for_words(data: Any, kernel: Any, small_weights: bool) -> bool:
+    """Return whether packed data and weights fill the words and vectors of the target's products of their type."""
+    form = conv2d_byte_product(small_weights=small_weights, dtype=_weights(data))
+    if form is None or not of_words((data, kernel)) or len(kernel.shape) != 7:
         return False
     lanes, group = (int(known(extent) or 0) for extent in kernel.shape[-2:])
     return (data.dtype, group) == (form.data_dtype, form.group) and lanes % form.lanes == 0
+
+
+def _weights(data: Any) -> str:
+    """Return the type of weights for such data."""
+    return "bfloat16" if data.dtype == "bfloat16" else "int8"
 
 
 def has_small_filters(weight: RelayExpr) -> bool:
@@ -105,11 +117,11 @@ def _is_plain(attrs: ConvAttrs, data: Any, weight: Any) -> bool:
     return types and layouts == ("NCHW", "OIHW", "NCHW") and all(known(d) for d in extents)
 
 
-def pack_conv2d_of_bytes(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any]) -> Call | None:
-    """The packed form of an NCHW convolution of bytes; None where there is none."""
+def pack_conv2d_of_words(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any]) -> Call | None:
+    """The packed form of an NCHW convolution of bytes, or of bfloat16; None where there is none."""
     data, weight = (t.shape for t in tinfos[:2])
     small = has_small_filters(inputs[1])
-    form = conv2d_byte_product(small_weights=small)
+    form = conv2d_byte_product(small_weights=small, dtype=_weights(tinfos[0]))
     plain = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
     if not plain or form is None or tinfos[0].dtype != form.data_dtype:
         return None
@@ -122,7 +134,8 @@ def pack_conv2d_of_bytes(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: 
             return None
         chosen = depthwise_byte_layouts(channels_in, form)
     else:
-        chosen = conv2d_byte_layouts(channels_in, channels_out, groups, form) if attrs.out_dtype == "int32" else None
+        summed = attrs.out_dtype == _SUMS[tinfos[0].dtype, tinfos[1].dtype]
+        chosen = conv2d_byte_layouts(channels_in, channels_out, groups, form) if summed else None
     if chosen is None:
         return None
     packed = attrs.replace(

@@ -67,7 +67,7 @@ def merge_rows(func: Function, target: Target) -> Function:
     attrs: Any = conv.attrs
     computed = share_computed(attrs, data[2:4], kernel[2:4], image)
     with choosing_as(attrs.tuned):
-        rows = conv2d_rows_to_merge.get(target)(data, kernel, image, _tensor(conv).dtype, target, computed)
+        rows = conv2d_rows_to_merge.get(target)(data, kernel, image, _tensor(conv.args[0]).dtype, target, computed)
     if rows == 1:
         return func
     merged: dict[Var, RelayExpr] = {p: _reshaped(p, _merged(_tensor(p), image, rows)) for p in func.params}

@@ -25,20 +25,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Constant, Function, const
+from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv2d import Conv2D
-from tilewright.relay.transform.common import concrete_shape, open_children, pattern_of, trait_of, typed_function_pass
+from tilewright.relay.transform.common import (
+    concrete_shape,
+    open_children,
+    padded_constant,
+    pattern_of,
+    trait_of,
+    typed_function_pass,
+)
 from tilewright.relay.visitor import ExprMutator, post_order
 
+_FLOATS = ("float32", "bfloat16", "float16")  # of weights
 _UNPACKED = 2  # how much slower a convolution is whose channels are not packed
 _COPIED_BYTES = 8  # bytes that a slice moves in the time of a vector multiply-add: it reads and writes through L2
 
@@ -55,8 +61,13 @@ def _is_conv(expr: RelayExpr) -> bool:
     attrs: Any = expr.attrs
     type_ = expr.checked_type
     plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW" and attrs.out_layout in ("", "NCHW")
-    floats = isinstance(type_, TensorType) and type_.dtype == "float32" == str(expr.args[1].data.dtype)
+    floats = isinstance(type_, TensorType) and type_.dtype == "float32" and _dtype(expr.args[1]) in _FLOATS
     return plain and floats and bool(_shape(expr)) and (attrs.groups == 1 or _is_depthwise(expr))
+
+
+def _dtype(weight: RelayExpr) -> str:
+    assert isinstance(weight, Constant)
+    return str(weight.data.dtype)
 
 
 def _is_depthwise(expr: Call) -> bool:
@@ -66,13 +77,6 @@ def _is_depthwise(expr: Call) -> bool:
 
 def _multiply_adds(conv: Call) -> int:
     return math.prod(_shape(conv)) * math.prod(_shape(conv.args[1])[1:])
-
-
-def _padded(array: Any, axis: int, extent: int) -> Constant:
-    """Append zeros to a constant along ``axis``."""
-    values = array.numpy()
-    widths = [(0, extent - n if i == axis else 0) for i, n in enumerate(values.shape)]
-    return const(np.pad(values, widths))
 
 
 def _channel_axis(constant: Constant) -> int | None:
@@ -129,7 +133,7 @@ class _Estimate:
         _, in_channels, *window = _shape(conv.args[1])
 
         def time(channels: int) -> float:
-            modelled = topi.nn.conv2d_channel_time(in_channels, channels, math.prod(window))
+            modelled = topi.nn.conv2d_channel_time(in_channels, channels, math.prod(window), _dtype(conv.args[1]))
             return _UNPACKED if modelled is None else float(modelled)
 
         saved = _multiply_adds(conv) / self.lanes * (time(channels) - time(wide) * wide / channels)
@@ -176,7 +180,7 @@ class _Padder(ExprMutator):
         if not isinstance(arg, Constant):
             return self.wide[arg]
         axis = _channel_axis(arg)
-        return arg if axis is None else _padded(arg.data, axis, wide)
+        return arg if axis is None else padded_constant(arg, axis, wide)
 
     def _conv(self, expr: Call) -> RelayExpr:
         data, weight = expr.args
@@ -186,13 +190,13 @@ class _Padder(ExprMutator):
         pays = data in self.wide if depthwise else self.estimate.pays(expr)
         if data in self.wide:
             if not depthwise:
-                weight = _padded(weight.data, 1, self.estimate.padded(data))
+                weight = padded_constant(weight, 1, self.estimate.padded(data))
             new_data = self.wide[data]
         else:
             new_data = self.visit(data)
         if pays:
             channels = self.estimate.padded(expr)
-            weight = _padded(weight.data, 0, channels)
+            weight = padded_constant(weight, 0, channels)
             groups = channels if depthwise else 1
             attrs = attrs.replace(channels=channels, groups=groups)
         result = Call(expr.op, [new_data, weight], attrs, expr.type_args, expr.span)

@@ -18,6 +18,7 @@ all; small ones, which take no time; those with numbers that float16 does not ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +35,10 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.collector import Collector
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.op.evaluation import evaluate_call
+from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.indexing import Take
-from tilewright.relay.transform.common import open_children, trait_of, typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, open_children, trait_of, typed_function_pass
 from tilewright.relay.transform.precision.to_mixed_precision import convert
 from tilewright.relay.transform.simplify.fold_constant import as_constant
 from tilewright.relay.visitor import ExprRewriter, direct_children, post_order
@@ -50,6 +52,7 @@ _HALVES = {"fp16": "float16", "bf16": "bfloat16", MIXED: "float16"}
 PRECISIONS = (FLOAT32, *_HALVES, AUTO)
 SEPARATOR = "\n"  # between the names of KEEP
 _LEAST = 1 << 12  # elements of a weight that is halved
+_LEAST_PRODUCTS = 1 << 20  # with a smaller weight of a convolution, which tiles of bfloat16 multiply
 _LAST_SHARE = 10  # the last layer stays where it has one part in so many of all weights, or less
 _NAMED = 3
 
@@ -158,7 +161,7 @@ def _rounded(weight: RelayExpr, dtype: str) -> RelayExpr:
     return as_constant(evaluate_call(cast(weight, dtype), [numpy_view(weight.data)], type_)[0], type_)
 
 
-def _weights(func: Function) -> dict[Call, int]:
+def _weights(func: Function, dtype: str) -> dict[Call, int]:
     """Return the calls that multiply with a large constant of float32, or look it up, and which argument it is."""
     found: dict[Call, int] = {}
     for node in post_order(func, open_children):
@@ -167,7 +170,7 @@ def _weights(func: Function) -> dict[Call, int]:
             continue
         product = factors and getattr(node.attrs, "out_dtype", None) in ("", FLOAT32)
         count = factors if product else int(node.op is Take.op)
-        large = [i for i, arg in enumerate(node.args[:count]) if _is_large(arg)]
+        large = [i for i, arg in enumerate(node.args[:count]) if _is_large(arg) or (i and _is_often_read(node, dtype))]
         if len(large) == 1 and _float32(node):
             found[node] = large[0]
     return found
@@ -180,6 +183,16 @@ def _float32(expr: RelayExpr) -> bool:
 
 def _is_large(expr: RelayExpr) -> bool:
     return isinstance(expr, Constant) and _float32(expr) and _size(expr) >= _LEAST
+
+
+def _is_often_read(call: Call, dtype: str) -> bool:
+    """Return whether ``call`` is a convolution that tiles of bfloat16 may take, of a small weight and a large image."""
+    weight, result = call.args[1], concrete_shape(call)
+    if call.op is not Conv2D.op or dtype != _HALVES["bf16"] or not isinstance(weight, Constant) or result is None:
+        return False
+    attrs: Any = call.attrs
+    per_channel = _size(weight) // max(1, weight.data.shape[0])
+    return _float32(weight) and attrs.groups == 1 and math.prod(result) * per_channel >= _LEAST_PRODUCTS
 
 
 def _size(weight: RelayExpr) -> int:
@@ -202,7 +215,7 @@ def _last_layers(func: Function, weights: dict[Call, int]) -> set[Call]:
 
 def _chosen(func: Function, dtype: str) -> dict[Call, int]:
     """Return which weights are halved; note what becomes of each."""
-    weights, kept = _weights(func), _kept()
+    weights, kept = _weights(func, dtype), _kept()
     last = _last_layers(func, weights)
     distinct = {call.args[i]: None for call, i in weights.items()}
     small = sum(_size(call.args[weights[call]]) for call in last) * _LAST_SHARE <= sum(map(_size, distinct))

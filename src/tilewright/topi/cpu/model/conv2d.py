@@ -11,7 +11,8 @@ from tilewright.ir import dtype as dt
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi import nn
-from tilewright.topi.cpu.model.matrix_tiles import are_rows_merged
+from tilewright.topi.cpu.byte_tiles import has_tiles
+from tilewright.topi.cpu.model.matrix_tiles import TILE_TIME, are_rows_merged
 from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
     block_vectors,
@@ -20,6 +21,7 @@ from tilewright.topi.cpu.model.tiling import (
     divisors_up_to,
     tile_cost,
 )
+from tilewright.topi.cpu.tile_code import SIDE
 
 _MOST_VECTORS = 3  # of a block of channels
 
@@ -96,8 +98,13 @@ def channel_lanes() -> int:
 
 
 @nn.conv2d_channel_time.provide("cpu")
-def channel_time(in_channels: int, channels: int, window: int) -> float | None:
-    """Modelled time of a vector multiply-add in the best packed layouts; None without such."""
+def channel_time(in_channels: int, channels: int, window: int, dtype: str = "float32") -> float | None:
+    """Modelled time of a vector multiply-add in the best packed layouts; None without such.
+
+    Weights of bfloat16 that fill tiles take a small part of it.
+    """
+    if has_tiles(features(), dtype) and dtype == "bfloat16" and channels % SIDE == 0:
+        return TILE_TIME
     chosen = conv2d_layouts(in_channels, channels, window=window)
     return chosen.time if chosen else None
 
@@ -166,7 +173,7 @@ def rows_to_merge(
     ----------
     data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), or (..., c / 2, o, 2), as of ``conv2d_NCHWc``
     out : height and width of the result
-    dtype : of the sums; int32 of bytes, whose kernel is (..., c / 4, o, 4)
+    dtype : of the data; of bytes the kernel is (..., c / 4, o, 4), of bfloat16 (..., c / 2, o, 2)
     computed : share of the products that a direct convolution computes, the others being of padding
     """
     cpu, lanes = features(target), features(target).lanes(accumulator_bits(dtype))
@@ -176,9 +183,10 @@ def rows_to_merge(
     height, width = out
     if steps * side < in_block or not all((*data, *kernel, *out)):
         return 1
-    of_bytes = dtype == "int32" and len(kernel) == 7  # neighbours along the sum, which one instruction adds up
+    # neighbours along the sum, which one instruction adds up
+    of_words = dtype in ("uint8", "int16", "bfloat16") and len(kernel) == 7
     copied = (kh, kw) != (1, 1) or image != [height, width]
-    lane_block = out_block if of_bytes else out_block * side
+    lane_block = out_block if of_words else out_block * side
     registers = block_vectors(lane_block, lanes)
     chunks_per_group = out_chunks * group_chunks // in_chunks
     copying = convolution.copy_time / (chunks_per_group * out_block) if copied else 0.0
@@ -190,11 +198,11 @@ def rows_to_merge(
         rate = tile_cost(cpu, rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
         return idle * rate * computed if rows == 1 else idle * rate + copying
 
-    size = 1 if of_bytes else dt.nbytes(dtype)
+    size = dt.nbytes(dtype)
     row_bytes, weight_bytes = width * in_chunks * kh * kw * in_block * size, math.prod(kernel) * size
     if copied and images * height * row_bytes > max(cpu.l2_bytes, weight_bytes):
         return 1
-    in_tiles = are_rows_merged(cpu, out, kernel, copied, computed) if of_bytes else None
+    in_tiles = are_rows_merged(cpu, out, kernel, copied, computed, dtype) if of_words else None
     if in_tiles is not None:
         return choose("merged_rows", [1, height], height if in_tiles else 1)
     if is_streamed(cpu, weight_bytes):  # then all rows run through a few channels' weights

@@ -1,4 +1,4 @@
-"""Choice of the blocks of a convolution of bytes that AMX's tiles compute: how many rows, columns and channels.
+"""Choice of the blocks of a convolution that AMX's tiles compute: how many rows, columns and channels.
 
 Times are of a position and 16 channels, in those of one step of 64 bytes in whole tiles: a cycle.
 """
@@ -19,8 +19,9 @@ from tilewright.topi.cpu.tile_code import DEPTH, SIDE, WORD, even_rows
 _ROW_SHARE = 0.3
 _MOST_SUMS = 32 << 10  # bytes of a block, which are read again at once
 _WHOLE_SUMS = 64 << 10  # of all positions, where a block of channels then reads its weights once, and fetches the next
-_LEAST_SHARE = 0.2  # of the tiles' peak, below which vector registers are as fast: theirs is an eighth of it
+_LEAST_SHARE = 0.2  # of the tiles' peak, below which vector registers are as fast: of bytes theirs is an eighth
 _COPY_TIME = 51.0  # of a step's bytes, by the products with so many channels that take as long
+TILE_TIME = 1 / 8  # of bfloat16, by that of float32 in vectors: the peak is a 16th, of which kernels reach a half
 _CALL_TIME = 6.0  # of a kernel's configuration, in products of tiles
 
 
@@ -34,21 +35,22 @@ class WindowTiles:
 
 
 def window_tiles(
-    cpu: CpuFeatures, out: Sequence[int], kernel: Sequence[int], dilated: bool = False
+    cpu: CpuFeatures, out: Sequence[int], kernel: Sequence[int], dilated: bool = False, dtype: str = "uint8"
 ) -> WindowTiles | None:
-    """Return the blocks of a convolution of bytes in packed channels; None where vector registers are as fast.
+    """Return the blocks of a convolution in packed channels; None where vector registers are as fast.
 
     Parameters
     ----------
     out : height and width of the result
-    kernel : (O, C / groups, kh, kw, c / 4, o, 4)
+    kernel : (O, C / groups, kh, kw, c / 4, o, 4), of bfloat16 (..., c / 2, o, 2)
     dilated : whether the elements of a window's row are apart
+    dtype : of the data
     """
-    if not has_tiles(cpu) or not all(isinstance(n, int) and n > 0 for n in (*out, *kernel)) or kernel[-1] != WORD:
+    if not has_tiles(cpu, dtype) or not all(isinstance(n, int) and n > 0 for n in (*out, *kernel)):
         return None
-    _, chunks, kh, kw, words, block, _ = kernel
-    windows = Windows(1, 1, block, chunks, words * WORD, (kh, kw), (1, 1), (1, 2 if dilated else 1))
-    if block % SIDE or windows.depth > DEPTH:
+    _, chunks, kh, kw, words, block, group = kernel
+    windows = Windows(1, 1, block, chunks, words * WORD, (kh, kw), (1, 1), (1, 2 if dilated else 1), dtype=dtype)
+    if block % SIDE or group != windows.group:
         return None
     steps = math.prod(windows.steps)
 
@@ -71,11 +73,11 @@ def window_tiles(
         return None
     best = min(blocks, key=lambda b: (time(*b), b))
     share = steps * windows.depth / DEPTH / time(*best)
-    return WindowTiles(*best, time(*best)) if share >= _LEAST_SHARE else None
+    return WindowTiles(*best, time(*best)) if share >= _LEAST_SHARE * windows.group / WORD else None
 
 
 def are_rows_merged(
-    cpu: CpuFeatures, out: Sequence[int], kernel: Sequence[int], copied: bool, computed: float
+    cpu: CpuFeatures, out: Sequence[int], kernel: Sequence[int], copied: bool, computed: float, dtype: str = "uint8"
 ) -> bool | None:
     """Return whether to merge all rows of a convolution's result to one; None where tiles fit in neither case.
 
@@ -83,8 +85,9 @@ def are_rows_merged(
     that are not of padding.
     """
     channels, chunks, kh, kw, words, block, byte = kernel
-    apart = window_tiles(cpu, out, kernel)
-    merged = window_tiles(cpu, (1, math.prod(out)), (channels, chunks * kh * kw, 1, 1, words, block, byte))
+    apart = window_tiles(cpu, out, kernel, dtype=dtype)
+    one_row = channels, chunks * kh * kw, 1, 1, words, block, byte
+    merged = window_tiles(cpu, (1, math.prod(out)), one_row, dtype=dtype)
     if merged is None:
         return None if apart is None else False
     copying = chunks * words * WORD / DEPTH * _COPY_TIME / (channels * block)

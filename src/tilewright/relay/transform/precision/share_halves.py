@@ -1,0 +1,135 @@
+"""ShareHalves: store a tensor that a convolution reads in bfloat16 only so, for all of its readers.
+
+Before, where ``NarrowFactors`` rounded the data of a convolution::
+
+    %0 = nn.relu(%c);
+    %1 = nn.conv2d(cast(%0, dtype="bfloat16"), %w, out_dtype="float32");
+    add(%1, %0)
+
+after::
+
+    %0 = cast(nn.relu(%c), dtype="bfloat16");
+    %1 = nn.conv2d(%0, %w, out_dtype="float32");
+    add(%1, cast(%0, dtype="float32"))
+
+Kernels then write and read half the bytes; they compute in float32 as before. Operators that only move numbers, or pick
+the largest, take rounded ones: the cast goes before them. What the caller of the function gets is not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
+from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.op.tensor.unary import Cast, cast
+from tilewright.relay.op.transform.join import Concatenate
+from tilewright.relay.transform.common import call_of, open_children, trait_of, typed_function_pass
+from tilewright.relay.visitor import ExprMutator, post_order
+
+_HALF, _WIDE = "bfloat16", "float32"
+
+
+def _dtype(expr: RelayExpr) -> str:
+    type_ = expr.checked_type
+    return type_.dtype if isinstance(type_, TensorType) else ""
+
+
+def _rounded_value(expr: RelayExpr) -> RelayExpr | None:
+    """Return the float32 that ``expr`` casts to bfloat16; None where it does not."""
+    found = call_of(expr, Cast.op)
+    return found.args[0] if found and (_dtype(found), _dtype(found.args[0])) == (_HALF, _WIDE) else None
+
+
+def _moved(expr: RelayExpr) -> Sequence[RelayExpr]:
+    """Return the tensors whose elements those of ``expr`` are; none where an operator computes."""
+    if not isinstance(expr, Call):
+        return ()
+    if expr.op is Concatenate.op:
+        return expr.args[0].fields if isinstance(expr.args[0], Tuple) else ()
+    picks = trait_of(expr, "TChannelwise") and not trait_of(expr, "TInFloat32")  # adds nothing up: it picks the largest
+    return expr.args[:1] if picks or trait_of(expr, "TMovesData") else ()
+
+
+def _shared(func: Function) -> set[RelayExpr]:
+    """Return the values, results of operators, that are stored in bfloat16."""
+    readers: dict[RelayExpr, list[RelayExpr]] = {}
+    order = post_order(func, open_children)
+    for node in order:
+        for child in open_children(node):
+            readers.setdefault(child, []).append(node)
+
+    def is_read(user: RelayExpr) -> bool:
+        """Whether an operator reads a value here, not the caller of the function."""
+        return isinstance(user, Call) or (isinstance(user, Tuple) and all(map(_joins, readers.get(user, [user]))))
+
+    def is_inside(value: RelayExpr) -> bool:
+        return isinstance(value, Call) and _dtype(value) == _WIDE and all(map(is_read, readers[value]))
+
+    pending = [
+        value
+        for node in order
+        if isinstance(node, Call) and node.op is Conv2D.op and (value := _rounded_value(node.args[0])) is not None
+    ]
+    shared: set[RelayExpr] = set()
+    for value in pending:
+        if value not in shared and is_inside(value):
+            shared.add(value)
+            pending.extend(_moved(value))
+    return shared
+
+
+def _joins(user: RelayExpr) -> bool:
+    return call_of(user, Concatenate.op) is not None
+
+
+class _Sharer(ExprMutator):
+    """Rewriter in which every reader of a shared value reads its cast from bfloat16."""
+
+    def __init__(self, shared: set[RelayExpr]) -> None:
+        super().__init__()
+        self.shared = shared
+        self.halves: dict[RelayExpr, RelayExpr] = {}
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        value = _rounded_value(expr)
+        if value is not None and value in self.shared:
+            return self.halves[value]
+        args = [self._read(arg) for arg in expr.args]
+        made = Call(self.visit(expr.op), args, expr.attrs, expr.type_args, expr.span)
+        if expr in self.shared:
+            self.halves[expr] = self._rounded(expr, made)
+        return made
+
+    def visit_tuple(self, expr: Tuple) -> RelayExpr:
+        return Tuple([self._read(field) for field in expr.fields], expr.span)
+
+    def _read(self, arg: RelayExpr) -> RelayExpr:
+        """Return an operand; each reader widens a shared value by a cast of its own, which fuses with it."""
+        return cast(self.halves[arg], _WIDE) if arg in self.shared else self.visit(arg)
+
+    def _rounded(self, value: Call, made: Call) -> RelayExpr:
+        """Return the rounded form of ``value``, which is rewritten to ``made``."""
+        moved = _moved(value)
+        if not moved:
+            return cast(made, _HALF)
+        halves = [self.halves[v] if v in self.shared else cast(self.visit(v), _HALF) for v in moved]
+        operands = [Tuple(halves)] if value.op is Concatenate.op else [*halves, *made.args[1:]]
+        return Call(value.op, operands, value.attrs, value.type_args, value.span)
+
+
+def ShareHalves() -> Pass:
+    """Store tensors that convolutions read in bfloat16 only so."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        shared = _shared(func)
+        return _Sharer(shared).visit(func) if shared else func
+
+    return typed_function_pass(run, "ShareHalves", 1)
