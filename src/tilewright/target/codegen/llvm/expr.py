@@ -53,6 +53,8 @@ _COMPARE: dict[type, tuple[str, str]] = {
     EQ: ("eq", "oeq"), NE: ("ne", "une"), LT: ("lt", "olt"), LE: ("le", "ole"), GT: ("gt", "ogt"), GE: ("ge", "oge"),
 }  # fmt: skip
 
+_ROUNDED_AT_ONCE = (16, 32, 64)  # lanes that an instruction of AVX512-BF16 rounds, or several of them
+
 
 class ExpressionEmitter(Builder):
     """Emits expressions; ``value(e)`` returns the text of the value."""
@@ -403,6 +405,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"{op} {from_type} {value} to {to_type}")
 
     def _cast_bfloat(self, value: str, source: str, dest: str) -> str:
+        """Widen by a shift, and round to nearest even: by ``vcvtneps2bf16``, which takes subnormal numbers for zero."""
         wide = _f32(source)
         u32, u16 = dt.with_lanes("uint32", dt.lanes(source)), dt.with_lanes("uint16", dt.lanes(source))
         if ty.is_bfloat(source):
@@ -410,6 +413,10 @@ class ExpressionEmitter(Builder):
             high = self.emit(f"shl {ty.register(u32)} {bits}, {self.literal(u32, 16)}")
             return self.cast(self.emit(f"bitcast {ty.register(u32)} {high} to {ty.register(wide)}"), wide, dest)
         value = self.cast(value, source, wide)
+        if self.unit.features.has("avx512bf16") and dt.lanes(source) in _ROUNDED_AT_ONCE:
+            halves = f"<{dt.lanes(source)} x bfloat>"
+            rounded = self.emit(f"fptrunc {ty.register(wide)} {value} to {halves}")
+            return self.emit(f"bitcast {halves} {rounded} to {ty.register(u16)}")
         reg = ty.register(u32)
         bits = self.emit(f"bitcast {ty.register(wide)} {value} to {reg}")
         high = self.emit(f"lshr {reg} {bits}, {self.literal(u32, 16)}")
