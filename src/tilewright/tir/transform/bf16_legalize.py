@@ -48,7 +48,10 @@ class _Legalize(StmtExprMutator):
         if isinstance(e, Call) and getattr(e.op, "name", "") == "tir.if_then_else" and is_bf16(e.dtype):
             condition, *values = e.args
             return Call(e.dtype, e.op, [self.visit_expr(condition), *map(self.as_stored, values)])
-        return ops.cast(e.dtype, self.visit_expr(e))
+        value = self.visit_expr(e)
+        if isinstance(value, Cast) and value.value.dtype == e.dtype:  # rounded already
+            return value.value
+        return ops.cast(e.dtype, value)
 
     def visit_float_imm(self, e: FloatImm) -> PrimExpr:
         return FloatImm("float32", e.value) if is_bf16(e.dtype) else e
