@@ -25,9 +25,9 @@ def random_bytes(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def convolved(data: np.ndarray, kernel: np.ndarray, strides: tuple[int, int], dilation: tuple[int, int]) -> np.ndarray:
-    """Sums of windows of data (C, h, w, c) with kernel (C, kh, kw, c / 4, o, 4), as (oh, ow, o)."""
-    chunks, kh, kw, words, block, _ = kernel.shape
-    weights = kernel.transpose(0, 1, 2, 3, 5, 4).reshape(chunks, kh, kw, words * 4, block).astype("int64")
+    """Sums of windows of data (C, h, w, c) with kernel (C, kh, kw, c / k, o, k), as (oh, ow, o)."""
+    chunks, kh, kw, words, block, group = kernel.shape
+    weights = kernel.transpose(0, 1, 2, 3, 5, 4).reshape(chunks, kh, kw, words * group, block).astype("int64")
     height, width = (
         (n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(data.shape[1:3], (kh, kw), dilation, strides, strict=True)
     )

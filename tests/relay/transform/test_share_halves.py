@@ -1,0 +1,70 @@
+"""ShareHalves: what a convolution reads in bfloat16 is stored so once, for all readers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright import relay
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, RelayExpr
+from tilewright.relay.transform import InferType, ShareHalves
+from tilewright.relay.visitor import post_order
+
+
+def _conv(data: RelayExpr) -> RelayExpr:
+    weight = relay.const(np.ones((64, 64, 1, 1)), "bfloat16")
+    return relay.nn.conv2d(relay.cast(data, "bfloat16"), weight, channels=64, kernel_size=(1, 1), out_dtype="float32")
+
+
+def _shared(body: RelayExpr) -> tuple[RelayExpr, list[Call]]:
+    """Return the program after the pass, and its calls in order."""
+    made = InferType()(ShareHalves()(InferType()(IRModule.from_expr(body))))["main"].body
+    return made, [node for node in post_order(made) if isinstance(node, Call)]
+
+
+def _image(height: int = 8) -> RelayExpr:
+    return relay.var("x", shape=(1, 64, height, height))
+
+
+def test_a_residual_reads_the_rounded_tensor() -> None:
+    value = relay.nn.relu(_image())
+    made, _ = _shared(relay.add(_conv(value), value))
+    assert isinstance(made, Call)
+    conv, widened = made.args
+    assert isinstance(conv, Call)
+    assert isinstance(widened, Call)
+    assert widened.op.name == "cast"
+    assert widened.args[0] is conv.args[0]
+
+
+def test_pooling_and_slices_take_rounded_tensors() -> None:
+    pooled = relay.nn.max_pool2d(relay.nn.relu(_image(16)), pool_size=(2, 2), strides=(2, 2))
+    _, calls = _shared(_conv(relay.strided_slice(pooled, begin=[0, 0, 0, 0], end=[1, 64, 4, 4])))
+    found = {call.op.name: call.checked_type.dtype for call in calls}
+    assert found["nn.max_pool2d"] == found["strided_slice"] == "bfloat16"
+    assert found["nn.relu"] == "float32"
+
+
+def test_parts_that_are_joined_are_rounded_first() -> None:
+    x = _image()
+    parts = relay.concatenate([relay.nn.relu(x), relay.exp(x)], axis=2)
+    _, calls = _shared(_conv(parts))
+    assert next(c for c in calls if c.op.name == "concatenate").checked_type.dtype == "bfloat16"
+
+
+def test_means_are_computed_in_float32() -> None:
+    pooled = relay.nn.avg_pool2d(relay.nn.relu(_image()), pool_size=(2, 2), strides=(2, 2))
+    _, calls = _shared(_conv(pooled))
+    assert next(c for c in calls if c.op.name == "nn.avg_pool2d").checked_type.dtype == "float32"
+
+
+def test_the_callers_result_is_not_rounded() -> None:
+    value = relay.nn.relu(_image())
+    mod = InferType()(IRModule.from_expr(relay.Tuple([_conv(value), value])))
+    assert ShareHalves()(mod)["main"] is mod["main"]
+
+
+def test_inputs_of_the_function_stay() -> None:
+    x = _image()
+    mod = InferType()(IRModule.from_expr(relay.add(_conv(x), x)))
+    assert ShareHalves()(mod)["main"] is mod["main"]
