@@ -50,6 +50,7 @@ def schedule_windows_in_tiles(s: te.Schedule, out: te.Stage, sums: te.Tensor, pa
         out.parallel(outer)
     out.unroll(vector)
     out.vectorize(lane)
+    out.pragma(oh_inner, "flush_subnormals")  # of results in bfloat16, as products in tiles do
     tile.compute_at(out, outer)
     tile.tensorize(tile.op.axis[2], window_intrinsic(_windows(tile.op, found)))
 

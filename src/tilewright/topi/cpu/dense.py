@@ -81,6 +81,7 @@ def _schedule_matrix_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any
         assert shared is not None
         out.parallel(shared)
     out.vectorize(n_inner)
+    out.pragma(m_inner, "flush_subnormals")  # of results in bfloat16, as products in tiles do
     tile = s[accumulators]
     tile.compute_at(out, m_outer)
     *batch, row, column = tile.op.axis

@@ -68,6 +68,7 @@ class ExpressionEmitter(Builder):
         self._pure_log: list[PrimExpr] = []
         self._impure: dict[PrimExpr, str] = {}
         self.float_flags = "contract"  # multiplications and additions may fuse; more only where the schedule says so
+        self.flushes_subnormals = False  # bfloat16 may round subnormal numbers to zero
         self._reads = 0  # grows with everything that depends on memory
 
     # ---- scopes ----
@@ -405,7 +406,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"{op} {from_type} {value} to {to_type}")
 
     def _cast_bfloat(self, value: str, source: str, dest: str) -> str:
-        """Widen by a shift, and round to nearest even: by ``vcvtneps2bf16``, which takes subnormal numbers for zero."""
+        """Widen by a shift, and round to nearest even; ``vcvtneps2bf16`` does so too, but for subnormal numbers."""
         wide = _f32(source)
         u32, u16 = dt.with_lanes("uint32", dt.lanes(source)), dt.with_lanes("uint16", dt.lanes(source))
         if ty.is_bfloat(source):
@@ -413,7 +414,7 @@ class ExpressionEmitter(Builder):
             high = self.emit(f"shl {ty.register(u32)} {bits}, {self.literal(u32, 16)}")
             return self.cast(self.emit(f"bitcast {ty.register(u32)} {high} to {ty.register(wide)}"), wide, dest)
         value = self.cast(value, source, wide)
-        if self.unit.features.has("avx512bf16") and dt.lanes(source) in _ROUNDED_AT_ONCE:
+        if self.flushes_subnormals and self.unit.features.has("avx512bf16") and dt.lanes(source) in _ROUNDED_AT_ONCE:
             halves = f"<{dt.lanes(source)} x bfloat>"
             rounded = self.emit(f"fptrunc {ty.register(wide)} {value} to {halves}")
             return self.emit(f"bitcast {halves} {rounded} to {ty.register(u16)}")

@@ -80,6 +80,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
             self.alignments = parent.alignments
             self.data_variables = parent.data_variables
             self.float_flags = parent.float_flags
+            self.flushes_subnormals = parent.flushes_subnormals
             self.divided = parent.divided
 
     def signature(self, func: PrimFunc) -> str:

@@ -159,6 +159,11 @@ class StatementEmitter(CallEmitter):
         self.nested(s.body)
         self.float_flags = before
 
+    def _attr_pragma_flush_subnormals(self, s: AttrStmt) -> None:
+        before, self.flushes_subnormals = self.flushes_subnormals, True
+        self.nested(s.body)
+        self.flushes_subnormals = before
+
     def _attr_pragma_no_unroll(self, s: AttrStmt) -> Stmt:
         self.stays_loop = True
         return s.body
