@@ -141,7 +141,7 @@ static int64_t element_count(const DLTensor* t) {
   return n;
 }
 
-/* Copies between tensors of one shape of which at least one is strided. */
+/* Copies between tensors of one shape of which at least one is strided: runs that lie together in both at once. */
 static int copy_strided(const DLTensor* from, DLTensor* to, size_t item) {
   int ndim = from->ndim;
   int64_t* work = calloc((size_t)ndim * 3 + 1, sizeof(int64_t));
@@ -153,10 +153,14 @@ static int copy_strided(const DLTensor* from, DLTensor* to, size_t item) {
     to_stride[i] = (to->strides == NULL ? step : to->strides[i]) * (int64_t)item;
     step *= from->shape[i];
   }
+  int64_t run = 1; /* elements */
+  while (ndim > 0 && from_stride[ndim - 1] == run * (int64_t)item && to_stride[ndim - 1] == run * (int64_t)item) {
+    run *= from->shape[--ndim];
+  }
   const char* src = (const char*)from->data + from->byte_offset;
   char* dst = (char*)to->data + to->byte_offset;
-  for (int64_t left = element_count(from); left > 0; --left) {
-    memcpy(dst, src, item);
+  for (int64_t left = element_count(from); left > 0; left -= run) {
+    memcpy(dst, src, (size_t)run * item);
     for (int i = ndim - 1; i >= 0; --i) {
       src += from_stride[i];
       dst += to_stride[i];

@@ -107,10 +107,13 @@ def made_nodes() -> int:
 
 
 def resident_bytes() -> int:
-    """Return the bytes that this process holds; its peak if the system does not tell."""
+    """Return the bytes that this process holds, without pages of files, which the system takes back; its peak if the
+    system does not tell.
+    """
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
+            _, resident, shared, *_ = map(int, file.read().split())
+            return (resident - shared) * _PAGE
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

@@ -47,6 +47,7 @@ from tilewright.relay.transform.precision import halve_weights
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.interrupt import heard_interrupts
+from tilewright.runtime.mapped_files import check_mapped_files
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
@@ -239,6 +240,7 @@ def build(
     unknown executor; BudgetError where it exceeds a ``relay.budget.*`` of the PassContext.
     """
     targets = TargetMap.of(target, target_host)
+    check_mapped_files()
     module = _as_module(ir_mod, params)
     codegen = codegen_for(_executor(executor, targets.default, module))
     report = BuildReport()

@@ -349,24 +349,6 @@ def scalar_value(expr: RelayExpr) -> float | int | None:
     return None
 
 
-_LEAST_WHOLE = 32  # quantization leaves larger ones; weights like -1, 0 and 1 are no mark of it
-
-
-def is_whole(expr: RelayExpr) -> bool:
-    """Return whether a floating-point constant holds integers, of which the greatest is 32 or more, as quantized
-    weights do.
-
-    Sums of products of integers are exact while they fit; algorithms that scale or transform such weights round.
-    """
-    if not isinstance(expr, Constant) or "float" not in str(expr.data.dtype):
-        return False
-    values = _nd.numpy_view(expr.data).reshape(-1)
-    few = values[:64]
-    if not (few == np.rint(few)).all():
-        return False
-    return bool((values == np.rint(values)).all() and np.abs(values).max(initial=0) >= _LEAST_WHOLE)
-
-
 def _make_call(op: RelayExpr, args: Sequence[RelayExpr]) -> Call:
     return Call(op, args)
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from ._ffi import LIB, check_call, find_library, include_dir
 from .elf_objects import data_object, join_objects
 from .error import ExportError, TVMError
+from .mapped_files import check_mapped_files
 
 if TYPE_CHECKING:
     from .module import Module
@@ -455,6 +456,7 @@ def export_library(
     """
     target = Path(file_name).absolute()
     suffix = target.suffix
+    check_mapped_files()
     fcompile = fcompile or None  # TVM's programs give False
     if fcompile is None:
         _check_destination(target, suffix)
@@ -483,6 +485,7 @@ def export_library(
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:
                 _combine(files, partial, suffix, compiler, [*extra, *libraries])
+        check_mapped_files()
         os.replace(partial, target)
     except OSError as error:
         why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror

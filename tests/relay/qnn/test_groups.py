@@ -11,7 +11,7 @@ import pytest
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
-from tilewright.relay.expr import is_whole
+from tilewright.relay.facts import is_whole
 from tilewright.relay.interpreter import interpret
 from tilewright.relay.qnn.groups import (
     Joined,

@@ -27,13 +27,14 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import device_types
 from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.facts import same_bits, sample
 from tilewright.relay.function_attributes import HASH, IN_PLACE, LAYOUTS, OFFSETS, RESULT_DEVICE_TYPE, RUN_ONCE, VIEW
 from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import call_of, is_closed
 from tilewright.relay.transform.memory.graph_plan import Lifetime, Placed, plan_arena, plan_storage
 from tilewright.relay.transform.memory.views import Buffers
-from tilewright.runtime.ndarray import NDArray, compact, numpy_view
+from tilewright.runtime.ndarray import NDArray, numpy_view
 from tilewright.tir.function import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -165,12 +166,12 @@ class GraphCodegen(DataFlow):
         """Add a parameter; equal constants on one device share one."""
         array = numpy_view(expr.data)
         device = self._device_of(expr)
-        known = self._constants.setdefault((device, expr.data.shape, str(expr.data.dtype), _sample(array)), [])
+        known = self._constants.setdefault((device, expr.data.shape, str(expr.data.dtype), sample(array)), [])
         for entry, other in known:
-            if _same_bytes(array, other):
+            if same_bits(array, other):
                 return [entry]
         name = self._unique(f"p{len(self.params)}")
-        self.params[name] = compact(expr.data)
+        self.params[name] = expr.data
         self.nodes.append(GraphNode("null", name, (expr.tensor_type,), device=device))
         known.append((Entry(len(self.nodes) - 1), array))
         return [known[-1][0]]
@@ -315,19 +316,6 @@ def _is_lowered(callee: BaseFunc) -> bool:
 
 def _marked(call: Call, mark: FunctionAttribute[int]) -> bool:
     return isinstance(call.attrs, DictAttrs) and mark.key in call.attrs
-
-
-def _sample(array: Array) -> bytes:
-    """Return a few bytes of an array, which differ for most different arrays."""
-    flat = array.reshape(-1).view(np.uint8)
-    return flat[:: max(1, flat.size // 256) | 1].tobytes()
-
-
-def _same_bytes(a: Array, b: Array) -> bool:
-    """Return whether two arrays of one shape and dtype hold the same bits; compares in parts, to use little memory."""
-    x, y = (array.reshape(-1).view(np.uint8) for array in (a, b))
-    step = 1 << 22
-    return all(np.array_equal(x[i : i + step], y[i : i + step]) for i in range(0, x.size, step))
 
 
 def _op_attrs(func_name: str, num_inputs: int, num_outputs: int) -> dict[str, str]:

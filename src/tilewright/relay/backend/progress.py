@@ -34,8 +34,15 @@ _watcher: ContextVar[Watcher | None] = ContextVar("tilewright_build_watcher", de
 
 @contextlib.contextmanager
 def watch(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher`` with the progress of builds in this context."""
-    token = _watcher.set(watcher)
+    """Call ``watcher`` with the progress of builds in this context, as those of enclosing blocks."""
+    outer = _watcher.get()
+
+    def both(event: ProgressEvent) -> None:
+        watcher(event)
+        if outer is not None:
+            outer(event)
+
+    token = _watcher.set(both)
     try:
         yield
     finally:

@@ -13,8 +13,6 @@ from functools import cached_property, reduce
 from itertools import permutations
 from typing import Any
 
-import numpy as np
-
 from tilewright.ir.attrs import Attrs, freeze
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
@@ -49,9 +47,10 @@ from tilewright.relay.dataflow_pattern.language import (
 )
 from tilewright.relay.dataflow_pattern.products import products
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, scalar_value
+from tilewright.relay.facts import all_are
 from tilewright.relay.type_infer import infer_expr
 from tilewright.relay.visitor import direct_children, post_order
-from tilewright.runtime.ndarray import numpy_view
+from tilewright.runtime.ndarray import numpy_dtype
 
 Bindings = dict[DFPattern, list[RelayExpr]]
 
@@ -334,8 +333,9 @@ def _match_scalar(pattern: ScalarPattern, expr: RelayExpr) -> bool:
 
 
 def _match_filled(pattern: FilledPattern, expr: RelayExpr) -> bool:
-    array = numpy_view(expr.data) if isinstance(expr, Constant) else np.zeros(0)
-    return array.size > 0 and array.dtype.kind in "fiub" and bool((array == pattern.value).all())
+    if not isinstance(expr, Constant) or numpy_dtype(expr.data.dtype).kind not in "fiub" or 0 in expr.data.shape:
+        return False
+    return all_are(expr, ("filled", pattern.value), lambda part: part == pattern.value)
 
 
 def _operands(expr: RelayExpr) -> Sequence[RelayExpr]:

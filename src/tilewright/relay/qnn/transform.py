@@ -18,7 +18,7 @@ after::
 
 ``groups`` tells the arithmetic. Sums of products of integers are exact in float32 while they stay below 2 ** 24,
 whatever the order; a layer whose weights could exceed that is computed in int32. (Convolutions of whole numbers are
-left to such kernels that sum products: ``relay.expr.is_whole``.)
+left to such kernels that sum products: ``relay.facts.is_whole``.)
 
 Where the target multiplies bytes fast (``byte_products``), a convolution stays one of integers. Its zero
 points and bias are a number for each channel, and int8 is uint8 with 128 more of everything, from layer to layer::
@@ -43,7 +43,8 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function, const, is_whole
+from tilewright.relay.expr import Call, Function, const
+from tilewright.relay.facts import is_whole
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.pooling import MaxPool2D

@@ -46,6 +46,7 @@ from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import TypedMutator, call_of, concrete_shape, open_children, typed_function_pass
 from tilewright.relay.type_infer import infer_expr
 from tilewright.relay.visitor import ExprRewriter, post_order
+from tilewright.runtime.ndarray import numpy_view
 from tilewright.target.target import Target
 
 _MOST_NUMBERS = 1 << 16  # of a constant that is looked through
@@ -99,7 +100,7 @@ class _Checker(TypedMutator):
 
     def _range(self, expr: RelayExpr) -> Range:
         if isinstance(expr, Constant):
-            value = expr.data.numpy()
+            value = numpy_view(expr.data)
             whole = np.issubdtype(value.dtype, np.integer) and 0 < value.size <= _MOST_NUMBERS
             return (int(value.min()), int(value.max())) if whole else EVERYTHING
         if isinstance(expr, Tuple) and expr.fields:

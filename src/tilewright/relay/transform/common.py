@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,10 +60,9 @@ def pattern_of(expr: RelayExpr) -> OpPattern:
 
 def scalar_constant(expr: RelayExpr) -> float | None:
     """Return the value of a constant of one element; None for anything else."""
-    if not isinstance(expr, Constant):
+    if not isinstance(expr, Constant) or math.prod(expr.data.shape) != 1:
         return None
-    array = expr.data.numpy()
-    return float(array.reshape(())) if array.size == 1 else None
+    return float(expr.data.numpy().reshape(()))
 
 
 def concrete_shape(expr: RelayExpr) -> tuple[int, ...] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,17 @@ class GraphExecutorFactoryModule:
         self.graph_json = graph_json_str
         self.lib = libmod
         self.libmod_name = libmod_name
-        self.params: dict[str, NDArray] = as_ndarrays(params)
         self.function_metadata = function_metadata
         self.build_report: Any = None
-        pairs = [item for pair in self.params.items() for item in pair]
+        pairs = [item for pair in as_ndarrays(params).items() for item in pair]
         create = need_global_func("tvm.graph_executor_factory.create")
         self.module: Module = create(graph_json_str, libmod, libmod_name, *pairs)
+
+    @cached_property
+    def params(self) -> dict[str, NDArray]:
+        """The parameters by name; those that are views of the model's files are copied now."""
+        name_of, param = self.module["get_param_name"], self.module["get_param"]
+        return {name_of(i): param(i) for i in range(self.module["get_num_params"]())}
 
     def get_graph_json(self) -> str:
         """Return the graph."""

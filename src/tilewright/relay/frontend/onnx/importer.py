@@ -332,7 +332,8 @@ class GraphImporter:
 
     def _add_initializer(self, tensor: onnx.TensorProto) -> None:
         where = f"initializer {tensor.name!r}"
-        check_budget(where, math.prod(tensor.dims) if tensor.name in self.weights else 0)
+        weight = self.weights.get(tensor.name)
+        check_budget(where, weight.nbytes if weight is not None and weight.mapped is None else 0)
         if self.strings is None or tensor.data_type != onnx.TensorProto.STRING:
             dtype_of(tensor.data_type, where)
         try:

@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from tilewright.relay.frontend.onnx.inline_weights import read_without_weights
 from tilewright.relay.frontend.onnx.microsoft_quantized import split_dynamic_products
 from tilewright.relay.frontend.onnx.plain import parts_of
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
-from tilewright.runtime.ndarray import NDArray, empty, numpy_view
+from tilewright.runtime.mapped_files import MappedFile
+from tilewright.runtime.ndarray import NDArray, empty, numpy_dtype, numpy_view
 
 _OLDEST_OPSET = 1
 # Protobuf cannot serialise more, and the checker works on the serialised form.
@@ -33,6 +34,9 @@ _PROTOBUF_LIMIT_BYTES = (1 << 31) - 1
 _CHECKED_ELEMENTS = 1 << 10
 # Bytes of weights that are read from the file to their place, without passing through the message.
 _LEAST_OUTSIDE = 1 << 16
+# Bytes of weights in a model from which its files are mapped; others are read at once and may be changed then.
+_MAPPED_FROM = 1 << 25
+_MAPPED_ELEMENT = 8  # the largest, in bytes, that arrays share
 # Functions are written out level by level; ONNX's own nest three deep.
 _MAX_FUNCTION_DEPTH = 8
 _OF_MICROSOFT = frozenset({"SimplifiedLayerNormalization"})
@@ -46,12 +50,17 @@ class Weight:
     file: Path
     offset: int
     nbytes: int
+    mapped: MappedFile | None = None
 
     def read(self, shape: Sequence[int], dtype: str) -> NDArray:
-        """Return the array, read directly: no other copy of it is made."""
+        """Return the array: a view of the mapped file, or read directly; no other copy of it is made."""
+        itemsize = numpy_dtype(dtype).itemsize
+        nbytes = math.prod(shape) * itemsize
+        if nbytes != self.nbytes:
+            raise ValueError(f"its data has {self.nbytes} bytes, and its shape takes {nbytes}")
+        if self.mapped is not None and itemsize <= _MAPPED_ELEMENT:
+            return self.mapped.array(self.offset, shape, dtype)
         array = empty(shape, dtype)
-        if array.nbytes != self.nbytes:
-            raise ValueError(f"its data has {self.nbytes} bytes, and its shape takes {array.nbytes}")
         with self.file.open("rb") as stream:
             stream.seek(self.offset)
             view = numpy_view(array, writable=True).reshape(-1).view(np.uint8)
@@ -92,7 +101,15 @@ def open_model(path: str | os.PathLike[str]) -> ModelFile:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         file, offset = (folder / entries["location"]).resolve(), int(entries.get("offset", "0"))
         weights[tensor.name] = Weight(file, offset, int(entries.get("length", file.stat().st_size - offset)))
-    return ModelFile(model, weights)
+    return ModelFile(model, _mapped(weights))
+
+
+def _mapped(weights: dict[str, Weight]) -> dict[str, Weight]:
+    """Return the weights with their files mapped, if they are large together."""
+    if sum(weight.nbytes for weight in weights.values()) < _MAPPED_FROM:
+        return weights
+    files = {path: MappedFile(path) for path in {weight.file for weight in weights.values()}}
+    return {name: replace(weight, mapped=files[weight.file]) for name, weight in weights.items()}
 
 
 def no_model(given: Any) -> str:

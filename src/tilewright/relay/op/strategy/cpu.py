@@ -22,7 +22,8 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Constant, is_whole
+from tilewright.relay.expr import Call, Constant
+from tilewright.relay.facts import is_whole
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.conv_attrs import ConvAttrs

@@ -90,8 +90,10 @@ def dense_legalize_cpu(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[
     of_blocks = product_with_blocks(attrs, inputs, types)
     if of_blocks is not None:
         return of_blocks
+    if not of_bytes(attrs, *types[:2]) or known(types[0].shape[-1]) is None:
+        return None
     data, numbers = inputs[0], _known_matrix(inputs[1])
-    if not of_bytes(attrs, *types[:2]) or numbers is None or known(types[0].shape[-1]) is None:
+    if numbers is None:
         return None
     dtype = types[0].dtype
     signed = numbers.dtype == np.int8

@@ -34,6 +34,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.collector import Collector
 from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.facts import all_are
 from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.tensor.unary import cast
@@ -236,9 +237,8 @@ def _chosen(func: Function, dtype: str) -> dict[Call, int]:
 def _fits(weight: RelayExpr) -> bool:
     """Return whether every finite number of a weight is finite in float16."""
     assert isinstance(weight, Constant)
-    values = numpy_view(weight.data)
-    finite = np.abs(values[np.isfinite(values)])
-    return bool(finite.max(initial=0.0) < float(np.finfo(np.float16).max) + 16.0)
+    most = float(np.finfo(np.float16).max) + 16.0
+    return all_are(weight, "float16", lambda part: (np.abs(part) < most) | ~np.isfinite(part))
 
 
 def _note_mixed(func: Function) -> None:

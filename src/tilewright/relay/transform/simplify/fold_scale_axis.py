@@ -35,7 +35,8 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Constant, Function, Var, is_whole
+from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.facts import all_are, is_whole
 from tilewright.relay.op.definition import Homogeneous, OpPattern
 from tilewright.relay.op.scaling import ScaleAxes
 from tilewright.relay.op.tensor.binary import add, divide, multiply, subtract
@@ -44,7 +45,7 @@ from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import call_of, open_children, trait_of, typed_function_pass
 from tilewright.relay.transform.simplify.fold_constant import FoldConstant
 from tilewright.relay.visitor import ExprMutator, post_order
-from tilewright.runtime.ndarray import numpy_view
+from tilewright.runtime.ndarray import numpy_dtype
 
 _SUMS = (add.op, subtract.op)
 _MOST_SCALE_OPERATORS = 64  # that a scale is looked through for where it comes from
@@ -131,7 +132,7 @@ def squeezed_scale(scale: RelayExpr, rank: int, data_rank: int, axes: Sequence[i
 def is_all_positive(expr: RelayExpr) -> bool:
     """Return whether every element is known to be positive."""
     if isinstance(expr, Constant):
-        return bool(np.all(numpy_view(expr.data) > 0))
+        return all_are(expr, "positive", lambda part: part > 0)
     if not isinstance(expr, Call):
         return False
     if is_reshape(expr):
@@ -152,9 +153,8 @@ def is_divisor(expr: RelayExpr) -> bool:
         return expr.op is rsqrt.op or (is_reshape(expr) and is_divisor(expr.args[0]))
     if not isinstance(expr, Constant):
         return False
-    values = np.abs(numpy_view(expr.data))
-    least = math.sqrt(ml_dtypes.finfo(values.dtype).smallest_normal)
-    return bool(np.all((values >= least) & np.isfinite(values)))
+    least = math.sqrt(ml_dtypes.finfo(numpy_dtype(expr.data.dtype)).smallest_normal)
+    return all_are(expr, "divisor", lambda part: (np.abs(part) >= least) & np.isfinite(part))
 
 
 def _scale_axes(call: Call) -> ScaleAxes | None:

@@ -1,0 +1,74 @@
+"""Files that arrays are views of: nothing is read before it is used, and the system takes pages back when it needs
+them.
+
+Writing to such an array changes no file. A file that changes or becomes shorter meanwhile is an error, which
+``check_mapped_files`` finds; who looks at a part that is gone is ended by the system.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from weakref import WeakSet
+
+import numpy as np
+
+from .dtype import DataType
+from .error import TVMError
+from .ndarray import NDArray, share_memory
+
+_PRIVATE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+_State = tuple[int, int, int, int]
+
+
+class _Memory(mmap.mmap):
+    """The memory of a file, which the arrays on it keep."""
+
+    path: Path
+    state: _State
+
+
+_mapped: WeakSet[_Memory] = WeakSet()
+
+
+class MappedFile:
+    """A file in memory, as long as this or an array on it lives.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            self._memory = _Memory(file.fileno(), 0, flags=_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            self._memory.path, self._memory.state = path, _state(os.fstat(file.fileno()))
+        _mapped.add(self._memory)
+
+    def array(self, offset: int, shape: Sequence[int], dtype: str) -> NDArray:
+        """Return an array on the bytes from ``offset``, which need not be aligned."""
+        kind = DataType(dtype).to_numpy()
+        if offset + int(np.prod(shape, dtype=np.int64)) * kind.itemsize > len(self._memory):
+            raise ValueError(f"{self.path.name} has become shorter")
+        return share_memory(np.ndarray(tuple(shape), kind, self._memory, offset))
+
+
+def _state(status: os.stat_result) -> _State:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def check_mapped_files() -> None:
+    """Raise TVMError where a file that arrays are views of has changed; one that was removed or replaced stays."""
+    for memory in list(_mapped):
+        try:
+            now = _state(memory.path.stat())
+        except OSError:
+            continue
+        if now[:2] == memory.state[:2] and now != memory.state:
+            raise TVMError(
+                f"{memory.path} has changed since it was read, and weights are used where they lie in it; "
+                "import the model again"
+            )
