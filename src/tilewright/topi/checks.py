@@ -44,11 +44,12 @@ class _Limits:
         return tir.Select(wide >= least, tir.Select(wide <= self.high, wide, self.high), least)
 
     def shown(self, index: PrimExpr) -> PrimExpr:
-        """Return ``index`` as the integer that an error message shows."""
+        """Return ``index`` as the integer that an error message shows, which is farther from 0."""
         if self.wide == "int64":
             return index
-        most = ops.const(_LARGEST, self.wide)
-        return ops.cast("int64", tir.Select(index <= most, tir.Select(index >= -most, index, -most), most))
+        most, zero = ops.const(_LARGEST, self.wide), ops.const(0, self.wide)
+        whole = tir.Select(index < zero, tir.floor(index), tir.ceil(index))
+        return ops.cast("int64", tir.Select(index <= most, tir.Select(index >= -most, whole, -most), most))
 
 
 def check_indices(

@@ -337,3 +337,14 @@ def test_the_report_tells_what_known_extents_would_make_faster() -> None:
     assert line.startswith("convolutions and pools over them: 1 kernels;")
     assert line.endswith("--specialize n=NUMBER,h=NUMBER,w=NUMBER")
     assert not report_of(9, 9).specialization()  # the batch alone is open
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect"])
+def test_borders_are_of_the_images_own_elements(mode: str) -> None:
+    """numpy has none for an image without elements."""
+    run = machine(lambda x: relay.nn.pad(x, ((0, 0), (4, 3)), pad_mode=mode), [((2, None), F32)])
+    for extent in (1, 2, 3, 9):
+        x = floats(2, extent)
+        expected = np.pad(x, ((0, 0), (4, 3)), mode=mode)  # type: ignore[call-overload]
+        np.testing.assert_array_equal(run.invoke("main", x).numpy(), expected)
+    np.testing.assert_array_equal(run.invoke("main", floats(2, 0)).numpy(), np.zeros((2, 7), F32))

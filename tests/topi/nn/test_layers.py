@@ -138,10 +138,17 @@ def test_borders_apart_from_rows(shape: tuple, before: tuple, after: tuple, targ
     close(run(lambda a: topi.nn.edge_pad(a, before, after), x), np.pad(x, widths, "edge"))
     found = run(lambda a: topi.exp(topi.nn.pad(topi.nn.relu(a), before, after)), x)
     close(found, np.exp(np.pad(np.maximum(x, 0), widths)))
-    if all(d > max(w) for d, w in zip(shape, widths, strict=True)):
-        close(run(lambda a: topi.nn.mirror_pad(a, before, after), x), np.pad(x, widths, "symmetric"))
-        found = run(lambda a: topi.tanh(topi.nn.mirror_pad(a, before, after, "REFLECT")), x)
-        close(found, np.tanh(np.pad(x, widths, "reflect")))
+    close(run(lambda a: topi.nn.mirror_pad(a, before, after), x), np.pad(x, widths, "symmetric"))
+    found = run(lambda a: topi.tanh(topi.nn.mirror_pad(a, before, after, "REFLECT")), x)
+    close(found, np.tanh(np.pad(x, widths, "reflect")))
+
+
+@pytest.mark.parametrize(("extent", "widths"), [(3, (5, 0)), (3, (2, 7)), (1, (3, 2)), (2, (2, 2))])
+def test_a_mirrored_border_wider_than_the_image_goes_to_and_fro(extent: int, widths: tuple[int, int]) -> None:
+    x = random(2, extent)
+    for mode in ("symmetric", "reflect"):
+        found = evaluate(lambda a: topi.nn.mirror_pad(a, (0, widths[0]), (0, widths[1]), mode.upper()), x)  # noqa: B023
+        close(found, np.pad(x, ((0, 0), widths), mode))
 
 
 def test_moves_between_space_depth_and_batch() -> None:

@@ -27,6 +27,7 @@ from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.type_infer import infer_expr
 from tilewright.runtime.ndarray import numpy_dtype, numpy_view
+from tilewright.topi.shape_checks import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
@@ -45,8 +46,12 @@ class OnnxImportError(TilewrightError):
 class ValueNeededError(OnnxImportError):
     """The import depends on a value that is known only at run time; ``inputs`` are the inputs it comes from."""
 
-    def __init__(self, message: str, inputs: Sequence[str]) -> None:
-        super().__init__(message)
+    def __init__(self, node: onnx.NodeProto, what: str, inputs: Sequence[str]) -> None:
+        whose = f"the model's input{'s' * (len(inputs) != 1)} {', '.join(map(repr, inputs))}" if inputs else "its data"
+        super().__init__(
+            f"{describe(node)}: {what} must be a constant when the model is compiled, but is computed from {whose}; "
+            "store its value in the model, as an initializer"
+        )
         self.inputs = tuple(inputs)
 
 
@@ -293,15 +298,13 @@ class NodeContext:
     def constant(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """Return the value of input ``index``, which must be known at compile time."""
         name = self.node.input[index] if index < len(self.node.input) else ""
-        return self.known(
-            self.input(index), f"{what} (input {index}, {name!r}) must be a constant for the shape to be known"
-        )
+        return self.known(self.input(index), f"{what} (input {index}, {name!r})")
 
-    def known(self, expr: RelayExpr, message: str) -> np.ndarray[Any, Any]:
-        """Return the value of an expression; raise ValueNeededError with the message where it is unknown."""
+    def known(self, expr: RelayExpr, what: str) -> np.ndarray[Any, Any]:
+        """Return the value of the expression ``what``; raise ValueNeededError where it is unknown."""
         value = self.constant_or_none(expr)
         if value is None:
-            raise ValueNeededError(f"{describe(self.node)}: {message}", self.importer.inputs_of(expr))
+            raise ValueNeededError(self.node, what, self.importer.inputs_of(expr))
         return value
 
     def constant_if_known(self, index: int, what: str) -> np.ndarray[Any, Any] | None:
@@ -318,11 +321,24 @@ class NodeContext:
         """Return the integers of an optional constant input."""
         return self.ints(index, what) if self.has_input(index) else None
 
-    def scalar(self, index: int, default: float | None = None) -> float:
-        """Return the number in a constant input of one element, or the default when it is omitted."""
+    def scalar(self, index: int, what: str, default: float | None = None) -> float:
+        """Return ``what``, the number in a constant input of one element, or the default when it is omitted."""
         if not self.has_input(index) and default is not None:
             return default
-        return self.constant(index, "a scalar").reshape(-1)[0].item()
+        value = self.constant(index, what)
+        if value.size != 1:
+            self.fail(f"{what} (input {index}, {self.node.input[index]!r}) should be one number, found {value.size}")
+        return value.reshape(-1)[0].item()
+
+    def count(self, index: int, what: str, least: int = 1) -> int:
+        """Return ``what``, the whole number in a constant input of one element; fail for one below ``least`` or for
+        more elements than a tensor has.
+        """
+        value = self.scalar(index, what)
+        if not least <= value <= MOST_ELEMENTS:
+            name = self.node.input[index]
+            self.fail(f"{what} (input {index}, {name!r}) is {value}: expected {least} to {MOST_ELEMENTS}")
+        return int(value)
 
     def constant_or_none(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
         """Return the value of an expression if it is known at compile time."""
@@ -345,8 +361,10 @@ class NodeContext:
 
     def check_constant(self, shape: Sequence[int], dtype: str) -> None:
         """Refuse to make a constant that is larger than any model needs."""
+        if any(extent < 0 for extent in shape):
+            self.fail(f"its result would have the shape {tuple(shape)}: expected extents of 0 and more")
         size = math.prod(shape) * dt.nbytes(dtype)
-        if size > MAX_CONSTANT_BYTES or any(extent < 0 for extent in shape):
+        if size > MAX_CONSTANT_BYTES:
             self.fail(f"its result of shape {tuple(shape)} has {size / 2**30:.3g} GiB; refusing")
         check_budget(lambda: f"{describe(self.node)}: its result of shape {tuple(shape)}", size)
 

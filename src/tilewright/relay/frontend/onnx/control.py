@@ -33,7 +33,7 @@ def convert_if(ctx: NodeContext) -> Sequence[Any]:
     """Convert the branch that is taken."""
     if not ctx.importer.static and ctx.constant_or_none(ctx.input(0)) is None:
         return branch_at_run_time(ctx)
-    condition = ctx.known(ctx.input(0), "the condition must be a constant")
+    condition = ctx.known(ctx.input(0), "the condition")
     branch = ctx.required("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
     return ctx.subgraph(branch, [])
 
@@ -67,7 +67,7 @@ def _may_be_written_out(ctx: NodeContext) -> bool:
 def _loop_written_out(ctx: NodeContext, most: int | None = None) -> Sequence[Any]:
     """Unroll the body once for each iteration; raise _TooLongError where that takes more than ``most`` nodes."""
     body = ctx.required("body")
-    count = int(ctx.scalar(0)) if ctx.has_input(0) else None
+    count = int(ctx.scalar(0, "the number of iterations")) if ctx.has_input(0) else None
     go_on: RelayExpr | None = ctx.optional(1)
     carried: list[Any] = [ctx.value(i) for i in range(2, ctx.num_inputs)]
     collected: list[list[RelayExpr]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
@@ -92,7 +92,7 @@ def _loop_written_out(ctx: NodeContext, most: int | None = None) -> Sequence[Any
 def _holds(ctx: NodeContext, condition: RelayExpr | None, step: int) -> bool:
     if condition is None:
         return True
-    known = ctx.known(condition, f"the condition before iteration {step} must be a constant")
+    known = ctx.known(condition, f"the condition before iteration {step}")
     return bool(known.reshape(-1)[0])
 
 

@@ -366,9 +366,9 @@ def convert_where(ctx: NodeContext) -> RelayExpr:
 def convert_dropout(ctx: NodeContext) -> Any:
     """Identity at inference; the mask, where asked for, is all true (before opset 10, of the data's type)."""
     data = ctx.input(0)
-    if ctx.has_input(2) and ctx.scalar(2) and ctx.scalar(1, 0.5):
+    if ctx.has_input(2) and ctx.scalar(2, "the training mode") and ctx.scalar(1, "the ratio", 0.5):
         ctx.runs_as_in_training("drops elements at random")
-        return dropout(ctx, data, ctx.scalar(1, 0.5))[: ctx.num_outputs]
+        return dropout(ctx, data, ctx.scalar(1, "the ratio", 0.5))[: ctx.num_outputs]
     if ctx.num_outputs == 1:
         return data
     return [data, relay_op.ones(ctx.shape(data), "bool" if ctx.opset >= 10 else ctx.dtype(data))]

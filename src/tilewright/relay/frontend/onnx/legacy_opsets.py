@@ -38,5 +38,6 @@ def aligned(node: onnx.NodeProto, inputs: Sequence[Any], ranks: Sequence[int]) -
 def convert_tile(ctx: NodeContext) -> RelayExpr:
     """Repeat along one axis (before opset 6)."""
     repeats = [1] * ctx.rank(ctx.input(0))
-    repeats[int(ctx.scalar(2))] = int(ctx.scalar(1))
+    axis = ctx.normalize_axis(int(ctx.scalar(2, "the axis")), len(repeats))
+    repeats[axis] = ctx.count(1, "the number of tiles", 0)
     return relay_op.tile(ctx.input(0), repeats)

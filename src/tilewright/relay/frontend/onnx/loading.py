@@ -288,6 +288,13 @@ def _name_written_out(model: onnx.ModelProto, written: onnx.ModelProto) -> None:
             part.name = part.name or giver.name or giver.output[0]
 
 
+def _types_of_weights(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Return the types of initializers that the graph does not state; the inliner does not look at them."""
+    stated = {v.name for v in (*graph.input, *graph.value_info)}
+    weights = [t for t in graph.initializer if t.name not in stated]
+    return [onnx.helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in weights]
+
+
 class _Expander:
     """Expander of operators that have no converter and that ONNX defines by others."""
 
@@ -317,6 +324,7 @@ class _Expander:
             if not wanted:
                 break
             model = self._with_default_attributes(model, wanted)
+            model.graph.value_info.extend(_types_of_weights(model.graph))
             try:
                 written = onnx.inliner.inline_selected_functions(model, sorted(wanted), False, True)
             except Exception:

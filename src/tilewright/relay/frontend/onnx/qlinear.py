@@ -182,10 +182,10 @@ def _of_two(ctx: NodeContext, op_type: str) -> RelayExpr:
     """An operator of two tensors, which adds the zero point before it rounds, as ``groups`` knows by that sum."""
     found = ctx.called(op_type, [numbers(ctx, 0, 1, 2), numbers(ctx, 3, 4, 5)], {})
     dtype = ctx.dtype(ctx.input(0))
-    if not ctx.has_input(7) or not ctx.is_known(6, 7) or not int(ctx.scalar(7)) % 2:
+    if not ctx.has_input(7) or not ctx.is_known(6, 7) or not int(ctx.scalar(7, "the zero point")) % 2:
         return integers(ctx, found, 6, 7, dtype)
     checked_zero(ctx, 7, dtype, scale := in_float32(ctx, checked_scale(ctx, 6)))
-    zero = np.float32(ctx.scalar(7)) * np.float32(ctx.scalar(6))
+    zero = np.float32(ctx.scalar(7, "the zero point")) * np.float32(ctx.scalar(6, "the scale"))
     return qnn.quantize(relay_op.add(found, const(zero)), scale, const(0, dtype), 0, dtype)
 
 

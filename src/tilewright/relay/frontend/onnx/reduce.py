@@ -142,7 +142,7 @@ def convert_cumprod(ctx: NodeContext) -> RelayExpr:
 
 def _cumulative(ctx: NodeContext, build: Callable[..., RelayExpr]) -> RelayExpr:
     data = ctx.input(0)
-    axis = ctx.normalize_axis(int(ctx.scalar(1)), ctx.rank(data))
+    axis = ctx.normalize_axis(int(ctx.scalar(1, "the axis")), ctx.rank(data))
     backwards = bool(ctx.attr("reverse", 0))
     if backwards:
         data = relay_op.reverse(data, axis=axis)
@@ -158,7 +158,7 @@ def convert_topk(ctx: NodeContext) -> Any:
     smallest = not ctx.attr("largest", 1)
     if ctx.attr("k") is None and ctx.constant_if_known(1, "k") is None:
         return _topk_of_computed(ctx, data, axis, smallest)
-    k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1))
+    k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1, "k"))
     extent = ctx.dims(data)[axis]
     if k < 0 or (is_number(extent) and k > extent):
         ctx.fail(f"k is {k}, but axis {axis} has {extent} elements")

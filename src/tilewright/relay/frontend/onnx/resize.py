@@ -32,6 +32,7 @@ from tilewright.relay.frontend.onnx.resize_at_run_time import (
     resized,
 )
 from tilewright.topi.image.resize import nearest_elements
+from tilewright.topi.shape_checks import MOST_ELEMENTS
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 _RELAY_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -162,6 +163,8 @@ def _axes_of_sizes(ctx: NodeContext, sizes: Sequence[int]) -> dict[int, Axis]:
     shape = ctx.shape(ctx.input(0))
     axes = _chosen_axes(ctx, len(sizes))
     policy = _policy(ctx)
+    if any(size < 0 for size in sizes):
+        ctx.fail(f"the sizes are {list(sizes)}: expected numbers of 0 and more")
     if any(shape[axis] == 0 != size for axis, size in zip(axes, sizes, strict=True)):
         ctx.fail(f"there is nothing to resize from {shape} to the sizes {list(sizes)}")
     ratios = [size / shape[axis] if size else 0.0 for axis, size in zip(axes, sizes, strict=True)]
@@ -181,6 +184,8 @@ def _axes_of_scales(ctx: NodeContext, scales: Sequence[float] | np.ndarray) -> d
     axes = _chosen_axes(ctx, len(scales))
     regions = _regions(ctx, len(axes))
     found = {}
+    if not all(0 <= scale <= MOST_ELEMENTS for scale in scales):
+        ctx.fail(f"the scales are {[float(s) for s in scales]}: expected numbers of 0 and more")
     for axis, scale, (start, end) in zip(axes, scales, regions, strict=True):
         size = scaled_size(shape[axis], float(scale), end - start)
         found[axis] = Axis(shape[axis], size, float(scale), start, end)

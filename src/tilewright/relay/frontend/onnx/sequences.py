@@ -39,7 +39,7 @@ def convert_sequence_length(ctx: NodeContext) -> RelayExpr:
 
 def _position(ctx: NodeContext, index: int, length: int, last: int) -> int:
     """Return the constant position in input ``index``, which may count from the end."""
-    position = int(ctx.scalar(index))
+    position = int(ctx.scalar(index, "the position"))
     if not -length <= position <= last:
         ctx.fail(f"position {position} is out of range for a sequence of {length}")
     return position + length if position < 0 else position

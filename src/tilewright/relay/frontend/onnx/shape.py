@@ -144,7 +144,7 @@ def convert_unsqueeze(ctx: NodeContext) -> RelayExpr:
 def convert_expand_dims(ctx: NodeContext) -> RelayExpr:
     """Insert an axis of extent 1 at the position in input 1."""
     data = ctx.input(0)
-    return relay_op.expand_dims(data, axis=ctx.normalize_axis(int(ctx.scalar(1)), ctx.rank(data) + 1))
+    return relay_op.expand_dims(data, axis=ctx.normalize_axis(int(ctx.scalar(1, "the axis")), ctx.rank(data) + 1))
 
 
 @converter("Squeeze")
@@ -449,7 +449,7 @@ def convert_pad(ctx: NodeContext) -> RelayExpr:
     """Pad: pads, value, axes."""
     if ctx.constant_if_known(1, "the pads") is None:
         return _pad_by_values(ctx)
-    return _pad(ctx, ctx.ints(1, "the pads"), ctx.scalar(2, 0.0), ctx.ints_or_none(3, "the axes"))
+    return _pad(ctx, ctx.ints(1, "the pads"), ctx.scalar(2, "the value", 0.0), ctx.ints_or_none(3, "the axes"))
 
 
 def _pad_by_values(ctx: NodeContext) -> RelayExpr:
@@ -480,6 +480,8 @@ def _pad(ctx: NodeContext, pads: Sequence[int], value: float, axes: Sequence[int
     crop = [(max(-a, 0), max(-b, 0)) for a, b in width]
     if any(a or b for a, b in crop):
         shape = ctx.shape(data)
+        if any(a + b > d for d, (a, b) in zip(shape, crop, strict=True)):
+            ctx.fail(f"the pads {list(pads)} cut more than data of shape {tuple(shape)} have")
         begin, end = [a for a, _ in crop], [d - b for d, (_, b) in zip(shape, crop, strict=True)]
         data = relay_op.strided_slice(data, begin, end)
         width = [(max(a, 0), max(b, 0)) for a, b in width]
@@ -521,7 +523,7 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
         )
         return _trilu_by_places(ctx, data, k_value)
     rows, columns = (int(d) for d in ctx.dims(data)[-2:])
-    k = int(ctx.scalar(1, 0))
+    k = int(ctx.scalar(1, "the diagonal", 0))
     keep = np.tri(rows, columns, k - 1, dtype=bool) if ctx.attr("upper", 1) else ~np.tri(rows, columns, k, dtype=bool)
     dtype = ctx.dtype(data)
     return relay_op.where(const(keep, "bool"), const(np.zeros((), dtype), dtype), data)

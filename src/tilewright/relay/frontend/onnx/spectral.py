@@ -14,13 +14,14 @@ from tilewright.relay.frontend.onnx.registry import converter
 
 # A length up to this is one product; a longer one is split into two factors, if it has any.
 _LONGEST = 64
+_MEL = ("number of bins", "length of the transform", "rate of samples", "lower edge", "upper edge")
 Parts = tuple[RelayExpr, RelayExpr]
 
 
 @converter("DFT", since=20)
 def convert_dft(ctx: NodeContext) -> RelayExpr:
     """The discrete Fourier transform along a constant axis; real numbers or pairs of parts in, pairs or reals out."""
-    axis = int(ctx.scalar(2)) if ctx.has_input(2) else -2
+    axis = int(ctx.scalar(2, "the axis")) if ctx.has_input(2) else -2
     return _dft(ctx, axis)
 
 
@@ -40,9 +41,9 @@ def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     moved = typed(relay_op.transpose(data, axes=order))  # [..., length, parts]
     shape = ctx.shape(moved)
-    length = int(ctx.scalar(1)) if ctx.has_input(1) else shape[-2]
+    length = ctx.count(1, "the length") if ctx.has_input(1) else shape[-2]
     if inverse and onesided:
-        length = int(ctx.scalar(1)) if ctx.has_input(1) else 2 * (shape[-2] - 1)
+        length = ctx.count(1, "the length") if ctx.has_input(1) else 2 * (shape[-2] - 1)
         moved = _with_conjugates(ctx, moved, length)
     real, imaginary = transform(ctx, _part(ctx, moved, 0, length), _part(ctx, moved, 1, length), inverse)
     if inverse and onesided:
@@ -148,15 +149,19 @@ def convert_stft(ctx: NodeContext) -> RelayExpr:
     """Transforms of windows of a signal, ``frame_step`` apart."""
     signal = ctx.input(0)
     shape = ctx.shape(signal)
-    step = int(ctx.scalar(1))
+    step = ctx.count(1, "the step")
     window = ctx.optional(2)
     if ctx.has_input(3):
-        size = int(ctx.scalar(3))
+        size = ctx.count(3, "the length of a frame")
     elif window is not None:
         (size,) = ctx.shape(window)
     else:
         ctx.fail("neither window nor frame_length is given")
-    frames = (shape[1] - size) // step + 1 if shape[1] >= size else 0
+    if window is not None and ctx.shape(window) != (size,):
+        ctx.fail(f"the window has the shape {ctx.shape(window)}: expected ({size},), the length of a frame")
+    if size > shape[1]:
+        ctx.fail(f"a frame has {size} elements: expected at most {shape[1]}, as many as the signal has")
+    frames = (shape[1] - size) // step + 1
     places = np.arange(frames)[:, None] * step + np.arange(size)
     pairs = signal if len(shape) == 3 else typed(relay_op.expand_dims(signal, axis=-1))
     framed = typed(relay_op.take(pairs, const(places, "int64"), axis=1))  # [batch, frames, size, parts]
@@ -172,8 +177,10 @@ def convert_stft(ctx: NodeContext) -> RelayExpr:
 @converter("MelWeightMatrix", since=17)
 def convert_mel_weight_matrix(ctx: NodeContext) -> RelayExpr:
     """Triangles over the bins of a spectrum, evenly apart on the mel scale; all inputs must be constants."""
-    bins, length, rate = (int(ctx.scalar(i)) for i in range(3))
-    low, high = float(ctx.scalar(3)), float(ctx.scalar(4))
+    bins, length, rate = (ctx.count(i, f"the {what}") for i, what in enumerate(_MEL[:3]))
+    low, high = (ctx.scalar(i, f"the {_MEL[i]}") for i in (3, 4))
+    if not 0 <= low <= high <= rate / 2:
+        ctx.fail(f"the edges are {low} and {high} Hz: expected 0 to {rate / 2}, half of the rate, the lower one first")
     dtype = ctx.onnx_dtype(ctx.attr("output_datatype", 1))
     rows = length // 2 + 1
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)

@@ -113,7 +113,9 @@ def convert_affine_grid(ctx: NodeContext) -> RelayExpr:
     rows = ctx.dims(theta)[1]
     if rank is None or not is_number(rows) or len(rank) != rows + 2:
         ctx.fail(f"a size of N, C and 2 or 3 extents, as many as theta has rows, is needed; found {rank}, theta {rows}")
-    sizes = checked_range(ctx, 1, MOST_ELEMENTS + 1, "size")
+    sizes, count = checked_range(ctx, 1, MOST_ELEMENTS + 1, "size"), ctx.dims(theta)[0]
+    if is_number(rank[0]) and is_number(count) and rank[0] != count:
+        ctx.fail(f"the size (input 1) is for {rank[0]} images: expected {count}, as many as theta has matrices")
     spread = [relay_op.expand_dims(part, axis=1, num_newaxis=rows) for part in _columns(theta, rows + 1)]
     grid = spread[rows]
     for place in range(rows):
