@@ -193,9 +193,8 @@ def test_known_boards_have_tags() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("-runtime=c", r"option -runtime=c of \w+: there is one runtime, c\+\+"),
-        ("-unpacked-api", "option -unpacked-api=True .* packed signature"),
-        ("-interface-api=c", "option -interface-api=c .* packed signature"),
+        ("-runtime=rust", r"option -runtime=rust of \w+: there are c\+\+, and c for code that needs no runtime"),
+        ("-interface-api=rust", "option -interface-api=rust .* there are packed and c"),
         ("-workspace-byte-alignment=128", "workspaces are aligned to 64 bytes"),
         ("-workspace-byte-alignment=48", "workspaces are aligned to 64 bytes"),
         ("-mtriple=armv7l-linux-gnueabihf -mattr=+neon -mfloat-abi=soft", "triple armv7l-linux-gnueabihf says hard"),
@@ -207,6 +206,12 @@ def test_options_without_effect_are_refused(name: str, option: str, message: str
     func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)
     with pytest.raises((UnsupportedError, TilewrightError), match=message):
         tvm.build({f"{name} {option}": module(func)})
+
+
+def test_machine_code_without_a_runtime_is_refused() -> None:
+    func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)
+    with pytest.raises(UnsupportedError, match=r"-runtime=c of llvm: code that needs no runtime is made as C"):
+        tvm.build({"llvm -runtime=c": module(func)})
 
 
 @pytest.mark.parametrize(

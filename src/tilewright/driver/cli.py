@@ -192,6 +192,15 @@ def compile(
     frontend: Annotated[
         str | None, typer.Option(metavar="NAME", help="Front end that reads the model; by default found by the suffix.")
     ] = None,
+    output_format: Annotated[
+        str,
+        typer.Option(
+            "-f",
+            "--format",
+            metavar="library|c",
+            help="What to write: a library, or a folder of C99 that needs no runtime, for boards.",
+        ),
+    ] = "library",
     precision: Precision = "float32",
     keep: Keep = None,
     max_nodes: Annotated[
@@ -224,7 +233,7 @@ def compile(
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
-            symbol_prefix or "", precision, tuple(keep or ()),
+            symbol_prefix or "", precision, tuple(keep or ()), output_format,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tilewright.autotvm.history import ApplyHistoryBest
+from tilewright.driver.c_bundle import LIBRARY, C, c_target, check_folder, check_format, write_bundle
 from tilewright.driver.dims import parse_dim_limits
 from tilewright.driver.limits import Limits
 from tilewright.driver.options import check_is_file, check_is_library, check_writable, format_bytes, parse_input_shapes
@@ -21,7 +22,9 @@ from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
+from tilewright.micro.names import check_identifier
 from tilewright.relay import build_module
+from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
@@ -93,6 +96,12 @@ class CompileOptions:
     symbol_prefix: str = ""
     precision: str = FLOAT32
     keep: tuple[str, ...] = ()
+    format: str = LIBRARY
+
+    @property
+    def name(self) -> str:
+        """Return the network's name, with which symbols of C begin."""
+        return self.symbol_prefix or "model"
 
 
 @dataclass(frozen=True)
@@ -115,11 +124,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     if options.unchecked_indices:
         config = config | {"relay.unchecked_indices": True}
     config = config | precision_config(options.precision, options.keep)
-    check_is_library(options.output)
-    check_writable(options.output)
-    if options.symbol_prefix:
-        check_symbol_prefix(options.symbol_prefix, options.output)
-    target = Target(options.target)
+    target = _checked_target(options)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
     with _progress(Console(quiet=quiet, stderr=True)):
         report, instruments = BuildReport(), [dump] if dump else None
@@ -131,15 +136,38 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
                 dump.write("import", str(mod))
             for compiler in options.partition:
                 mod, params = partition_for(compiler, mod, params), {}
-            factory = build_module.build(mod, target=target, params=params, executor=options.executor)
+            executor, name = (AOT, options.name) if options.format == C else (options.executor, "default")
+            factory = build_module.build(mod, target=target, params=params, executor=executor, mod_name=name)
         if dump:
             _dump_code(dump, factory)
         with report.stage("export"):
-            linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
-            factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)
+            _export(options, factory, mod, params)
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     return Compiled(options, target, built, time.perf_counter() - start)
+
+
+def _checked_target(options: CompileOptions) -> Target:
+    """Return the target; raise for an output that cannot be written, or is none of the format."""
+    check_format(options.format)
+    if options.format == C:
+        check_identifier(options.name)
+        check_folder(options.output)
+        return c_target(options.target)
+    check_is_library(options.output)
+    check_writable(options.output)
+    if options.symbol_prefix:
+        check_symbol_prefix(options.symbol_prefix, options.output)
+    return Target(options.target)
+
+
+def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[str, Any]) -> None:
+    """Write the output."""
+    if options.format == C:
+        write_bundle(factory, mod, params, options.output, options.name)
+        return
+    linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
+    factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:
@@ -166,15 +194,15 @@ def _dump_code(dump: DumpIR, factory: Any) -> None:
             dump.write("code", library.get_source(fmt), suffix)
     if isinstance(factory, Executable):
         dump.write("bytecode", factory.as_text())
-    else:
-        dump.write("graph", factory.get_graph_json(), "json")
+    elif (graph := factory.get_executor_config()) is not None:
+        dump.write("graph", graph, "json")
 
 
 def _summary(compiled: Compiled) -> list[tuple[str, str]]:
     report, output = compiled.build, compiled.options.output
     rows = [
         ("model", str(compiled.options.model)),
-        ("library", f"{output}  ({format_bytes(output.stat().st_size)})"),
+        ("library", f"{output}  ({format_bytes(_size(output))})"),
         ("target", str(compiled.target)),
         ("CPU features needed", ", ".join(report.cpu_features) or "none beyond the baseline"),
         ("operators", f"{report.operators}, in {report.kernel_calls} kernel calls of {report.kernels} kernels"),
@@ -200,6 +228,11 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
     return rows
 
 
+def _size(output: Path) -> int:
+    files = output.iterdir() if output.is_dir() else [output]
+    return sum(file.stat().st_size for file in files)
+
+
 def _kernel_rows(report: BuildReport) -> list[tuple[str, str]]:
     """Return how each kernel is computed."""
     return [
@@ -214,7 +247,7 @@ def _json_report(compiled: Compiled) -> dict[str, Any]:
     return {
         "model": str(options.model),
         "library": str(options.output),
-        "library_bytes": options.output.stat().st_size,
+        "library_bytes": _size(options.output),
         "target": str(compiled.target),
         "cpu_features": list(report.cpu_features),
         "operators": report.operators,

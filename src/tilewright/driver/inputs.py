@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.driver.fill import filled
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
 from tilewright.driver.library import Library
 from tilewright.driver.options import check_is_file
 from tilewright.runtime.error import TVMError
-from tilewright.runtime.interface import TensorInfo, fits, open_names
+from tilewright.runtime.interface import TensorInfo, fits
 from tilewright.runtime.ndarray import numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -56,21 +57,9 @@ def make_inputs(
         )
     rng = np.random.default_rng(0)
     return {
-        name: given[name] if name in given else _filled(name, info, fill or "zeros", rng)
+        name: given[name] if name in given else filled(name, info, fill or "zeros", rng)
         for name, info in library.inputs.items()
     }
-
-
-def _filled(name: str, info: TensorInfo, fill: str, rng: np.random.Generator) -> Array:
-    dtype = numpy_dtype(info.dtype)
-    if open_names(info):
-        raise TVMError(f"input {name!r} has dimensions without a number: give --dim {open_names(info)[0]}=N")
-    shape = tuple(d for d in info.shape if isinstance(d, int))
-    if fill != "random":
-        return np.full(shape, 0 if fill == "zeros" else 1, dtype=dtype)
-    if info.dtype.startswith(("float", "bfloat")):
-        return rng.random(shape, dtype="float32").astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def _read(source: str, library: Library, image: ImageOptions) -> dict[str, Array]:

@@ -68,11 +68,12 @@ class GlobalVar(RelayExpr):
 
 
 class CallingConv(enum.IntEnum):
-    """Values of the attribute ``calling_conv`` of functions."""
+    """Values of the attribute ``calling_conv`` of functions; TVM 0.8 has no number for the plain C signature."""
 
     DEFAULT = 0
     C_PACKED_FUNC = 1
     DEVICE_KERNEL_LAUNCH = 2
+    UNPACKED = 3
 
 
 class BaseFunc(RelayExpr):

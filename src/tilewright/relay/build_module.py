@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, overload
 
+import tilewright.relay.backend.aot
 import tilewright.relay.backend.conv2d_task
 import tilewright.relay.backend.dense_task
-import tilewright.relay.backend.graph_executor
 import tilewright.relay.backend.kernel_task
 import tilewright.relay.backend.vm_build  # noqa: F401  (all register themselves)
 from tilewright.autotvm.store import records_in_force
@@ -243,6 +243,7 @@ def build(
     check_mapped_files()
     module = _as_module(ir_mod, params)
     codegen = codegen_for(_executor(executor, targets.default, module))
+    targets = targets.with_options(codegen.target_options)
     report = BuildReport()
     with targets.default, records_in_force(targets.default):
         module = _to_kernels(module, targets, codegen, report)

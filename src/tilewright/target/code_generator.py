@@ -21,7 +21,7 @@ them one by one. It is a class with the methods of :class:`CodeGenerator`, regis
 
 A function comes as ``tvm.lower`` leaves it: tensors are parameters described by ``buffer_map``, the body has loops,
 stores and loads of flat buffers. Its attributes ``global_symbol`` (the name that the module must know it by) and
-``target`` are set. A generator whose functions have the packed C signature calls :func:`to_packed_form`. Kernels split
+``target`` are set. A generator whose functions have a C signature calls :func:`to_host_form`. Kernels split
 off a function with thread axes (``tir.transform.SplitHostDevice``) have the attribute ``calling_conv`` = 2.
 """
 
@@ -38,6 +38,7 @@ from tilewright.runtime.dtype import CUSTOM_TYPES
 from tilewright.runtime.module import Module
 from tilewright.runtime.plugins import load_plugins
 from tilewright.runtime.registry import get_global_func, list_global_func_names, register_func
+from tilewright.target.codegen.options import has_unpacked_api, is_freestanding
 from tilewright.target.kind import GROUP
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
@@ -45,6 +46,8 @@ from tilewright.tir.transform.lower_custom_datatypes import LowerCustomDatatypes
 from tilewright.tir.transform.lower_intrin import LowerIntrin
 from tilewright.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilewright.tir.transform.make_packed_api import MakePackedAPI
+from tilewright.tir.transform.make_unpacked_api import MakeUnpackedAPI
+from tilewright.tir.transform.pool_allocations import pool_allocations
 
 _PREFIX = "target.build."
 
@@ -166,17 +169,25 @@ def functions_of(mod: IRModule, target: Target, override: bool = False) -> list[
     return functions
 
 
-def to_packed_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc]:
-    """Lower ``func`` to the form for C-like code: the packed C signature, and calls of the runtime.
+def to_host_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc]:
+    """Lower ``func`` to the form for C-like code: a C signature, and calls of the runtime.
+
+    The signature is the packed one, or with ``-unpacked-api`` of the target in its attribute pointers to data. With
+    ``-runtime=c`` large allocations become parts of a buffer that the caller passes.
 
     Parameters
     ----------
     func : a lowered function
     before : passes that the code generator wants first
     """
+    custom = [LowerCustomDatatypes()] if CUSTOM_TYPES else []
+    target = TARGET.get(func)
+    unpacked = target is not None and has_unpacked_api(target)
+    api = MakeUnpackedAPI() if unpacked else MakePackedAPI()
+    if target is not None and is_freestanding(target):
+        func = pool_allocations(func).func
     mod = IRModule()
     mod[GLOBAL_SYMBOL.of(func)] = func
-    custom = [LowerCustomDatatypes()] if CUSTOM_TYPES else []
-    for step in [*before, MakePackedAPI(), *custom, LowerTVMBuiltin(), LowerIntrin()]:
+    for step in [*before, api, *custom, LowerTVMBuiltin(), LowerIntrin()]:
         mod = step(mod)
     return [item for item in mod.functions.values() if isinstance(item, PrimFunc)]

@@ -74,6 +74,7 @@ class Capabilities:
     warp_shuffles : threads of a warp read each other's registers
     int8_dot_products : four products of int8 are summed into an int32 by one instruction
     sm_architecture : the options ``arch`` and ``mcpu`` name an NVIDIA architecture, by which limits are known
+    freestanding : its code may need no runtime (``-runtime=c``)
     rewrites_layouts : the auto-scheduler lays out weights as its schedules read them
     block : limits of a block of threads; by default those of the processor's record (``target.gpu``)
     """
@@ -84,6 +85,7 @@ class Capabilities:
     warp_shuffles: bool = False
     int8_dot_products: bool = False
     sm_architecture: bool = False
+    freestanding: bool = False
     rewrites_layouts: bool = False
     block: BlockLimits | None = None
 
@@ -259,7 +261,13 @@ register_target_kind(
     defaults={"link-params": False},
     capabilities=Capabilities(machine_code=True, vector_shuffles=True, rewrites_layouts=True),
 )
-register_target_kind("c", default_keys=["cpu"], options={**_BOTH_CPU, "march": str}, defaults={"link-params": False})
+register_target_kind(
+    "c",
+    default_keys=["cpu"],
+    options={**_BOTH_CPU, "march": str},
+    defaults={"link-params": False},
+    capabilities=Capabilities(freestanding=True),
+)
 _gpu("cuda", "cuda", _NVIDIA, _CUDA, warp_shuffles=True, int8_dot_products=True, sm_architecture=True)
 _gpu(
     "nvptx",

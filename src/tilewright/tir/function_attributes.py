@@ -17,8 +17,17 @@ CALLING_CONV = declare(
     "calling_conv",
     INTEGER,
     "how the function is called: a value of ir.expr.CallingConv",
-    writers="MakePackedAPI, SplitHostDevice",
-    readers="MakePackedAPI, SplitHostDevice, tir.analysis",
+    writers="MakePackedAPI, MakeUnpackedAPI, SplitHostDevice",
+    readers="MakePackedAPI, MakeUnpackedAPI, SplitHostDevice, code generators, tir.analysis",
+    carriers=Carrier.KERNEL,
+    last=Stage.CODE,
+)
+IS_ENTRY = declare(
+    "tir.is_entry_func",
+    MARK,
+    "other files call the function; without a runtime all others are private",
+    writers="the code generator of ahead-of-time programs",
+    readers="C's code generator",
     carriers=Carrier.KERNEL,
     last=Stage.CODE,
 )

@@ -98,7 +98,7 @@ def test_one_registration_builds_and_evaluates(how: str) -> None:
 def test_parts_may_come_apart_but_not_twice() -> None:
     register_executor("listing", codegen=Listing)
     with pytest.raises(
-        UnsupportedError, match="no executor 'listing' to evaluate with; there is 'debug', 'graph', 'vm'"
+        UnsupportedError, match="no executor 'listing' to evaluate with; there is 'aot', 'debug', 'graph', 'vm'"
     ):
         relay.create_executor("listing", network())
     register_executor("listing", evaluator=Doubling)
@@ -109,10 +109,10 @@ def test_parts_may_come_apart_but_not_twice() -> None:
     assert callable(relay.build(network(), "llvm"))
 
 
-@pytest.mark.parametrize("target", ["llvm -executor=aot", "c -executor=aot", {"cpu": "llvm -executor=aot"}])
+@pytest.mark.parametrize("target", ["llvm -executor=board", "c -executor=board", {"cpu": "llvm -executor=board"}])
 def test_an_executor_that_there_is_none_of_is_named_with_those_there_are(target: Any) -> None:
     with pytest.raises(
-        UnsupportedError, match=r"no executor 'aot' to build for; there is 'graph', 'vm'. Packages add others"
+        UnsupportedError, match=r"no executor 'board' to build for; there is 'aot', 'graph', 'vm'. Packages add others"
     ):
         relay.build(network(), target)
 
@@ -148,7 +148,7 @@ def test_packages_are_loaded_when_a_name_is_unknown(monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(
         relay.build(network(), "llvm -executor=listing")(X), softmax(softmax(np.tanh(X))), rtol=1e-5
     )
-    with pytest.raises(UnsupportedError, match="there is 'graph', 'listing', 'vm'"):
+    with pytest.raises(UnsupportedError, match="there is 'aot', 'graph', 'listing', 'vm'"):
         relay.build(network(), "llvm -executor=other")
     assert calls == [1]
 

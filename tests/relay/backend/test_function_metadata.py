@@ -68,8 +68,8 @@ def test_build_module_builds_in_steps() -> None:
         executor.set_input(name, value)
     executor.run()
     np.testing.assert_allclose(executor.get_output(0).numpy(), expected(x), rtol=1e-5)
-    with pytest.raises(UnsupportedError, match="there is no executor 'aot'"):
-        builder.build(network(), TARGET, executor="aot")
+    with pytest.raises(UnsupportedError, match="there is no executor 'board'"):
+        builder.build(network(), TARGET, executor="board")
 
 
 def test_graph_executor_codegen_gives_graph_kernels_and_parameters() -> None:

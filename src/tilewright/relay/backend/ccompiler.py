@@ -17,7 +17,6 @@ library. Constants are passed as arrays, so their size is no limit::
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from tilewright.ir.module import IRModule
@@ -35,7 +34,7 @@ from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime.module import Module
-from tilewright.target.code_generator import to_packed_form
+from tilewright.target.code_generator import to_host_form
 from tilewright.target.codegen.c.code import CCode, emit_source
 from tilewright.target.codegen.c.generator import source_module
 from tilewright.target.target import Target
@@ -65,7 +64,7 @@ def compile_to_c(func: Function) -> Module:
         fused = Sequential(_passes(), name="ccompiler")(_with_constants_as_inputs(func))
         lowered = LowerTE(target, symbol)(fused)
         graph = GraphCodegen(lowered).codegen()
-    parts = [part for kernel in kernels(lowered).values() for part in to_packed_form(kernel)]
+    parts = [part for kernel in kernels(lowered).values() for part in to_host_form(kernel)]
     source, _ = emit_source(parts, target)
     text = source + _Driver(symbol, graph, len(names)).source()
     return source_module(CCode(text, [symbol], list(names.values())))
@@ -115,7 +114,7 @@ class _Driver:
         self.num_constants = num_constants
         self.inputs = [index for index, node in enumerate(graph.nodes) if node.op == "null"]
         self.num_args = len(self.inputs) - num_constants
-        self.first_row = [0, *itertools.accumulate(len(node.types) for node in graph.nodes)]
+        self.first_row = graph.rows()
 
     def source(self) -> str:
         """Return the C text."""

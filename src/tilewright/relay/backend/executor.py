@@ -28,6 +28,7 @@ from tilewright.relay.visitor import bind
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.dtype import DataType
+from tilewright.runtime.executor.aot import AotModule
 from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.vm import VirtualMachine
 
@@ -97,7 +98,7 @@ class GraphExecutor(Executor):
         types = [t for param in func.params for t in _tensor_types(param.checked_type, f"parameter %{param.name_hint}")]
         result = func.body.checked_type
         _tensor_types(result, "result")
-        executor = GraphModule(build(mod, self.target)["default"](self.device))
+        executor = self._built(mod)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             arrays = _flat([to_value(v) for v in in_order(func, args, kwargs)])
@@ -111,6 +112,17 @@ class GraphExecutor(Executor):
             return _unflatten(outputs, result)
 
         return run
+
+    def _built(self, mod: IRModule) -> GraphModule | AotModule:
+        return GraphModule(build(mod, self.target)["default"](self.device))
+
+
+class AotExecutor(GraphExecutor):
+    """Executor that compiles ahead of time: what the graph executor takes, as one function."""
+
+    def _built(self, mod: IRModule) -> AotModule:
+        made: AotModule = build(mod, self.target, executor="aot")["default"](self.device)
+        return made
 
 
 class VMExecutor(Executor):
@@ -138,8 +150,8 @@ def create_executor(
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Evaluator:
-    """Return an executor of kind "debug" (interprets), "graph" (compiles data flow), "vm" (compiles), or a registered
-    one.
+    """Return an executor of kind "debug" (interprets), "graph" or "aot" (compile data flow), "vm" (compiles), or a
+    registered one.
 
     Parameters
     ----------
@@ -226,4 +238,5 @@ def _unflatten(tensors: Iterator[Any], type_: Type) -> Any:
 
 register_executor("debug", evaluator=Interpreter)
 register_executor("graph", evaluator=GraphExecutor)
+register_executor("aot", evaluator=AotExecutor)
 register_executor("vm", evaluator=VMExecutor)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tilewright.ir.errors import TilewrightError, UnsupportedError, did_you_mean
 from tilewright.ir.expr import RelayExpr
@@ -86,6 +86,9 @@ class ExecutorCodegen:
 
     control_flow = False
     """Whether it runs branches, loops and closures."""
+
+    target_options: ClassVar[Mapping[str, Any]] = {}
+    """Options that the targets of CPUs get: how its functions are called."""
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return the passes before fusion; ``passes`` are those of the graph executor."""

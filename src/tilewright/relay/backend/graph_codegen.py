@@ -9,6 +9,7 @@ two devices share storage.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,11 +66,15 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class StoragePlan:
-    """Storage of every entry and its offset there, and by device the bytes of all but inputs and parameters."""
+    """Storage of every entry and its offset there, and by device the bytes of all but inputs and parameters.
+
+    ``arenas`` are the storages that hold many tensors, by device; none in a plan without offsets.
+    """
 
     storage: list[int]
     offsets: list[int] | None
     bytes_by_device: dict[int, int]
+    arenas: dict[int, int] = field(default_factory=dict)
 
     @property
     def activation_bytes(self) -> int:
@@ -87,11 +92,12 @@ class Graph:
     storage: StoragePlan
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    def rows(self) -> list[int]:
+        """Return the number of each node's first entry, and the number of entries."""
+        return [0, *itertools.accumulate(len(node.types) for node in self.nodes)]
+
     def to_json(self) -> str:
         """Return TVM 0.8's graph JSON."""
-        row_ptr = [0]
-        for node in self.nodes:
-            row_ptr.append(row_ptr[-1] + len(node.types))
         types = [t for node in self.nodes for t in node.types]
         offsets = self.storage.offsets
         # A type of list that TVM 0.8's executor does not know: it must not run a graph whose offsets it would ignore.
@@ -107,7 +113,7 @@ class Graph:
                 "shape": ["list_shape", [list(t.concrete_shape) for t in types]],
                 **offset_attr,
             },
-            "node_row_ptr": row_ptr,
+            "node_row_ptr": self.rows(),
             # TVM 0.8's executor stops reading here: the last member, and none that a run depends on
             "metadata": {
                 "inputs": [n.name for n in self.nodes if n.op == "null" and n.name not in self.params],
@@ -129,13 +135,15 @@ class Graph:
 class GraphCodegen(DataFlow):
     """Walk ``main`` of a lowered module (``relay.backend.lowered``) and emit nodes in execution order.
 
-    ``device`` is the device of all nodes, by DLPack's device type, in a module that was not planned for several.
+    ``device`` is the device of all nodes, by DLPack's device type, in a module that was not planned for several. With
+    ``separate_results`` each result that is a whole buffer has a storage of its own, which a caller may own.
     """
 
-    def __init__(self, mod: IRModule, device: int = 1) -> None:
+    def __init__(self, mod: IRModule, device: int = 1, separate_results: bool = False) -> None:
         super().__init__()
         self.mod = mod
         self.device = device
+        self._separate_results = separate_results
         self._devices: dict[RelayExpr, int] = {}
         self.nodes: list[GraphNode] = []
         self.params: dict[str, NDArray] = {}
@@ -151,7 +159,18 @@ class GraphCodegen(DataFlow):
         for param in func.params:
             self.memo_map[param] = self._input(param)
         heads = self.visit(func.body)
-        return Graph(self.nodes, heads, self.params, self._planned(heads, self._buffers()))
+        buffers = self._buffers()
+        if self._separate_results:
+            buffers.fixed.update(root for head in heads if (root := self._whole_buffer(head, buffers)) is not None)
+        return Graph(self.nodes, heads, self.params, self._planned(heads, buffers))
+
+    def _whole_buffer(self, head: Entry, buffers: Buffers) -> Any:
+        """Return the buffer that ``head`` fills, or None where the buffer is larger."""
+        root, start = buffers.find(head)
+        ends = [owner.end for owner in buffers.owners[root]]
+        starts = [owner.start for owner in buffers.owners[root]]
+        whole = start == min(starts) == 0 and max(ends) <= tensor_bytes(self._type_of(head))
+        return root if whole else None
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         """Visit the sources of copies into a view before the first copy."""
@@ -274,7 +293,8 @@ class GraphCodegen(DataFlow):
         names = [("arena", self.nodes[root.node].device) if root in start else root for root, _ in places]
         number = {name: i for i, name in enumerate(dict.fromkeys(names))}
         offsets = [start.get(root, 0) + at for root, at in places]
-        return StoragePlan([number[name] for name in names], offsets, nbytes)
+        arenas = {device: number["arena", device] for device in nbytes if ("arena", device) in number}
+        return StoragePlan([number[name] for name in names], offsets, nbytes, arenas)
 
     def _in_storages(self, entries: Sequence[Entry], lifetimes: dict[Entry, Lifetime], buffers: Buffers) -> StoragePlan:
         """Plan storage without offsets: every entry is at the beginning of its storage."""

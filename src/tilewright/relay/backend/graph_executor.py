@@ -73,7 +73,7 @@ class GraphExecutorBuild(ExecutorCodegen):
 
         def finish(library: Module) -> GraphExecutorFactoryModule:
             functions = list(kernels(program.lowered).values())
-            _fill_report(program.report, graph, functions)
+            fill_report(program.report, graph, functions)
             factory = GraphExecutorFactoryModule(
                 program.source,
                 targets.default if targets.single else targets.targets,
@@ -119,7 +119,8 @@ def _count(algorithms: Sequence[str]) -> dict[str, int]:
     return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
 
 
-def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc]) -> None:
+def fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc]) -> None:
+    """Complete the report of a build whose program is a graph."""
     report.kernels = len(functions)
     report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
     report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}

@@ -73,6 +73,13 @@ class TargetMap:
         host = Target(target_host) if target_host is not None else targets.get(CPU)
         return cls({device: t if t.host else t.with_host(host) for device, t in targets.items()}, default, places)
 
+    def with_options(self, options: Mapping[str, Any]) -> TargetMap:
+        """Return the targets with further options of CPUs' targets, such as ``{"unpacked-api": True}``."""
+        if not options:
+            return self
+        changed = {d: Target({**t.export(), **options}) if "cpu" in t.keys else t for d, t in self.targets.items()}
+        return replace(self, targets=changed)
+
     @property
     def default(self) -> Target:
         """Return the target of the default device."""

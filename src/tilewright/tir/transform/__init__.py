@@ -3,9 +3,10 @@
 In the order in which lowering runs them: inject_prefetch, storage_flatten, bf16_legalize, small_types,
 narrow_data_type, simplify, loop_partition, vectorize_loop, inject_virtual_thread, inject_double_buffer,
 storage_rewrite, unroll_loop, remove_no_op, rewrite_unsafe_select, hoist_if_then_else; then, for code generation,
-transpose_loads, round_to_bytes, combine_context_call, verify_memory, make_packed_api, split_host_device,
-lower_tvm_builtin, lower_intrin; for GPUs unify_thread_binding first of all, before the split thread_sync,
-infer_fragment, lower_thread_allreduce, merge_dynamic_shared_memory_allocations, after it lower_warp_memory.
+transpose_loads, round_to_bytes, combine_context_call, verify_memory, make_packed_api (or pool_allocations and
+make_unpacked_api), split_host_device, lower_tvm_builtin, lower_intrin; for GPUs unify_thread_binding first of all,
+before the split thread_sync, infer_fragment, lower_thread_allreduce, merge_dynamic_shared_memory_allocations, after it
+lower_warp_memory.
 apply_filter makes passes of functions. Only on demand: convert_for_loops_to_serial, instrument_bound_checkers,
 inject_copy_intrin, lift_attr_scope, lower_device_storage_access_info, skip_assert, verify_gpu_code.
 """
@@ -39,6 +40,7 @@ _PASSES = {
     "LowerThreadAllreduce": "lower_thread_allreduce",
     "LowerWarpMemory": "lower_warp_memory",
     "MakePackedAPI": "make_packed_api",
+    "MakeUnpackedAPI": "make_unpacked_api",
     "MergeDynamicSharedMemoryAllocations": "merge_dynamic_shared_memory_allocations",
     "NarrowDataType": "narrow_data_type",
     "PrimFuncPass": "apply_filter",

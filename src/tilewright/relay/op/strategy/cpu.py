@@ -64,6 +64,7 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_topi_compute,
     wrap_topi_schedule,
 )
+from tilewright.target.codegen.options import is_freestanding
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.topi import cpu
@@ -309,6 +310,8 @@ def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
     out = height + top + bottom - reach[0], width + left + right - reach[1]
     if {*ints(attrs.strides)} != {1} or window == (1, 1) or min(*out, batch) < 1 or not sizes:
         return None
+    if is_freestanding(_target()):  # transformed weights take room, and there is no place to keep them between runs
+        return None
     inside = share_computed(attrs, (height, width), window, out)
     best = choose_winograd_tile(extents, out, inside, dtype, sizes, _target(), dilation, window, groups)
     ways = {DIRECT: None, **{f"{WINOGRAD}{size}": size for size in sizes}}
@@ -361,7 +364,8 @@ def pack_dense(
     data, weight = tinfos[:2]
     units = int(weight.shape[0])
     alike = data.dtype == weight.dtype and attrs.out_dtype in ("", data.dtype)
-    if constant and alike and not data.is_dynamic and PassContext.current().option(strassen.OPTION):
+    allowed = PassContext.current().option(strassen.OPTION) and not is_freestanding(_target())
+    if constant and alike and not data.is_dynamic and allowed:
         rows, inner = (int(d) for d in data.shape)
         layout = _strassen_layout(rows, inner, units, data.dtype)
         if layout is not None:

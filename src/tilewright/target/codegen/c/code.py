@@ -6,7 +6,6 @@ import _ctypes
 import ctypes
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
@@ -14,6 +13,7 @@ from tilewright.runtime.error import TVMError
 from tilewright.target import llvm_compile
 from tilewright.target.codegen.c.argument_check import check_source
 from tilewright.target.codegen.c.function import Source, print_function
+from tilewright.target.codegen.c.parts import part
 from tilewright.target.codegen.llvm.support import refusing_ir
 from tilewright.target.codegen.source.names import string_literal
 from tilewright.target.features import features
@@ -27,11 +27,6 @@ IN_PROCESS = "TILEWRIGHT_IN_PROCESS"
 COMPILER_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno")
 
 
-@cache
-def _prelude() -> str:
-    return Path(__file__).with_name("prelude.h").read_text("utf-8")
-
-
 def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[str]]:
     """The C text of ``funcs``, which the passes of code generation have been through, and their names."""
     source = Source()
@@ -40,7 +35,7 @@ def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[st
     parts = [f"// tvm target: {target}"]
     if system_lib:  # it is linked with the runtime, whose functions it then calls by their names
         parts.append(f"#ifndef {IN_PROCESS}\n#define TILEWRIGHT_LINK_RUNTIME\n#endif")
-    parts += [_prelude(), check_source()]
+    parts += [*map(part, ("compiler.h", "prelude.h", "scalars.h", "scalars_math.h")), check_source()]
     if names:
         parts.append(
             "TVM_DLL TW_WEAK extern const char __tvm_main__[];"

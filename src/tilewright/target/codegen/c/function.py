@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import CallingConv
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.common.host import (
@@ -29,7 +30,7 @@ from tilewright.target.codegen.source.names import KEYWORDS, c_type, string_lite
 from tilewright.target.codegen.source.statements import StatementPrinter, Uses, prepare
 from tilewright.tir.expr import Call, StringImm, Var
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.function_attributes import NOALIAS
+from tilewright.tir.function_attributes import CALLING_CONV, NOALIAS
 from tilewright.tir.stmt import AttrStmt, For, Stmt
 from tilewright.tir.visitor import free_vars
 
@@ -61,6 +62,7 @@ class Source:
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.launches = 0
+        self.has_entry = False  # whether one function is called from outside, and no other
 
 
 class FunctionPrinter(StatementPrinter, HostEmitter):
@@ -310,12 +312,29 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         self._fail_block()
 
 
-def print_function(func: PrimFunc, source: Source) -> str:
-    """Add ``func`` (after MakePackedAPI, LowerTVMBuiltin and LowerIntrin) to the source; return its name."""
+class UnpackedPrinter(FunctionPrinter):
+    """Prints functions of pointers and scalars (MakeUnpackedAPI)."""
+
+    def signature(self, func: PrimFunc) -> str:
+        """A function of pointers and scalars."""
+        for param in func.params:
+            if param not in self.uses.used:
+                self.put(f"(void){self.names.of(param)};")
+        params = ", ".join(f"{c_type(p.dtype)} {self.names.of(p)}" for p in func.params)
+        return f"int32_t {self.name}({params or 'void'})"
+
+
+def print_function(func: PrimFunc, source: Source, printer: type[FunctionPrinter] | None = None) -> str:
+    """Add ``func`` (after LowerTVMBuiltin and LowerIntrin) to the source; return its name.
+
+    By default its signature is what its attribute ``calling_conv`` says; a ``printer`` may choose another.
+    """
     name = exported_name(func)
     if not name.isidentifier() or name in KEYWORDS:
         raise TilewrightError(f"the function name {name!r} cannot be used in C; choose another")
     func, uses, alignments = prepare(func)
     restrict = NOALIAS.on(func)
-    FunctionPrinter(source, name, uses, alignments, restrict).function(func)
+    if printer is None:
+        printer = UnpackedPrinter if CALLING_CONV.get(func) == CallingConv.UNPACKED else FunctionPrinter
+    printer(source, name, uses, alignments, restrict).function(func)
     return name

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tilewright.ir.errors import UnsupportedError
 from tilewright.runtime.module import Module, from_compiled
 from tilewright.runtime.registry import register_func
-from tilewright.target.code_generator import register_code_generator, to_packed_form
+from tilewright.target.code_generator import register_code_generator, to_host_form
 from tilewright.target.codegen.c.code import CCode, emit_source
-from tilewright.target.codegen.options import refuse_unsupported
+from tilewright.target.codegen.c.freestanding import emit_freestanding
+from tilewright.target.codegen.options import is_freestanding, refuse_unsupported
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
@@ -26,11 +27,12 @@ class CGenerator:
 
     def add(self, func: PrimFunc) -> None:
         """Bring the function to C's level."""
-        self._functions += to_packed_form(func)
+        self._functions += to_host_form(func)
 
     def finish(self) -> Module:
         """A module of type ``c``."""
-        return source_module(CCode(*emit_source(self._functions, self._target)))
+        emit = emit_freestanding if is_freestanding(self._target) else emit_source
+        return source_module(CCode(*emit(self._functions, self._target)))
 
 
 def source_module(code: CCode) -> Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.ir.transform import PassContext
 from tilewright.runtime.module import Module, from_compiled
-from tilewright.target.code_generator import register_code_generator, to_packed_form
+from tilewright.target.code_generator import register_code_generator, to_host_form
 from tilewright.target.codegen.llvm.code import LLVMCode
 from tilewright.target.codegen.llvm.ir_file import register as register_ir_files
 from tilewright.target.codegen.llvm.module import UnitText, emit_function
@@ -31,7 +31,7 @@ class LLVMGenerator:
 
     def add(self, func: PrimFunc) -> None:
         """Write the function's IR, and have it compiled."""
-        for packed in to_packed_form(func, [TransposeLoads(), RoundToBytes()]):
+        for packed in to_host_form(func, [TransposeLoads(), RoundToBytes()]):
             unit = emit_function(packed, self._cpu)
             self._units.append(unit)
             self._batch.add(CompileJob(unit.name, unit.text, self._cpu, self._level))

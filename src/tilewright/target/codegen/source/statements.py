@@ -188,7 +188,7 @@ class StatementPrinter(ExpressionPrinter):
         """The loop's body for each number from ``low`` to below ``high``."""
         var = self.names.of(s.loop_var)
         if s.kind == ForKind.VECTORIZED:
-            self.lines += ["#ifdef __GNUC__", "#pragma GCC ivdep", "#endif"]
+            self.lines += ["#if defined(__GNUC__) && !defined(__clang__)", "#pragma GCC ivdep", "#endif"]
         start = f"{self.type_name(s.loop_var.dtype)} {var} = {self.outer(low)}"
         self.block(f"for ({start}; {var} < {high}; ++{var})", s.body)
         self.put("}")

@@ -1,0 +1,212 @@
+"""Texts of a bundle of C; ``bundle.py`` fills them."""
+
+HEADER = """\
+/* The network "{name}", made by Tilewright {version} for {target}.
+ *
+ * {name}_run allocates nothing and keeps nothing: threads may call it at once, each with a workspace of its own.
+ * Inputs, outputs and the workspace must not overlap.
+ */
+#ifndef {NAME}_H
+#define {NAME}_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {NAME}_VERSION "{version}"
+/* bytes of the workspace, and what its address must be a multiple of */
+#define {NAME}_WORKSPACE_BYTES {workspace}
+#define {NAME}_ALIGNMENT {alignment}
+/* bytes of the weights, which are constant */
+#define {NAME}_WEIGHT_BYTES {weight_bytes}
+/* elements of the tensors */
+{sizes}
+
+struct {name}_inputs {{
+{inputs}
+}};
+
+struct {name}_outputs {{
+{outputs}
+}};
+
+enum {{
+  {NAME}_OK = 0,
+  {NAME}_BAD_INDEX = -1,        /* an index, length or count of an input is out of range */
+  {NAME}_NULL = -2,             /* a pointer is NULL */
+  {NAME}_SMALL_WORKSPACE = -3,  /* workspace_bytes is less than {NAME}_WORKSPACE_BYTES */
+  {NAME}_UNALIGNED = -4         /* the workspace is not aligned */
+}};
+
+/* Run the network once; returns {NAME}_OK, or another of these numbers and leaves outputs undefined. The three last
+ * ones are not checked where {NAME}_UNCHECKED is defined. */
+int32_t {name}_run(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
+                   size_t workspace_bytes);
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+SOURCE_HEAD = """\
+/* The network "{name}", made by Tilewright {version}. */
+#include "{name}.h"
+"""
+
+RUN = """\
+{declaration}
+
+int32_t {name}_run(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
+                   size_t workspace_bytes) {{
+#ifndef {NAME}_UNCHECKED
+  if (inputs == NULL || outputs == NULL || workspace == NULL{nulls}) return {NAME}_NULL;
+  if (workspace_bytes < {NAME}_WORKSPACE_BYTES) return {NAME}_SMALL_WORKSPACE;
+  if ((uintptr_t)workspace % {NAME}_ALIGNMENT != 0) return {NAME}_UNALIGNED;
+#endif
+{unused}  (void)workspace_bytes;
+  return {symbol}({arguments}) == 0 ? {NAME}_OK : {NAME}_BAD_INDEX;
+}}
+"""
+
+WEIGHTS = """\
+/* The weights of the network "{name}": {weight_bytes} bytes as words of a little-endian machine. */
+#include <stdint.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "the weights are for little-endian machines"
+#endif
+extern const uint32_t {name}_weights[{count}];
+
+#ifdef __GNUC__
+__attribute__((aligned({alignment})))
+#endif
+const uint32_t {name}_weights[{count}] = {{
+{rows}
+}};
+"""
+
+INCBIN = """\
+/* The weights of the network "{name}"; run the assembler where {name}_weights.bin is, or name its folder with -I. */
+#if defined(__ELF__)
+  .section .rodata
+#else
+  .const_data
+#endif
+  .balign {alignment}
+  .globl {name}_weights
+{name}_weights:
+  .incbin "{name}_weights.bin"
+#if defined(__ELF__)
+  .size {name}_weights, {weight_bytes}
+  .section .note.GNU-stack,"",%progbits
+#endif
+"""
+
+MAKEFILE = """\
+# The network "{name}" as a static library: make CC=arm-none-eabi-gcc CFLAGS="-O2 -mcpu=cortex-m4 -mthumb"
+CFLAGS ?= -O3
+ALL_CFLAGS = -std=c99 $(CFLAGS)
+
+lib{name}.a: {objects}
+\t$(AR) rcs $@ $^
+
+{name}.o: {name}.h
+
+%.o: %.c
+\t$(CC) $(ALL_CFLAGS) -c $< -o $@
+
+%.o: %.S
+\t$(CC) $(ALL_CFLAGS) -I. -c $< -o $@
+"""
+
+MAKEFILE_TEST = """
+{name}_test: {name}_test.o lib{name}.a
+\t$(CC) $(ALL_CFLAGS) $^ -lm -o $@
+
+test: {name}_test
+\t./{name}_test
+
+.PHONY: test
+"""
+
+CMAKE = """\
+# The network "{name}" as a static library: add_subdirectory() this folder and link with {name}.
+cmake_minimum_required(VERSION 3.10)
+project({name} {languages})
+add_library({name} STATIC {sources})
+target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+set_target_properties({name} PROPERTIES C_STANDARD 99)
+if(NOT CMAKE_BUILD_TYPE)
+  target_compile_options({name} PRIVATE -O3)
+endif()
+find_library({NAME}_MATH m)
+if({NAME}_MATH)
+  target_link_libraries({name} PUBLIC ${{{NAME}_MATH}})
+endif()
+"""
+
+CMAKE_TEST = """
+enable_testing()
+add_executable({name}_test EXCLUDE_FROM_ALL {name}_test.c)
+target_link_libraries({name}_test {name})
+add_test(NAME {name} COMMAND {name}_test)
+"""
+
+TEST = """\
+/* Runs the network "{name}" on recorded inputs and compares its outputs with recorded ones. */
+#include <stdio.h>
+#include "{name}.h"
+
+{arrays}
+
+{compared}
+static union {{
+  uint8_t bytes[{NAME}_WORKSPACE_BYTES + {NAME}_ALIGNMENT];
+  double alignment;
+}} memory;
+
+int main(void) {{
+  struct {name}_inputs inputs = {{0}};
+  struct {name}_outputs outputs = {{0}};
+  uint8_t* workspace = memory.bytes + (-(uintptr_t)memory.bytes & ({NAME}_ALIGNMENT - 1));
+  int failed = 0;
+{setters}
+  failed = {name}_run(&inputs, &outputs, workspace, {NAME}_WORKSPACE_BYTES);
+  if (failed != {NAME}_OK) {{
+    printf("{name}_run returned %d\\n", failed);
+    return 1;
+  }}
+{checks}
+  printf(failed ? "{name}: outputs differ\\n" : "{name}: outputs are as recorded\\n");
+  return failed;
+}}
+"""
+
+_COMPARE_FLOATS = """\
+static int differs_{dtype}(const char* name, const {type}* found, const {type}* expected, int32_t count) {{
+  for (int32_t i = 0; i < count; ++i) {{
+    const {type} a = found[i], b = expected[i];
+    const {type} error = a > b ? a - b : b - a, size = b < 0 ? -b : b;
+    const int same = a == b || (a != a && b != b);
+    if (!same && !(error <= ({type}){tolerance} * (1 + size))) {{
+      printf("%s[%d]: expected %.9g, found %.9g\\n", name, (int)i, (double)b, (double)a);
+      return 1;
+    }}
+  }}
+  return 0;
+}}
+"""
+
+COMPARE = {
+    "float32": _COMPARE_FLOATS.format(dtype="float32", type="float", tolerance="1e-3"),
+    "float64": _COMPARE_FLOATS.format(dtype="float64", type="double", tolerance="1e-9"),
+    "bytes": """\
+#define differs_bytes(name, found, expected, count) \\
+  (memcmp(found, expected, (count) * sizeof *(expected)) == 0 ? 0 : (printf("%s differs\\n", name), 1))
+""",
+}

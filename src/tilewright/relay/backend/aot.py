@@ -1,0 +1,86 @@
+"""The ahead-of-time executor: how ``relay.build`` compiles for it.
+
+The network becomes one function (``aot_main.py``) beside its kernels; nothing interprets a graph when it runs. It takes
+what the graph executor takes: data flow between tensors of known shapes, on one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.transform import Pass
+from tilewright.relay.backend.aot_main import aot_program
+from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
+from tilewright.relay.backend.function_metadata import function_metadata
+from tilewright.relay.backend.graph_codegen import GraphCodegen
+from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_report
+from tilewright.relay.backend.lowered import is_external, kernels
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL, OUTPUT_NAMES
+from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
+from tilewright.runtime.module import Module
+from tilewright.target.codegen.options import is_freestanding
+from tilewright.tir.transform.pool_allocations import pool_allocations
+
+NAME = "aot"
+
+
+def main_symbol(name: str) -> str:
+    """Return the symbol of the main function of the network ``name``, as TVM 0.8 names it."""
+    return f"tvmgen_{name}_run_model"
+
+
+class AotBuild(ExecutorCodegen):
+    """Code generator that makes an ``AOTExecutorFactoryModule``."""
+
+    target_options: ClassVar[Mapping[str, Any]] = {"unpacked-api": True}
+
+    def __init__(self) -> None:
+        self._passes = GraphExecutorBuild()
+
+    def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
+        """Return the passes of the graph executor."""
+        return self._passes.optimization_passes(passes)
+
+    def prepare_passes(self) -> list[Pass]:
+        """Return the passes of the graph executor."""
+        return self._passes.prepare_passes()
+
+    def generate(self, program: LoweredProgram) -> Callable[[Module], AOTExecutorFactoryModule]:
+        """Add the main function to the library; return what makes the factory of a library."""
+        _check(program)
+        graph = GraphCodegen(program.lowered, program.targets.default_device, separate_results=True).codegen()
+        names = OUTPUT_NAMES.get(program.fused, ())
+        if len(names) == len(graph.heads):
+            graph.metadata["outputs"] = [str(name) for name in names]
+        functions = list(kernels(program.lowered).values())
+        own = {}
+        if is_freestanding(program.target):
+            own = {GLOBAL_SYMBOL.of(f): pool_allocations(f).nbytes for f in functions}
+        made = aot_program(graph, main_symbol(program.name), program.target, own)
+        program.builder.add(made.main)
+
+        def finish(library: Module) -> AOTExecutorFactoryModule:
+            fill_report(program.report, graph, functions)
+            program.report.activation_bytes = made.layout.workspace_bytes
+            info = function_metadata(program.fused, program.lowered, graph, program.targets)
+            factory = AOTExecutorFactoryModule(program.source, program.target, library, program.name, made.layout, info)
+            factory.build_report = program.report
+            return factory
+
+        return finish
+
+
+def _check(program: LoweredProgram) -> None:
+    if not program.targets.single or "cpu" not in program.target.keys:
+        raise UnsupportedError(f"an ahead-of-time program runs on one CPU; the targets are {program.targets}")
+    external = [var.name_hint for var, func in program.lowered.items() if is_external(func)]
+    if external:
+        raise UnsupportedError(
+            f"an ahead-of-time program calls its kernels by pointers, and @{external[0]} is another compiler's packed "
+            "function; leave the operators unpartitioned, or compile for the graph executor"
+        )
+
+
+register_executor(NAME, codegen=AotBuild)

@@ -1,0 +1,172 @@
+"""The main function of an ahead-of-time program: the kernels' calls in order, in memory that was planned.
+
+Of a graph (``graph_codegen.py``) it makes a function of TIR, which any code generator takes::
+
+    primfn(x: handle, output: handle, constants: handle, workspace: handle) -> int32
+      if tvmgen_default_fused_nn_dense(x, address of constants[0], address of workspace[0]) != 0 { ret(-1) }
+      if tvmgen_default_fused_nn_softmax(address of workspace[0], output) != 0 { ret(-1) }
+      ret(0)
+
+Kernels write results where the caller wants them, unless a result is a part of another tensor, an input or a constant,
+which is copied. All else is in one workspace, whose size is known; behind the tensors lies what kernels need for
+themselves. Nothing outside of the arguments changes, so threads may run it at once with a workspace each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
+from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir.type import PrimType, TensorType
+from tilewright.relay.backend.graph_codegen import Graph, GraphNode
+from tilewright.relay.data_flow import Entry
+from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
+from tilewright.runtime.executor.aot import AotConstant, AotLayout, AotTensor
+from tilewright.target.target import Target
+from tilewright.tir import op as tir_op
+from tilewright.tir.expr import Call, Load, StringImm, Var
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import IS_ENTRY
+from tilewright.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt, Store, seq
+
+
+@dataclass(frozen=True)
+class AotProgram:
+    """An ahead-of-time program: its main function, and what that takes."""
+
+    main: PrimFunc
+    layout: AotLayout
+
+
+def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int]) -> AotProgram:
+    """Return the program of a graph.
+
+    Parameters
+    ----------
+    graph : nodes with planned storage, results apart
+    name : name of the main function
+    target : its target
+    kernel_bytes : by kernel the bytes of the workspace that it takes as its last argument, where it takes one
+
+    Raises
+    ------
+    UnsupportedError : the graph copies between devices
+    """
+    return _Writer(graph, kernel_bytes).program(name, target)
+
+
+class _Writer:
+    """Writes the calls of a graph."""
+
+    def __init__(self, graph: Graph, kernel_bytes: Mapping[str, int]) -> None:
+        self.graph, self.kernel_bytes = graph, kernel_bytes
+        self.rows = graph.rows()
+        self.constants_block, self.workspace = Var("constants", "handle"), Var("workspace", "handle")
+        self.inputs: list[tuple[Var, AotTensor]] = []
+        self.outputs: list[tuple[Var, AotTensor]] = []
+        self.constants: list[AotConstant] = []
+        self.bases: dict[int, tuple[Var, int]] = {}  # of each storage, the block it is in, and where
+        self.constant_end = self.workspace_end = 0
+
+    def program(self, name: str, target: Target) -> AotProgram:
+        self._take_inputs()
+        direct = self._take_outputs()
+        self._place_rest()
+        tensors = self.workspace_end
+        calls = [self._call(i, node) for i, node in enumerate(self.graph.nodes) if node.op != "null" and not node.alias]
+        calls += [self._copy(number, head) for number, head in enumerate(self.graph.heads) if number not in direct]
+        own = max(self.kernel_bytes.values(), default=0)
+        params = [*(v for v, _ in (*self.inputs, *self.outputs)), self.constants_block, self.workspace]
+        attrs = {GLOBAL_SYMBOL.key: name, TARGET.key: target, IS_ENTRY.key: 1}
+        main = PrimFunc(params, seq(*calls, Evaluate(tir_op.ret(IntImm("int32", 0)))), PrimType("int32"), {}, attrs)
+        inputs, outputs = (tuple(t for _, t in group) for group in (self.inputs, self.outputs))
+        sizes = (self.constant_end, tensors + own, tensors)
+        return AotProgram(main, AotLayout(name, inputs, outputs, tuple(self.constants), *sizes))
+
+    def _storage(self, entry: Entry) -> int:
+        return self.graph.storage.storage[self.rows[entry.node] + entry.index]
+
+    def _take_inputs(self) -> None:
+        for index, node in enumerate(self.graph.nodes):
+            if node.op != "null":
+                continue
+            storage, (type_,) = self._storage(Entry(index)), node.types
+            if node.name in self.graph.params:
+                value = self.graph.params[node.name]
+                self.bases[storage] = (self.constants_block, self.constant_end)
+                self.constants.append(AotConstant(node.name, self.constant_end, value))
+                self.constant_end += _aligned(value.nbytes)
+            else:
+                var = Var(f"input{len(self.inputs)}", "handle")
+                self.bases[storage] = (var, 0)
+                self.inputs.append((var, _tensor(node.name, type_)))
+
+    def _take_outputs(self) -> set[int]:
+        """Take the results' names and types; return the numbers of those that kernels write in place."""
+        direct = set()
+        names: Sequence[str] = self.graph.metadata.get("outputs", [])
+        arenas = self.graph.storage.arenas.values()
+        for number, head in enumerate(self.graph.heads):
+            type_ = self.graph.nodes[head.node].types[head.index]
+            var = Var(f"output{number}", "handle")
+            name = names[number] if names else f"output{number}" if len(self.graph.heads) > 1 else "output"
+            self.outputs.append((var, _tensor(name, type_)))
+            storage = self._storage(head)
+            if storage not in self.bases and storage not in arenas:
+                self.bases[storage] = (var, 0)
+                direct.add(number)
+        return direct
+
+    def _place_rest(self) -> None:
+        """Place the arena, and what has a storage of its own for another reason, in the workspace."""
+        for device, arena in self.graph.storage.arenas.items():
+            self.bases[arena] = (self.workspace, self.workspace_end)
+            self.workspace_end += _aligned(self.graph.storage.bytes_by_device[device])
+        for index, node in enumerate(self.graph.nodes):
+            for i, type_ in enumerate(node.types):
+                if (storage := self._storage(Entry(index, i))) not in self.bases:
+                    self.bases[storage] = (self.workspace, self.workspace_end)
+                    self.workspace_end += _aligned(tensor_bytes(type_))
+
+    def _place(self, entry: Entry) -> tuple[Var, int]:
+        block, start = self.bases[self._storage(entry)]
+        offsets = self.graph.storage.offsets
+        assert offsets is not None
+        return block, start + offsets[self.rows[entry.node] + entry.index]
+
+    def _call(self, index: int, node: GraphNode) -> Stmt:
+        name = node.attrs["func_name"]
+        if name == "__copy":
+            raise UnsupportedError("an ahead-of-time program runs on one device, and this one copies between devices")
+        entries = [*node.inputs, *(Entry(index, i) for i in range(len(node.types)))]
+        args = [_address(*self._place(entry)) for entry in entries]
+        if self.kernel_bytes.get(name, 0):
+            args.append(_address(self.workspace, self.workspace_end))
+        status = Call("int32", "tir.call_extern", (StringImm(name), *args))
+        failed = ops.not_equal(status, IntImm("int32", 0))
+        return IfThenElse(failed, Evaluate(tir_op.ret(IntImm("int32", -1))))
+
+    def _copy(self, number: int, head: Entry) -> Stmt:
+        var, tensor = self.outputs[number]
+        block, start = self._place(head)
+        at = Var("i", "int32" if max(start, tensor.nbytes) < 1 << 30 else "int64")
+        copied = Store(var, Load("int8", block, ops.add(at, ops.const(start, at.dtype))), at)
+        return For(at, ops.const(0, at.dtype), ops.const(tensor.nbytes, at.dtype), ForKind.SERIAL, copied)
+
+
+def _tensor(name: str, type_: TensorType) -> AotTensor:
+    return AotTensor(name, type_.concrete_shape, type_.dtype, tensor_bytes(type_))
+
+
+def _address(block: Var, offset: int) -> PrimExpr:
+    if offset == 0:
+        return block
+    return tir_op.address_of(Load("int8", block, IntImm("int32" if offset < 1 << 31 else "int64", offset)))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

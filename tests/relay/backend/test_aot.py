@@ -1,0 +1,135 @@
+"""The ahead-of-time executor against the interpreter's numpy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.ir.errors import UnsupportedError
+from tilewright.relay.interpreter import interpret
+from tilewright.runtime.error import TVMError
+from tilewright.runtime.export import ExportError
+
+TARGETS = ["llvm", "c", "c -runtime=c"]
+RNG = np.random.default_rng(0)
+
+
+def network() -> tvm.IRModule:
+    x = relay.var("x", shape=(1, 3, 7, 7))
+    weight = relay.const(RNG.normal(size=(5, 3, 3, 3)).astype("float32"))
+    y = relay.nn.relu(relay.nn.conv2d(x, weight, padding=(1, 1)))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.nn.batch_flatten(y))))
+
+
+def ends() -> tvm.IRModule:
+    """Results that are an input, a constant, a part of another tensor, and one value twice."""
+    x = relay.var("x", shape=(2, 16))
+    y = relay.tanh(x)
+    left = relay.split(y, 2, 0)[0]
+    both = relay.concatenate([y, relay.exp(x)], 0)
+    return tvm.IRModule.from_expr(
+        relay.Function(
+            [x], relay.Tuple([x, relay.const(np.float32([1, 2])), left, both, y, y, relay.reshape(y, (32,))])
+        )
+    )
+
+
+def integers() -> tvm.IRModule:
+    x = relay.var("x", shape=(3, 5), dtype="int8")
+    y = relay.cast(x, "int32") * relay.const(3)
+    return tvm.IRModule.from_expr(relay.Function([x], relay.sum(y, axis=1)))
+
+
+def empty() -> tvm.IRModule:
+    x = relay.var("x", shape=(0, 4))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([relay.exp(x), relay.sum(x, axis=0)])))
+
+
+def values(mod: tvm.IRModule) -> dict[str, np.ndarray]:
+    typed = relay.transform.InferType()(mod)
+    types = {p.name_hint: p.checked_type for p in typed["main"].params}
+    return {n: RNG.uniform(-9, 9, t.concrete_shape).astype(t.dtype) for n, t in types.items()}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("make", [network, ends, integers, empty])
+def test_a_program_computes_what_the_network_means(make: Callable[[], tvm.IRModule], target: str) -> None:
+    mod = make()
+    inputs = values(mod)
+    executor = relay.build(mod, target, executor="aot")["default"](tvm.cpu())
+    executor.run(**inputs)
+    expected = interpret(mod, inputs)
+    expected = expected if isinstance(expected, (list, tuple)) else [expected]
+    assert executor.get_num_outputs() == len(expected)
+    for i, value in enumerate(expected):
+        np.testing.assert_allclose(executor.get_output(i).numpy(), value, rtol=1e-5, atol=1e-5)
+
+
+def test_results_are_written_where_the_caller_wants_them() -> None:
+    layout = relay.build(network(), "c -runtime=c", executor="aot").layout
+    assert layout.outputs[0].nbytes == 5 * 7 * 7 * 4
+    assert layout.tensor_bytes == -(-5 * 7 * 7 * 4 // 64) * 64  # the convolution's result alone
+
+
+def test_create_executor_takes_aot() -> None:
+    mod = network()
+    inputs = values(mod)
+    found = relay.create_executor("aot", mod, tvm.cpu(), "llvm").evaluate()(*inputs.values())
+    np.testing.assert_allclose(found.numpy(), interpret(mod, inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_threads_run_one_program_at_once() -> None:
+    mod = network()
+    factory = relay.build(mod, "llvm", executor="aot")
+    inputs = [values(mod) for _ in range(4)]
+    found: dict[int, np.ndarray] = {}
+
+    def work(number: int) -> None:
+        executor = factory["default"]()
+        for _ in range(20):
+            executor.run(**inputs[number])
+        found[number] = executor.get_output(0).numpy()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(4):
+        np.testing.assert_allclose(found[i], interpret(mod, inputs[i]), rtol=1e-5, atol=1e-6)
+
+
+def test_an_index_out_of_range_is_an_error_and_the_next_run_is_right() -> None:
+    x, i = relay.var("x", shape=(4, 2)), relay.var("i", shape=(3, 2), dtype="int64")
+    mod = tvm.IRModule.from_expr(relay.Function([x, i], relay.gather(x, 0, i)))
+    executor = relay.build(mod, "c -runtime=c", executor="aot")["default"]()
+    data = RNG.normal(size=(4, 2)).astype("float32")
+    with pytest.raises(TVMError, match="out of range"):
+        executor.run(x=data, i=np.int64([[0, 0], [4, 1], [1, 1]]))
+    executor.run(x=data, i=np.int64([[0, 0], [3, 3], [1, 1]]))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), data[[0, 3, 1]])
+
+
+def test_wrong_inputs_are_refused() -> None:
+    executor = relay.build(network(), "llvm", executor="aot")["default"]()
+    with pytest.raises(TVMError, match=r"input 'x': expected the shape \(1, 3, 7, 7\), found \(2,\)"):
+        executor.set_input("x", np.zeros(2, "float32"))
+    with pytest.raises(TVMError, match="there is no input 'y'; there is x"):
+        executor.set_input("y", np.zeros(2, "float32"))
+
+
+def test_unknown_shapes_are_refused() -> None:
+    x = relay.var("x", shape=(relay.Any(), 4))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    with pytest.raises(UnsupportedError, match="parameter x"):
+        relay.build(mod, "llvm", executor="aot")
+
+
+def test_a_library_for_loading_is_refused_with_the_way_out(tmp_path: object) -> None:
+    with pytest.raises(ExportError, match="tilewright compile -f c"):
+        relay.build(network(), "llvm", executor="aot").export_library(f"{tmp_path}/net.so")
