@@ -15,7 +15,7 @@ from tilewright.relay.qnn.op import dequantize, quantize
 from tilewright.relay.qnn.transform import CanonicalizeOps
 from tilewright.relay.transform.layout import merge_rows
 
-VNNI = "llvm -mcpu=cascadelake"
+VNNI, AVX2, SSE2 = "llvm -mcpu=cascadelake", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"
 RNG = np.random.default_rng(37)
 
 
@@ -26,8 +26,8 @@ def number(value: float) -> Any:
 class Network:
     """Layers of quantized integers."""
 
-    def __init__(self, dtype: str, channels: int, size: int, zero: int = 3) -> None:
-        self.dtype, self.zero = dtype, zero
+    def __init__(self, dtype: str, channels: int, size: int, zero: int = 3, largest: int = 128) -> None:
+        self.dtype, self.zero, self.largest = dtype, zero, largest
         self.x = relay.var("x", shape=(1, channels, size, size), dtype=dtype)
         info = np.iinfo(dtype)
         self.data = RNG.integers(info.min, info.max, (1, channels, size, size), endpoint=True, dtype=dtype)
@@ -40,7 +40,8 @@ class Network:
         return quantize(value, number(scale), zero, out_dtype=self.dtype)
 
     def conv(self, tensor: Any, channels: int, out: int, window: int, bias: bool = True, **attrs: Any) -> Any:
-        weight = RNG.integers(-128, 127, (out, channels // attrs.get("groups", 1), window, window), endpoint=True)
+        shape = out, channels // attrs.get("groups", 1), window, window
+        weight = RNG.integers(-self.largest, self.largest - 1, shape, endpoint=True)
         steps = RNG.uniform(0.0005, 0.003, out).astype("float32")
         weights = dequantize(
             relay.const(weight.astype("int8")), relay.const(steps), relay.const(np.zeros(out, "int8")), axis=0
@@ -59,10 +60,10 @@ class Network:
         executor.run(x=self.data)
         return executor.get_output(0).numpy()
 
-    def check(self, body: Any) -> None:
-        if not runs_here(VNNI):
-            pytest.skip("this machine lacks VNNI")
-        found, floats = self.run(body, VNNI), self.run(body, VNNI, bytes=False)
+    def check(self, body: Any, target: str = VNNI) -> None:
+        if not runs_here(target):
+            pytest.skip(f"this machine lacks instructions of {target}")
+        found, floats = self.run(body, target), self.run(body, target, bytes=False)
         assert found.std() > 0
         np.testing.assert_array_equal(found, floats)
 
@@ -194,7 +195,42 @@ def test_a_border_has_the_zero_point() -> None:
     assert "nn.pad" not in network.canonical(network.whole(network.conv(network.x, 16, 16, 3, padding=(1, 1))))
 
 
-@pytest.mark.parametrize("target", ["llvm -mcpu=haswell", "c", "llvm -mtriple=aarch64-linux-gnu"])
+@pytest.mark.parametrize(
+    ("target", "largest", "dtype"),
+    [(AVX2, 128, "int8"), (AVX2, 64, "uint8"), ("llvm -mcpu=nehalem", 64, "int8"), (SSE2, 128, "uint8")],
+)
+def test_processors_without_vnni_have_the_bits_of_floats(target: str, largest: int, dtype: str) -> None:
+    network = Network(dtype, 16, 9, largest=largest)
+    first = network.whole(relay.nn.relu(network.conv(network.x, 16, 24, 3, padding=(1, 1))))
+    spread = network.whole(network.conv(first, 24, 24, 3, groups=24, padding=(1, 1)), 0.02)
+    second = network.whole(network.conv(spread, 24, 24, 1))
+    total = network.whole(relay.add(network.numbers(second), network.numbers(first)))
+    pooled = network.whole(relay.nn.max_pool2d(network.numbers(total), (2, 2), (2, 2)))
+    body = network.whole(network.conv(pooled, 24, 40, 3, padding=(1, 1), strides=(2, 2), groups=1))
+    network.check(body, target)
+    text = network.canonical(body, target)
+    assert text.count('out_dtype="int32"') == 3 and ('dtype="int16"' in text) == (largest == 128)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("case", [{}, {"groups": 2}, {"strides": (2, 2), "padding": (1, 1, 0, 0)}])
+def test_borders_and_groups_of_16_bits(case: dict[str, Any], dtype: str) -> None:
+    network = Network(dtype, 32, 7, zero=5)
+    network.check(network.whole(network.conv(network.x, 32, 32, 3, **{"padding": (1, 1), **case})), AVX2)
+
+
+def test_numbers_that_one_layer_reads_do_not_become_bytes() -> None:
+    network = Network("uint8", 16, 5)
+    first = network.whole(network.conv(network.x, 16, 16, 1))
+    text = network.canonical(network.whole(network.conv(first, 16, 16, 1)), AVX2)
+    assert text.count('dtype="uint8"') == 1 and "a_min=-3f, a_max=252f" in text
+    second = network.whole(network.conv(first, 16, 16, 1))
+    shared = network.whole(relay.add(network.numbers(first), network.numbers(second)))
+    assert network.canonical(shared, AVX2).count('dtype="uint8"') == 2
+    network.check(shared, AVX2)
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=skylake-avx512", "c", "llvm -mtriple=aarch64-linux-gnu"])
 def test_processors_without_products_of_bytes_have_floats(target: str) -> None:
     network = Network("int8", 16, 5)
     text = network.canonical(network.whole(network.conv(network.x, 16, 16, 1)), target)

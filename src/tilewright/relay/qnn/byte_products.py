@@ -1,4 +1,6 @@
-"""Quantized convolutions as sums of products of bytes, uint8 by int8, where the target has instructions for them.
+"""Quantized convolutions as sums of products of integers, where the target has instructions for them.
+
+Data is uint8, or int16 less its zero point; weights are int8.
 
 Zero points and bias become one number for each channel::
 
@@ -28,19 +30,28 @@ from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
 EXACT = 2**24  # float32 has every integer up to this
 
 
-def multiplies_bytes() -> bool:
-    """Return whether the target sums products of bytes fast, in layouts that this build chooses."""
+def packs_integers() -> bool:
+    """Return whether this build chooses layouts, and may compute quantized layers on integers."""
     ctx = PassContext.current()
     packs = ctx.pass_enabled(AlterOpLayout().info) and not ctx.option("relay.backend.use_auto_scheduler")
-    return packs and bool(ctx.option("relay.qnn.bytes")) and topi.nn.conv2d_byte_channels(64, 64, 1) is not None
+    return packs and bool(ctx.option("relay.qnn.bytes"))
+
+
+def multiplies_bytes() -> bool:
+    """Return whether the target sums products of bytes fast, in layouts that this build chooses."""
+    return packs_integers() and topi.nn.conv2d_byte_channels(64, 64, 1) is not None
 
 
 @dataclass(frozen=True)
 class ByteLayer:
-    """A convolution of bytes: the group, its weight of so many channels that they fill vectors."""
+    """A convolution of integers: the group, its weight of so many channels that they fill vectors, and its data's type.
+
+    ``data``: uint8, or int16 less the zero point.
+    """
 
     group: Product
     depthwise: bool
+    data: str = "uint8"
 
     @staticmethod
     def of(group: Product, channels: int) -> ByteLayer | None:
@@ -51,11 +62,11 @@ class ByteLayer:
             return None
         if groups > 1 and (each, out) == (1, groups):
             layer = ByteLayer(_with_channels(group, each, channels), True)
-            return layer if layer._largest() < EXACT else None
-        found = topi.nn.conv2d_byte_channels(channels, out, groups)
-        if found is None or group.weight.dtype != np.int8 or (groups > 1 and found != (each * groups, out)):
+            return layer if multiplies_bytes() and layer._largest() < EXACT else None
+        found = topi.nn.conv2d_of_integers(group.weight, channels, groups) if group.weight.dtype == np.int8 else None
+        if found is None or (groups > 1 and found[1:] != (each * groups, out)):
             return None
-        layer = ByteLayer(_with_channels(group, found[0] // groups, found[1]), False)
+        layer = ByteLayer(_with_channels(group, found[1] // groups, found[2]), False, found[0])
         return layer if layer._largest() < 2**31 else None
 
     def _largest(self) -> int:
@@ -72,7 +83,7 @@ class ByteLayer:
         return len(self.group.weight)
 
     def value(self, data: RelayExpr, channels: int, zero: int) -> RelayExpr:
-        """Return the result before rounding, of uint8 ``data`` with so many channels and this zero point."""
+        """Return the result before rounding, of ``data`` with so many channels and this zero point."""
         attrs: Any = self.group.operator.attrs
         top, left, bottom, right = padding_of(attrs.padding, 2) if zero else (0, 0, 0, 0)
         more = 0 if self.depthwise or attrs.groups > 1 else self.group.weight.shape[1] - channels

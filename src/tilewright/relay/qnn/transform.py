@@ -49,7 +49,7 @@ from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.pooling import MaxPool2D
 from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
-from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes
+from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes, packs_integers
 from tilewright.relay.qnn.decisions import note_decisions
 from tilewright.relay.qnn.exact import exact, limited
 from tilewright.relay.qnn.groups import (
@@ -68,6 +68,7 @@ from tilewright.relay.qnn.groups import (
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
+from tilewright.relay.qnn.skip_bytes import SkipBytes
 from tilewright.relay.transform.common import Recognizer, open_children, typed_function_pass
 from tilewright.relay.transform.hook_passes import LegalizeRewriter
 from tilewright.relay.visitor import post_order
@@ -109,6 +110,7 @@ class _Canonicalizer(Recognizer):
         self.unsigned: dict[RelayExpr, RelayExpr] = {}
         self.wide: dict[RelayExpr, tuple[RelayExpr, int]] = {}
         self.on_integers: set[Call] = set()
+        self.packs = packs_integers()
         self.flips = multiplies_bytes()
         self.matrices = multiplies_matrices()
 
@@ -224,13 +226,9 @@ class _Canonicalizer(Recognizer):
         return self.signed(build(unsigned)) if len(unsigned) == len(parts) else build(parts)
 
     def _product(self, group: Product) -> RelayExpr:
-        if self.flips and group.operator.op is Conv2D.op:
-            data, zero = self._unsigned(group.data)
-            data, channels = self._widest(data, _channels(group.data.tensor))
-            layer = ByteLayer.of(group, channels)
-            if layer is not None:
-                value = layer.value(data, channels, zero)
-                return self.requantized(value, group.output, layer.out_channels, len(group.weight))
+        convolution = self._convolution(group) if self.packs and group.operator.op is Conv2D.op else None
+        if convolution is not None:
+            return convolution
         if self.matrices and takes_bytes(group):
             data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
             return self.requantized(scaled_sums(group, data, zero), group.output)
@@ -248,6 +246,20 @@ class _Canonicalizer(Recognizer):
         if dtype == "int32":
             total = relay_op.cast(total, "float32")
         return self.requantized(relay_op.multiply(total, const(group.multiplier.reshape(across))), group.output)
+
+    def _convolution(self, group: Product) -> RelayExpr | None:
+        """Return a convolution of integers; None where the target convolves floats faster."""
+        data, zero = self.integers(group.data)
+        data, channels = self._widest(data, _channels(group.data.tensor))
+        layer = ByteLayer.of(group, channels)
+        if layer is None:
+            return None
+        if layer.data == "int16":
+            data, zero = _less(data, zero, "int16"), 0
+        elif group.data.dtype == "int8" and zero == group.data.zero:  # not computed as uint8, nor with more channels
+            data, zero = self._unsigned(group.data)
+        value = layer.value(data, channels, zero)
+        return self.requantized(value, group.output, layer.out_channels, len(group.weight))
 
     def _dequantized_product(self, dense: Call) -> RelayExpr | None:
         """A dense layer of quantized data that is not quantized anew: float32; None of other dense layers."""
@@ -297,7 +309,8 @@ def CanonicalizeOps() -> Pass:
         canonicalizer = _Canonicalizer(func)
         result = canonicalizer.visit(func)
         note_decisions(func, canonicalizer.on_integers)
-        return result
+        assert isinstance(result, Function)
+        return SkipBytes(result).visit(result) if canonicalizer.on_integers else result
 
     return Sequential([MoveBytes(), typed_function_pass(run, "QnnCanonicalizeGroups")], name="QnnCanonicalizeOps")
 

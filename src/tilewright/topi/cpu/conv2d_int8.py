@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright import autotvm, te
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
@@ -19,7 +21,7 @@ from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi import nn
-from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, packed_form, product_intrinsic
+from tilewright.topi.cpu.byte_products import ByteProduct, are_small, byte_product, packed_form, product_intrinsic
 from tilewright.topi.cpu.byte_tiles import has_tiles
 from tilewright.topi.cpu.common import (
     constant_extent,
@@ -37,7 +39,13 @@ from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.conv2d_tiles import schedule_windows_in_tiles, tiles_of
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, channel_block, is_streamed, rows_to_merge
+from tilewright.topi.cpu.model.conv2d import (
+    Conv2dLayouts,
+    channel_block,
+    conv2d_layouts,
+    is_streamed,
+    rows_to_merge,
+)
 from tilewright.topi.cpu.model.matrix_tiles import window_tiles
 from tilewright.topi.cpu.model.tiling import choose_channel_tile
 from tilewright.topi.kinds import CONV2D_NCHWC_INT8, CONV2D_PATCHES
@@ -46,7 +54,9 @@ from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import get_const_tuple
 
 _CACHE_LINE = 64  # bytes
-_FORMS = ("avx512vnni", "avxvnni", "maddubs", "madd")
+_FOURS = ("avx512vnni", "avxvnni")  # products of any four bytes
+_FORMS = (*_FOURS, "maddubs", "madd")
+_TWO_PORTS = 16  # lanes of AVX-512, whose vectors have two ports, where those of AVX2 have three
 _HALF, _WHOLE_ROWS = "bfloat16", (64, 32)  # channels that fill rows of tiles
 
 
@@ -64,8 +74,12 @@ def conv2d_byte_layouts(in_channels: int, out_channels: int, groups: int, form: 
     if in_channels % groups or out_channels % groups:
         return None
     each, whole = in_channels // groups, _WHOLE_ROWS if form.data_dtype == _HALF else ()
-    in_block = byte_block(each, form.lanes, whole) or byte_block(each, form.group)
-    out_block = byte_block(out_channels // groups, form.lanes, whole)
+    floats = conv2d_layouts(in_channels, out_channels, groups, "float32") if form.name in ("maddubs", "madd") else None
+    if floats and floats.in_block % form.group == 0 == floats.out_block % form.lanes and floats.in_block <= each:
+        in_block, out_block = floats.in_block, floats.out_block  # those of the layers around
+    else:
+        in_block = byte_block(each, form.lanes, whole) or byte_block(each, form.group)
+        out_block = byte_block(out_channels // groups, form.lanes, whole)
     if not in_block or not out_block:
         return None
     kernel = f"OIHW{in_block // form.group}i{out_block}o{form.group}i"
@@ -95,14 +109,28 @@ def conv2d_byte_product(
 
 
 @nn.conv2d_byte_channels.provide("cpu")
-def conv2d_byte_channels(
-    in_channels: int, out_channels: int, groups: int, small_weights: bool = False
-) -> tuple[int, int] | None:
-    """Return the channels that fill words of uint8 and vectors of sums; None where bytes are not multiplied fast."""
-    form = conv2d_byte_product(small_weights=small_weights)
-    if form is None or form.data_dtype != "uint8":  # products of 16 bits are hardly faster than fused ones of floats
+def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
+    """Return the channels that fill words of uint8 and vectors of sums; None without products of any four bytes."""
+    form = conv2d_byte_product()
+    return filled_channels(in_channels, out_channels, groups, form) if form and form.name in _FOURS else None
+
+
+@nn.conv2d_of_integers.provide("cpu")
+def conv2d_of_integers(weight: Any, channels: int, groups: int) -> tuple[str, int, int] | None:
+    """Return the type of the data and the channels of the fastest exact form.
+
+    Without products of any four bytes, only channels that fill words and vectors are convolved so: the layers around
+    are of floats. Pairs of 16 bits take two instructions where floats take two fused ones, so that only processors
+    with a third port for sums of integers gain.
+    """
+    form = conv2d_byte_product(small_weights=are_small(np.moveaxis(weight, 1, -1)))
+    if form is None or (form.name == "madd" and form.lanes == _TWO_PORTS):
         return None
-    return filled_channels(in_channels, out_channels, groups, form)
+    units = len(weight)
+    filled = filled_channels(channels, units, groups, form)
+    if filled is None or (form.name not in _FOURS and (filled != (channels, units) or channels // groups < form.lanes)):
+        return None
+    return form.data_dtype, *filled
 
 
 def filled_channels(in_channels: int, out_channels: int, groups: int, form: ByteProduct) -> tuple[int, int] | None:
@@ -241,6 +269,8 @@ def _schedule_sums(tile: te.Stage, form: ByteProduct) -> None:
     vector, lane = tile.split(block, factor=form.lanes)
     tile.reorder(n, oh, ico, rh, rw, ici, ow, oc, vector, lane, k)
     tile.pragma(ico, "no_unroll")
+    if form.name == "madd":  # of several written-out steps LLVM adds up the products first, and spills
+        tile.pragma(ici, "no_unroll")
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
     _unroll(tile, ow, oc, vector)

@@ -129,13 +129,26 @@ def conv2d_rows_to_merge(
 
 
 @generic_func
-def conv2d_byte_channels(
-    in_channels: int, out_channels: int, groups: int, small_weights: bool = False
-) -> tuple[int, int] | None:
+def conv2d_byte_channels(in_channels: int, out_channels: int, groups: int) -> tuple[int, int] | None:
     """Return with how many input and output channels, these or more, the target convolves bytes.
 
-    None where it sums products of floats faster than those of bytes. ``small_weights``: no product of two bytes with
-    weights of two channels, of which the first is even, exceeds 16 bits.
+    None where it sums products of floats faster than those of bytes.
+    """
+    return None
+
+
+@generic_func
+def conv2d_of_integers(weight: Any, channels: int, groups: int) -> tuple[str, int, int] | None:
+    """Return how the target convolves integers of 8 bits: the type that they have then, and its channels.
+
+    Parameters
+    ----------
+    weight : int8 numbers, (o, c / groups, kh, kw)
+    channels : of the data, as many as the weight takes or more
+
+    Returns
+    -------
+    uint8 or int16, and how many input and output channels, these or more; None where floats are faster
     """
     return None
 

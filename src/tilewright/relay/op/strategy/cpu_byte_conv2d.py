@@ -118,7 +118,7 @@ def _is_plain(attrs: ConvAttrs, data: Any, weight: Any) -> bool:
 
 
 def pack_conv2d_of_words(attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any]) -> Call | None:
-    """The packed form of an NCHW convolution of bytes, or of bfloat16; None where there is none."""
+    """Return the packed form of an NCHW convolution of bytes, or of bfloat16; None where there is none."""
     data, weight = (t.shape for t in tinfos[:2])
     small = has_small_filters(inputs[1])
     form = conv2d_byte_product(small_weights=small, dtype=_weights(tinfos[0]))
