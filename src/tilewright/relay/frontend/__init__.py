@@ -1,10 +1,11 @@
-"""Importers: ``from_onnx``, ``from_exported_program``, and ``import_model``, which chooses (``door.py``)."""
+"""Importers: ``from_onnx``, ``from_exported_program``, ``from_pytorch``; ``import_model`` chooses (``door.py``)."""
 
 from onnx import ModelProto
 
 from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.onnx.loading import ModelFile
+from tilewright.relay.frontend.pytorch import from_pytorch
 from tilewright.relay.frontend.torch import from_exported_program
 
 register_frontend("onnx", from_onnx, suffixes=[".onnx"], types=[ModelProto, ModelFile])
@@ -16,5 +17,6 @@ register_frontend(
 )
 
 __all__ = [
-    "FrontEnd", "from_exported_program", "from_onnx", "import_model", "list_frontends", "register_frontend",
+    "FrontEnd", "from_exported_program", "from_onnx", "from_pytorch", "import_model", "list_frontends",
+    "register_frontend",
 ]  # fmt: skip

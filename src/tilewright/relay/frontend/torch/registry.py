@@ -70,3 +70,9 @@ def reason_of_refusal(name: str, overload: str) -> str | None:
 def supported_operators() -> list[str]:
     """Return the names of operators and overloads that have a converter, sorted."""
     return sorted(_CONVERTERS)
+
+
+def forget(*names: str) -> None:
+    """Remove converters that were registered for one import."""
+    for name in names:
+        _CONVERTERS.pop(_full(name), None)

@@ -120,7 +120,7 @@ def is_plain(value: Any) -> bool:
 def _bound(value: Any, default: int | None) -> int | None:
     try:
         number = int(value)
-    except (TypeError, OverflowError, ValueError):
+    except (TypeError, OverflowError, ValueError, AttributeError):  # infinities of sympy
         return default
     return default if number >= _MOST or number < 0 else number
 

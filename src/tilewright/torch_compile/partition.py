@@ -1,0 +1,80 @@
+"""Which parts of a graph Tilewright computes, and which stay in PyTorch.
+
+Operators without a converter stay, and those that could not be compiled. The rest are grouped into parts, as large as
+the order of the graph allows.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from tilewright.relay.frontend.torch.graph import unconverted
+
+PREFIX = "tilewright_"
+
+# Parts of these alone are no work.
+_NO_WORK = (
+    "_operator.getitem", "torch.ops.aten.view", "torch.ops.aten.permute", "torch.ops.aten.unsqueeze",
+    "torch.ops.aten.squeeze", "torch.ops.aten.expand", "torch.ops.aten.alias", "torch.ops.aten.detach",
+)  # fmt: skip
+
+
+class _Support(OperatorSupportBase):
+    def __init__(self, refused: Mapping[str, str]) -> None:
+        self._refused = refused
+
+    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+        """Return whether a node may be in a part."""
+        return node.op == "call_function" and node.name not in self._refused
+
+
+def refusals(gm: torch.fx.GraphModule) -> dict[str, str]:
+    """Return the nodes without a converter, by name, with why they stay in PyTorch."""
+    found = {node.name: "there is no converter" for node in unconverted(gm)}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and _complex(node):
+            found.setdefault(node.name, "complex numbers")
+        if node.op == "call_function" and _off_host(node):
+            found.setdefault(node.name, "a tensor on another device than the CPU")
+    return found
+
+
+def split(gm: torch.fx.GraphModule, refused: Mapping[str, str]) -> torch.fx.GraphModule:
+    """Return the graph with calls of submodules named ``tilewright_N`` for its parts, which are graphs themselves."""
+    partitioner = CapabilityBasedPartitioner(
+        gm, _Support(_with_getitems(gm, refused)), allows_single_node_partition=True, non_compute_ops=_NO_WORK
+    )
+    partitions = partitioner.propose_partitions()
+    partitioner.remove_bookend_non_compute_ops(partitions)
+    kept = [p for p in partitions if p.nodes]
+    from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+
+    return fuse_by_partitions(gm, [p.nodes for p in kept], PREFIX, always_return_tuple=True)
+
+
+def _with_getitems(gm: torch.fx.GraphModule, refused: Mapping[str, str]) -> Mapping[str, str]:
+    """Return refusals that hold for the selection of a refused operator's results too."""
+    found = dict(refused)
+    for node in gm.graph.nodes:
+        if node.target is operator.getitem and node.args[0].name in found:
+            found[node.name] = found[node.args[0].name]
+    return found
+
+
+def _values(node: torch.fx.Node) -> list[Any]:
+    values = [node.meta.get("val")] + [source.meta.get("val") for source in node.all_input_nodes]
+    return [leaf for value in values for leaf in (value if isinstance(value, (list, tuple)) else [value])]
+
+
+def _complex(node: torch.fx.Node) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.is_complex() for value in _values(node))
+
+
+def _off_host(node: torch.fx.Node) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in _values(node))
