@@ -68,3 +68,16 @@ def test_inputs_of_the_function_stay() -> None:
     x = _image()
     mod = InferType()(IRModule.from_expr(relay.add(_conv(x), x)))
     assert ShareHalves()(mod)["main"] is mod["main"]
+
+
+def test_the_second_of_two_products_that_are_added_is_rounded() -> None:
+    x = _image()
+    first, second = _conv(relay.nn.relu(x)), _conv(relay.exp(x))
+    made, _ = _shared(_conv(relay.nn.relu(relay.add(first, second))))
+    assert isinstance(made, Call)
+    added = next(node for node in post_order(made) if isinstance(node, Call) and node.op.name == "add")
+    kept, widened = added.args
+    assert isinstance(kept, Call)
+    assert isinstance(widened, Call)
+    assert kept.op.name == "nn.conv2d"
+    assert widened.args[0].checked_type.dtype == "bfloat16"

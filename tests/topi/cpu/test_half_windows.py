@@ -128,6 +128,35 @@ def test_sums_are_those_of_rounded_factors(data: Any, kernel: Any, attrs: dict[s
     np.testing.assert_allclose(executor.get_output(0).numpy(), wanted, rtol=0, atol=4e-3 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("strides", [1, 2])
+def test_depthwise_convolutions_read_halves_and_sum_floats(strides: int) -> None:
+    if not runs_here(AMX):
+        pytest.skip("no AMX on this processor")
+    torch = pytest.importorskip("torch")
+    point, window = normal(96, 64, 1, 1), normal(96, 1, 3, 3)
+    x = relay.var("x", shape=(1, 64, 40, 40))
+    wide = relay.nn.conv2d(x, relay.const(point), channels=96, kernel_size=(1, 1))
+    attrs = {"channels": 96, "groups": 96, "padding": 1, "strides": strides}
+    last = normal(96, 96, 1, 1)
+    deep = relay.nn.conv2d(wide, relay.const(window), kernel_size=(3, 3), **attrs)
+    body = relay.nn.conv2d(deep, relay.const(last), channels=96, kernel_size=(1, 1))
+    lib = build(tvm.IRModule.from_expr(relay.Function([x], body)))
+    assert not any("layout_transform" in name for name in list(lib.function_metadata)[1:-2])
+    image = normal(1, 64, 40, 40)
+    executor = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    executor.run(x=image)
+
+    def conv(data: np.ndarray, weight: np.ndarray, **options: Any) -> np.ndarray:
+        tensors = (torch.from_numpy(rounded(a.astype("float32")).astype("float64")) for a in (data, weight))
+        result: np.ndarray = torch.conv2d(*tensors, **options).numpy()
+        return result
+
+    middle = conv(conv(image, point), window, padding=1, stride=strides, groups=96)
+    wanted = conv(middle, last)
+    # The last layer may stay float32, and the weights of the depthwise one are rounded where these are many products.
+    np.testing.assert_allclose(executor.get_output(0).numpy(), wanted, rtol=0, atol=8e-3 * np.abs(wanted).max())
+
+
 @pytest.mark.parametrize("target", [f"{AMX} -mattr=-amx-bf16", "llvm -mcpu=haswell", "c"])
 def test_processors_without_tiles_keep_tensors_in_float32(target: str) -> None:
     mod, _ = network((1, 64, 14, 14), (64, 64, 3, 3), padding=1)

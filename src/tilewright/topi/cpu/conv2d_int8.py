@@ -87,8 +87,9 @@ def conv2d_byte_layouts(in_channels: int, out_channels: int, groups: int, form: 
 
 
 def depthwise_byte_layouts(channels: int, form: ByteProduct) -> Conv2dLayouts | None:
-    """Return the layouts of a depthwise convolution that reads bytes and sums floats: blocks as of other ones."""
-    block = byte_block(channels, form.lanes) or channel_block(channels, form.lanes)
+    """Return the layouts of a depthwise convolution that reads words and sums floats: blocks as of other ones."""
+    whole = _WHOLE_ROWS if form.data_dtype == _HALF else ()
+    block = byte_block(channels, form.lanes, whole) or channel_block(channels, form.lanes)
     if block == 1:
         return None
     return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
@@ -144,6 +145,8 @@ def filled_channels(in_channels: int, out_channels: int, groups: int, form: Byte
 def conv2d_takes_halves(data: Sequence[int], kernel: Sequence[int], out: Sequence[int], attrs: Any) -> bool:
     """Return whether tiles of bfloat16 fit a convolution, of its rows or of all merged to one."""
     form = conv2d_byte_product(dtype=_HALF)
+    if form is not None and 1 < attrs.groups == data[1] == kernel[0]:  # depthwise: blocks of channels as of other ones
+        return data[1] % form.lanes == 0
     layouts = conv2d_byte_layouts(data[1], kernel[0], int(attrs.groups), form) if form else None
     if form is None or layouts is None:
         return False

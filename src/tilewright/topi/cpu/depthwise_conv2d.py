@@ -71,6 +71,8 @@ def schedule_depthwise_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     out = s[last]
     tile = cfg["tile_oh"].size[-1], cfg["tile_ow"].size[-1]
     schedule_windows(out, s[accumulators], tile, parallel=worth_threads(anchor))
+    if last.output(0).dtype == "bfloat16":
+        out.pragma(out.leaf_iter_vars[1], "flush_subnormals")  # as convolutions in tiles do
     return s
 
 

@@ -49,10 +49,10 @@ _SUMS = {("uint8", "int8"): "int32", ("int16", "int8"): "int32", ("bfloat16", "b
 def of_words(tensors: Sequence[Any]) -> bool:
     """Return whether these are data and weights of a convolution that multiplies words of bytes or of bfloat16.
 
-    A depthwise one reads bytes as floats.
+    A depthwise one reads either as floats.
     """
     types = tensors[0].dtype, tensors[1].dtype
-    return types in _SUMS or types == ("uint8", "float32")
+    return types in _SUMS or types in (("uint8", "float32"), ("bfloat16", "float32"))
 
 
 def is_packed_for_words(data: Any, kernel: Any, small_weights: bool) -> bool:

@@ -79,6 +79,13 @@ def _multiply_adds(conv: Call) -> int:
     return math.prod(_shape(conv)) * math.prod(_shape(conv.args[1])[1:])
 
 
+def _time(conv: Call, channels: int) -> float:
+    """Return the modelled time of a vector multiply-add of ``conv``, if it had so many output channels."""
+    _, in_channels, *window = _shape(conv.args[1])
+    modelled = topi.nn.conv2d_channel_time(in_channels, channels, math.prod(window), _dtype(conv.args[1]))
+    return _UNPACKED if modelled is None else float(modelled)
+
+
 def _channel_axis(constant: Constant) -> int | None:
     """Return the axis of a broadcast constant that is the channels of NCHW data; None when it has one value for
     all.
@@ -130,13 +137,7 @@ class _Estimate:
         if conv not in self.possible or _is_depthwise(conv):
             return False
         channels, wide = _shape(conv)[1], self.padded(conv)
-        _, in_channels, *window = _shape(conv.args[1])
-
-        def time(channels: int) -> float:
-            modelled = topi.nn.conv2d_channel_time(in_channels, channels, math.prod(window), _dtype(conv.args[1]))
-            return _UNPACKED if modelled is None else float(modelled)
-
-        saved = _multiply_adds(conv) / self.lanes * (time(channels) - time(wide) * wide / channels)
+        saved = _multiply_adds(conv) / self.lanes * (_time(conv, channels) - _time(conv, wide) * wide / channels)
         pending: list[RelayExpr] = [conv]
         seen: set[RelayExpr] = {conv}
         for value in pending:
@@ -147,7 +148,8 @@ class _Estimate:
                         seen.add(user)
                         pending.append(user)
                 elif _is_conv(user) and isinstance(user, Call) and not _is_depthwise(user):
-                    saved -= _multiply_adds(user) / self.lanes * (wide - channels) / channels
+                    more = _multiply_adds(user) / self.lanes * (wide - channels) / channels
+                    saved -= more * _time(user, self.padded(user))
                 else:
                     sliced = True
             saved -= math.prod(_shape(value)) * 4 / _COPIED_BYTES if sliced else 0

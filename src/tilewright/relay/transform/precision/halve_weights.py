@@ -53,7 +53,7 @@ _HALVES = {"fp16": "float16", "bf16": "bfloat16", MIXED: "float16"}
 PRECISIONS = (FLOAT32, *_HALVES, AUTO)
 SEPARATOR = "\n"  # between the names of KEEP
 _LEAST = 1 << 12  # elements of a weight that is halved
-_LEAST_PRODUCTS = 1 << 20  # with a smaller weight of a convolution, which tiles of bfloat16 multiply
+_LEAST_PRODUCTS = 1 << 18  # with a smaller weight of a convolution, which tiles of bfloat16 multiply
 _LAST_SHARE = 10  # the last layer stays where it has one part in so many of all weights, or less
 _NAMED = 3
 
@@ -193,7 +193,8 @@ def _is_often_read(call: Call, dtype: str) -> bool:
         return False
     attrs: Any = call.attrs
     per_channel = _size(weight) // max(1, weight.data.shape[0])
-    return _float32(weight) and attrs.groups == 1 and math.prod(result) * per_channel >= _LEAST_PRODUCTS
+    whole = attrs.groups in (1, weight.data.shape[0])  # or depthwise
+    return _float32(weight) and whole and math.prod(result) * per_channel >= _LEAST_PRODUCTS
 
 
 def _size(weight: RelayExpr) -> int:

@@ -10,7 +10,8 @@ after::
     nn.dense(%0, meta[relay.Constant][0], out_dtype="float32")
 
 Sums are float32 in both. The cast fuses with what makes the data; data that was bfloat16 before is taken as it was.
-Convolutions are treated alike; an odd number of channels, as a picture has, gets one more of zeros.
+Convolutions are treated alike; an odd number of channels, as a picture has, gets one more of zeros. Depthwise ones sum
+in vectors: they read bfloat16 data, with weights in float32.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Constant, Function, const
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.pad import pad
@@ -36,6 +37,7 @@ from tilewright.relay.transform.common import (
     typed_function_pass,
 )
 from tilewright.relay.visitor import ExprRewriter
+from tilewright.runtime.ndarray import numpy_view
 
 _HALF, _WIDE, _TOGETHER = "bfloat16", "float32", 2
 
@@ -60,10 +62,14 @@ class _Narrower(ExprRewriter):
         missing = _missing_channels(pre)
         if not (topi.nn.dense_takes_halves(data, weight) if pre.op is Dense.op else _takes_halves(pre, missing)):
             return post
+        narrow: RelayExpr
+        factor: RelayExpr
         narrow, factor = post.args
+        if pre.op is Conv2D.op and _is_depthwise(pre):
+            factor = const(numpy_view(post.args[1].data).astype(_WIDE))
         if missing:
             narrow = pad(narrow, ((0, 0), (0, missing), (0, 0), (0, 0)))
-            factor = padded_constant(post.args[1], 1, _channels(post.args[1]) + missing)
+            factor = padded_constant(post.args[1], 1, _extent(post.args[1], 1) + missing)
         narrow = self._narrow(narrow if missing else pre.args[0], narrow)
         return Call(post.op, [narrow, factor], post.attrs, span=post.span)
 
@@ -77,17 +83,22 @@ class _Narrower(ExprRewriter):
         return self.made[data]
 
 
+def _is_depthwise(conv: Call) -> bool:
+    attrs: Any = conv.attrs
+    return bool(1 < attrs.groups == _extent(conv.args[1], 0))
+
+
 def _missing_channels(product: Call) -> int:
     """Return how many channels of data a convolution needs more, so that pairs of them are whole."""
     attrs: Any = product.attrs
     if product.op is not Conv2D.op or attrs.groups != 1 or attrs.kernel_layout != "OIHW":
         return 0
-    return -_channels(product.args[1]) % _TOGETHER
+    return -_extent(product.args[1], 1) % _TOGETHER
 
 
-def _channels(weight: RelayExpr) -> int:
+def _extent(weight: RelayExpr, axis: int) -> int:
     assert isinstance(weight, Constant)
-    return int(weight.data.shape[1])
+    return int(weight.data.shape[axis])
 
 
 def _takes_halves(conv: Call, missing: int) -> bool:

@@ -13,7 +13,8 @@ after::
     add(%1, cast(%0, dtype="float32"))
 
 Kernels then write and read half the bytes; they compute in float32 as before. Operators that only move numbers, or pick
-the largest, take rounded ones: the cast goes before them. What the caller of the function gets is not rounded.
+the largest, take rounded ones: the cast goes before them. Where the sums of two products are added, the second is
+stored, and read by the kernel of the first: it is rounded too. What the caller of the function gets is not rounded.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.expr import Call, Constant, Function, Tuple
+from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.tensor.unary import Cast, cast
 from tilewright.relay.op.transform.join import Concatenate
-from tilewright.relay.transform.common import call_of, open_children, trait_of, typed_function_pass
+from tilewright.relay.transform.common import call_of, open_children, pattern_of, trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
 _HALF, _WIDE = "bfloat16", "float32"
@@ -80,7 +82,30 @@ def _shared(func: Function) -> set[RelayExpr]:
         if value not in shared and is_inside(value):
             shared.add(value)
             pending.extend(_moved(value))
+            pending.extend(v for v in [_second_product(value)] if v is not None and len(readers[v]) == 1)
     return shared
+
+
+def _before(value: RelayExpr) -> Sequence[RelayExpr]:
+    """Return the tensors, no constants, that an operator on single elements takes; none of another expression."""
+    if not isinstance(value, Call) or pattern_of(value) > OpPattern.BROADCAST:
+        return ()
+    return [arg for arg in value.args if not isinstance(arg, Constant)]
+
+
+def _product(value: RelayExpr) -> tuple[RelayExpr, Sequence[RelayExpr]]:
+    """Return what ``value`` is made of by operators on single elements of one tensor, and what that takes."""
+    while len(before := _before(value)) == 1:
+        value = before[0]
+    return value, before
+
+
+def _second_product(value: RelayExpr) -> RelayExpr | None:
+    """Return the second of two results of convolutions, sums of which ``value`` is made; None of others."""
+    operands = _product(value)[1]
+    sums = [_product(operand)[0] for operand in operands]
+    both = len(sums) == 2 and all(call_of(s, Conv2D.op) is not None for s in sums)
+    return operands[1] if both else None
 
 
 def _joins(user: RelayExpr) -> bool:
