@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.relay.frontend.tflite_networks import MobileNet
 from tests.runtime.kernels import HandWrittenCode, chain_json, compile_kernels
 
 import tilewright as tvm
@@ -202,6 +203,10 @@ def _import_onnx(path: Path) -> Any:
     return relay.frontend.from_onnx(path)
 
 
+def _tflite_models() -> list[bytes]:
+    return [MobileNet(dtype, 16, 8, 2).file.data for dtype in ("float32", "int8")]
+
+
 # ---- programs of the virtual machine ----
 
 
@@ -291,6 +296,7 @@ LOADERS = [
     Loader("relay_text", _texts, True, _parse),
     Loader("relay_json", _json_texts, True, _load_json),
     Loader("onnx", _models, False, _import_onnx),
+    Loader("tflite", _tflite_models, False, relay.frontend.from_tflite),
     Loader("bytecode", _bytecodes, False, _run_bytecode),
     Loader("instructions", _instructions, True, _run_instructions),
 ]

@@ -62,10 +62,8 @@ def test_a_suffix_that_nobody_reads_is_one_error_on_the_command_line(folder: Pat
     (folder / "net.xyz").write_text("?")
     done = _run(folder, "tilewright", "compile", "net.xyz", "-o", "net.so")
     assert done.returncode == 1
-    assert (
-        "known are .onnx (onnx), .layers (layers). Name one (--frontend, frontend=) for a file of another suffix"
-        in done.stderr
-    )
+    assert "known are .onnx (onnx), " in done.stderr
+    assert ", .layers (layers). Name one (--frontend, frontend=) for a file of another suffix" in done.stderr
     assert "Traceback" not in done.stderr
 
 

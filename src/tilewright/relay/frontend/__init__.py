@@ -1,4 +1,4 @@
-"""Importers: ``from_onnx``, ``from_exported_program``, ``from_pytorch``; ``import_model`` chooses (``door.py``)."""
+"""Importers of each format, such as ``from_onnx``; ``import_model`` chooses (``door.py``)."""
 
 from onnx import ModelProto
 
@@ -6,6 +6,8 @@ from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontend
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.onnx.loading import ModelFile
 from tilewright.relay.frontend.pytorch import from_pytorch
+from tilewright.relay.frontend.tflite import from_tflite
+from tilewright.relay.frontend.tflite import load as _load_tflite
 from tilewright.relay.frontend.torch import from_exported_program
 
 register_frontend("onnx", from_onnx, suffixes=[".onnx"], types=[ModelProto, ModelFile])
@@ -15,8 +17,14 @@ register_frontend(
     suffixes=[".pt2"],
     types=["torch.export.exported_program.ExportedProgram", "torch.nn.modules.module.Module"],
 )
+register_frontend(
+    "tflite",
+    _load_tflite,
+    suffixes=[".tflite"],
+    types=["tflite.Model.Model", "ai_edge_litert.schema_py_generated.Model"],
+)
 
 __all__ = [
-    "FrontEnd", "from_exported_program", "from_onnx", "from_pytorch", "import_model", "list_frontends",
-    "register_frontend",
+    "FrontEnd", "from_exported_program", "from_onnx", "from_pytorch", "from_tflite", "import_model",
+    "list_frontends", "register_frontend",
 ]  # fmt: skip

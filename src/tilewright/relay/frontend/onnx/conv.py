@@ -12,6 +12,7 @@ from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import element, is_number
 from tilewright.relay.frontend.onnx.dynamic import integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.windows import same_padding
 from tilewright.relay.op.relations import dim_add, dim_floordiv
 
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
@@ -44,11 +45,8 @@ def padding(
         ctx.fail(f"attribute 'auto_pad' is {auto!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     before, after = [], []
     for axis, (k, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), 2):
-        total = (k - 1) * dilation  # whatever the extent is, at stride 1
-        if stride != 1:
-            extent = ctx.extent(data, axis)
-            total = max((-(-extent // stride) - 1) * stride + total + 1 - extent, 0)
-        small, large = total // 2, total - total // 2
+        extent = 0 if stride == 1 else ctx.extent(data, axis)
+        small, large = same_padding(extent, k, stride, dilation)
         before.append(small if auto == "SAME_UPPER" else large)
         after.append(large if auto == "SAME_UPPER" else small)
     return (*before, *after)

@@ -1,0 +1,27 @@
+"""TensorFlow Lite import: one converter for each operator, grouped by family.
+
+flatbuffer.py  reads a file, every offset checked    schema.py    its tables, numbers of operators and types
+model.py       tensors, operators, subgraphs         sparsity.py  sparse constants as dense ones
+importer.py    walks a graph                         context.py   the interface of converters
+registry.py    converters by name                    integers.py  sums and products of quantized tensors
+elementwise.py conv.py hybrid.py images.py shape.py reduce.py indexing.py recurrent.py control.py detection.py
+"""
+
+from tilewright.relay.frontend.tflite import (
+    control,
+    conv,
+    detection,
+    elementwise,
+    images,
+    indexing,
+    recurrent,
+    reduce,
+    shape,
+)
+from tilewright.relay.frontend.tflite.flatbuffer import TfliteImportError
+from tilewright.relay.frontend.tflite.importer import OperatorConverter, from_tflite, load
+
+__all__ = [
+    "OperatorConverter", "TfliteImportError", "control", "conv", "detection", "elementwise", "from_tflite", "images",
+    "indexing", "load", "recurrent", "reduce", "shape",
+]  # fmt: skip
