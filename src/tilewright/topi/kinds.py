@@ -51,6 +51,7 @@ CONV2D_VECTORS, CONV2D_UNPACKED, PACKED_KERNEL = Kind("conv2d_vec"), Kind("conv2
 DENSE, MATMUL, BATCH_MATMUL = Kind("dense"), Kind("matmul"), Kind("batch_matmul")
 DENSE_PACK, BATCH_MATMUL_PACKED, MATRIX_PACK = Kind("dense_pack"), Kind("batch_matmul_packed"), Kind("matrix_pack")
 DENSE_STRASSEN = Kind("dense_strassen")
+DENSE_PARTS, PARTS_OF_DATA = Kind("dense_parts"), Kind("parts_of_data")
 DEFORMABLE_SAMPLES, DEFORMABLE_VECTORS = Kind("deformable_samples"), Kind("deformable_vectors")
 DEPTHWISE_CONV2D_NCHWC = Kind("depthwise_conv2d_NCHWc")
 L2_NORMALIZE = Kind("l2_normalize")

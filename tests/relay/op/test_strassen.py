@@ -102,7 +102,7 @@ def test_few_rows_and_weights_that_are_no_constants_stay_direct() -> None:
 def test_layers_agree_with_numpy(on: bool) -> None:
     func, x, want = layers()
     with tvm.transform.PassContext(opt_level=3, config={"relay.dense.strassen": on}):
-        lib: Any = relay.build(tvm.IRModule.from_expr(func), "llvm -num-cores=2")
+        lib: Any = relay.build(tvm.IRModule.from_expr(func), "llvm -num-cores=2 -mattr=-amx-tile")
     assert lib.build_report.dense_layers == {"Strassen" if on else "direct": 2}
     module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     module.run(x=x)

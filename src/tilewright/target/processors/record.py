@@ -89,6 +89,33 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class MatrixTiles:
+    """Products in AMX's tiles, measured on Sapphire Rapids; times in cycles."""
+
+    product_time: float = 25.0
+    """Of a product of tiles of 16 rows by 64 bytes, of which six compute one of floats: loads, and sums that are
+    stored and loaded for each chunk of the sum, are in it."""
+
+    split_weight_time: float = 0.8
+    """Splitting a float32 weight into the parts that tiles multiply, once for each block of rows."""
+
+    split_data_time: float = 1.3
+    """Likewise an element of the data, once."""
+
+    fma_time: float = 0.034
+    """What a multiply-add of a register tile takes an element, of which a core has 32 in a cycle."""
+
+    clear_gain: float = 1.1
+    """The time in vector registers over that in tiles, from which on floats take tiles."""
+
+    most_rows: int = 256
+    """Rows of floats that are computed with a block of weights, which is split for them."""
+
+    cache_share: float = 0.38
+    """Of the second-level cache, for the parts of a chunk of these rows."""
+
+
+@dataclass(frozen=True)
 class Dense:
     """Packed and plain products of matrices."""
 
@@ -327,6 +354,7 @@ class Processor:
     memory: Memory = field(default=Memory())
     threads: Threads = field(default=Threads())
     tiles: Tiles = field(default=Tiles())
+    matrix_tiles: MatrixTiles = field(default=MatrixTiles())
     dense: Dense = field(default=Dense())
     strassen: Strassen = field(default=Strassen())
     convolution: Convolution = field(default=Convolution())

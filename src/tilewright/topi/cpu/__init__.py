@@ -22,6 +22,8 @@ winograd.py           channel-packed convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul
 bitserial.py          products of packed bits
 strassen.py           dense with fewer multiplications
+float_dense.py        dense in matrix tiles: their code in float_tiles.py byte_tiles.py tile_code.py, the choice of
+                      blocks in model/float_tiles.py model/matrix_tiles.py
 """
 
 from tilewright.topi.cpu.attention import schedule_attention

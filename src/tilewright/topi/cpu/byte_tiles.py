@@ -68,7 +68,7 @@ def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "
         ),
         name="total",
     )
-    binds = _buffers({data: ["row"], weight: ["step", each], total: ["row"]})
+    binds = declare_buffers({data: ["row"], weight: ["step", each], total: ["row"]})
 
     def statement(ins: Any, outs: Any) -> Any:
         (a, b), (out,) = ins, outs
@@ -159,7 +159,7 @@ def window_intrinsic(windows: Windows, emulated: bool = False) -> te.TensorIntri
         return te.sum(ops.cast(sums, value) * ops.cast(sums, weight(chunk, kh, kw, word, o, byte)), axis=axes)
 
     total = te.compute((w.rows, w.columns, w.block), body, name="total")
-    binds = _buffers(
+    binds = declare_buffers(
         {data: ["chunk", "row", "column"], weight: ["chunk", "kh", "kw", "word", w.group], total: ["row", "column"]}
     )
     return te.decl_tensor_intrin(
@@ -205,7 +205,7 @@ def _window_product(windows: Windows, data: Any, weight: Any, out: Any) -> TileP
     )  # fmt: skip
 
 
-def _buffers(strides: Mapping[te.Tensor, list[str | int]]) -> dict[te.Tensor, Any]:
+def declare_buffers(strides: Mapping[te.Tensor, list[str | int]]) -> dict[te.Tensor, Any]:
     """Declare buffers of tensors whose elements are neighbours, with strides of these names before."""
     return {
         tensor: tir.decl_buffer(

@@ -29,12 +29,23 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
+from tilewright.topi.cpu.float_dense import schedule_dense_of_parts
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, schedule_register_tiles, unroll_and_vectorize
+from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.model.tiling import RegisterTile, even_tile, steps_to_unroll
 from tilewright.topi.cpu.reduction import schedule_row_reduction
-from tilewright.topi.kinds import BATCH_MATMUL, BATCH_MATMUL_PACKED, DENSE, DENSE_PACK, MATMUL, MATRIX_PACK, Kinds
-from tilewright.topi.utils import get_const_tuple, largest_divisor
+from tilewright.topi.kinds import (
+    BATCH_MATMUL,
+    BATCH_MATMUL_PACKED,
+    DENSE,
+    DENSE_PACK,
+    DENSE_PARTS,
+    MATMUL,
+    MATRIX_PACK,
+    Kinds,
+)
+from tilewright.topi.utils import get_const_tuple, largest_divisor, operations
 
 _LINE_BYTES = 64  # of a cache line
 _STEPS_OF_ANY_ROWS = 4  # between prefetches where the rows, and so the lines for each, are counted at run time
@@ -45,7 +56,10 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``dense_pack``: register tiles of rows times one block of columns, injective computes on each tile."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = DENSE_PACK.among(tensors)
+    anchor = Kinds(DENSE_PACK, DENSE_PARTS).among(tensors)
+    if DENSE_PARTS(anchor):
+        _schedule_float_tiles(s, tensors, anchor)
+        return s
     inline_injective(s, tensors)
     weight = anchor.input_tensors[1]
     _, steps, block, *group = get_const_tuple(weight.shape)
@@ -64,6 +78,20 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     elif chosen.columns_outer:
         _prefetch_next_block(tile, weight, chosen, (summed, cfg["tile_k"].val), loop)
     return s
+
+
+def _schedule_float_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> None:
+    """Compute a product of floats in the processor's tiles, then what comes after it where it has the same rows."""
+    product = anchor.output(0)
+    cut = next(op for op in operations(tensors) if product in op.input_tensors)
+    whole = tensors[0].op is cut or same_rows(tensors[0].op, cut)
+    inline_injective(s, tensors, keep=[] if whole else [cut])
+    if not whole:
+        schedule_injective_from_existing(s, tensors[0])
+    blocks, inner, block = get_const_tuple(anchor.input_tensors[1].shape)
+    tiles = float_tiles(machine(), constant_extent(cut.axis[0]), blocks * block, inner)
+    assert tiles is not None
+    schedule_dense_of_parts(s, anchor, tensors[0].op if whole else cut, tiles.chunk)
 
 
 def _schedule_matrix_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any, rows: int, steps: int) -> None:

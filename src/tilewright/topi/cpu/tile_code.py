@@ -42,18 +42,33 @@ class Operand:
     """A matrix in memory: where its tiles begin, in elements, and how far apart their rows are.
 
     ``place`` takes the tile's number and, of data and weights, a variable for each loop over the sum. ``ahead``: how
-    far away the tiles are that the next product reads, to fetch them from memory during this one; None: not.
+    far away the tiles are that the next product reads, to fetch them from memory during this one; None: not. ``part``:
+    how far a tile's second part is from the first, where numbers are sums of parts.
     """
 
     buffer: Buffer
     place: Place
     stride: PrimExpr
     ahead: PrimExpr | None = None
+    part: PrimExpr | int = 0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Memory to fetch into the second cache during a product: ``lines`` in order, ``per_line`` elements each."""
+
+    buffer: Buffer
+    start: PrimExpr
+    lines: int
+    per_line: int
 
 
 @dataclass(frozen=True)
 class TileProduct:
-    """A product of data and weights, all in tiles: their numbers and extents, and loops over the sum."""
+    """A product of data and weights, all in tiles: their numbers and extents, and loops over the sum.
+
+    ``pairs``: which parts of data and weights each step multiplies, in order. ``adds``: to what ``out`` holds.
+    """
 
     row_tiles: int
     column_tiles: int
@@ -63,6 +78,9 @@ class TileProduct:
     data: Operand
     weight: Operand
     out: Operand
+    pairs: tuple[tuple[int, int], ...] = ((0, 0),)
+    adds: bool = False
+    stream: Stream | None = None
 
     @property
     def is_half(self) -> bool:
@@ -135,20 +153,33 @@ def _block(
     ``share``: the number of the block among those that read the same weights, and their number.
     """
     sums = dict(zip(itertools.product(range(len(rows)), range(len(columns))), _SUMS, strict=False))
-    for number in sums.values():
-        machine.zero(number)
+    for (i, j), number in sums.items():
+        if product.adds:
+            machine.load(number, product.out, product.out.place(rows[i], columns[j]))
+        else:
+            machine.zero(number)
     loops = [ib.for_range(0, extent, name="step") for extent in product.steps if extent > 1]
     variables = iter([loop.__enter__() for loop in loops])
     step = [next(variables) if extent > 1 else ops.const(0) for extent in product.steps]
-    for i, row in enumerate(rows):
-        machine.load(_DATA[i % 2], product.data, product.data.place(row, *step))
-        for j, column in enumerate(columns):
-            if i == 0:
-                start = product.weight.place(column, *step)
-                machine.load(_WEIGHTS[j % 2], product.weight, start)
-                if share is not None:
-                    machine.fetch(product.weight, start, *share)
-            machine.multiply(sums[i, j], _DATA[i % 2], _WEIGHTS[j % 2])
+    held: dict[int, tuple[int, int]] = {}  # the number and the part of the tile in each register
+
+    def load(register: int, matrix: Operand, index: int, part: int, tile: PrimExpr) -> None:
+        if held.get(register) == (index, part):
+            return
+        held[register] = index, part
+        start = matrix.place(tile, *step) + (part * matrix.part if part else 0)
+        machine.load(register, matrix, start)
+        if share is not None and matrix is product.weight:
+            machine.fetch(matrix, start, *share)
+
+    for a, b in product.pairs:
+        for i, row in enumerate(rows):
+            load(_DATA[i % 2], product.data, i, a, row)
+            for j, column in enumerate(columns):
+                load(_WEIGHTS[j % 2], product.weight, j, b, column)
+                machine.multiply(sums[i, j], _DATA[i % 2], _WEIGHTS[j % 2])
+    if product.stream is not None and share is not None:
+        machine.stream(product.stream, step[0] * share[1] + share[0], product.steps[0] * share[1])
     for loop in reversed(loops):
         loop.__exit__(None, None, None)
     for (i, j), number in sums.items():
@@ -162,6 +193,7 @@ class _Machine(Protocol):
     def zero(self, number: int) -> None: ...
     def load(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
     def fetch(self, matrix: Operand, start: PrimExpr, part: PrimExpr, parts: int) -> None: ...
+    def stream(self, stream: Stream, part: PrimExpr, parts: int) -> None: ...
     def multiply(self, sums: int, data: int, weight: int) -> None: ...
     def store(self, number: int, matrix: Operand, start: PrimExpr) -> None: ...
 
@@ -194,9 +226,17 @@ class _Instructions:
         if matrix.ahead is None:
             return
         for row in range(-(-SIDE // parts)):
-            place = start + matrix.ahead + (part + row * parts) * matrix.stride
-            address = matrix.buffer.access_ptr("r", offset=place)
-            self.ib.emit(tir.Evaluate(tir.Call("handle", "tir.prefetch", (address, 0, _SECOND_CACHE, 1))))
+            self._prefetch(matrix.buffer, start + matrix.ahead + (part + row * parts) * matrix.stride)
+
+    def stream(self, stream: Stream, part: PrimExpr, parts: int) -> None:
+        """Fetch a part of the lines of ``stream``."""
+        each = -(-stream.lines // parts)
+        for line in range(each):
+            self._prefetch(stream.buffer, stream.start + (part * each + line) * stream.per_line)
+
+    def _prefetch(self, buffer: Buffer, place: PrimExpr) -> None:
+        address = buffer.access_ptr("r", offset=place)
+        self.ib.emit(tir.Evaluate(tir.Call("handle", "tir.prefetch", (address, 0, _SECOND_CACHE, 1))))
 
     def multiply(self, sums: int, data: int, weight: int) -> None:
         self._do("tdpbf16ps" if self.product.is_half else "tdpbusd", *(_number(n) for n in (sums, data, weight)))
@@ -229,12 +269,16 @@ class _Loops:
 
     def load(self, number: int, matrix: Operand, start: PrimExpr) -> None:
         memory, product = self._elements(matrix), self.product
-        rows, bytes = (product.rows, product.depth) if number in _DATA else (product.depth // WORD, DEPTH)
-        row, width = DEPTH // product.size, bytes // product.size
+        size = WORD if number in _SUMS else product.size
+        rows = product.depth // WORD if number in _WEIGHTS else product.rows
+        row, width = DEPTH // size, (product.depth if number in _DATA else DEPTH) // size
         with self.ib.for_range(0, rows) as i, self.ib.for_range(0, width) as j:
             self.tiles[number][i * row + j] = memory[matrix.buffer.elem_offset + start + i * matrix.stride + j]
 
     def fetch(self, matrix: Operand, start: PrimExpr, part: PrimExpr, parts: int) -> None:
+        """Leave it to the processor."""
+
+    def stream(self, stream: Stream, part: PrimExpr, parts: int) -> None:
         """Leave it to the processor."""
 
     def multiply(self, sums: int, data: int, weight: int) -> None:

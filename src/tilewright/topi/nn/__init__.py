@@ -6,7 +6,7 @@ elemwise.py   activations, bias        pad.py       padding          mapping.py 
 upsampling.py flatten.py attention.py loss.py pool_grad.py depthwise_conv2d_grad.py
 correlation.py fifo_buffer.py   images compared, queues
 bitserial.py sparse.py          products of numbers of few bits, and of matrices of mostly 0
-winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
+winograd.py strassen.py float_parts.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 nbits.py      products with weights of few bits, quantized by block
 qnn.py        quantization that keeps floats
 graph.py      what a target may say about operators of the graph

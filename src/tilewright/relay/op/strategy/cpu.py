@@ -65,12 +65,14 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_topi_schedule,
 )
 from tilewright.target.codegen.options import is_freestanding
+from tilewright.target.features import features
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.topi import cpu
 from tilewright.topi.cpu.common import typical_extent, vector_lanes
 from tilewright.topi.cpu.layouts import COLUMN_BLOCK, DIRECT, OUT_BLOCK, PLAIN, STRASSEN, WINOGRAD
 from tilewright.topi.cpu.model.conv2d_cost import choose_winograd_tile, winograd_tile_sizes
+from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.strassen import choose_strassen, strassen_layouts
 from tilewright.topi.cpu.winograd import schedule_winograd_weight_transform
 
@@ -367,7 +369,8 @@ def pack_dense(
     allowed = PassContext.current().option(strassen.OPTION) and not is_freestanding(_target())
     if constant and alike and not data.is_dynamic and allowed:
         rows, inner = (int(d) for d in data.shape)
-        layout = _strassen_layout(rows, inner, units, data.dtype)
+        tiles = float_tiles(features(_target()), rows, units, inner, data.dtype)
+        layout = None if tiles and tiles.is_faster else _strassen_layout(rows, inner, units, data.dtype)
         if layout is not None:
             return strassen.strassen_call(inputs, *layout, tuned)
     lanes = vector_lanes(attrs.out_dtype or data.dtype)

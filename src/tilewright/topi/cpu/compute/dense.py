@@ -18,8 +18,10 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
 )
 from tilewright.topi.cpu.model.dense import _chunk, row_groups
+from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.model.tiling import row_tile
 from tilewright.topi.kinds import BATCH_MATMUL_PACKED, MATRIX_PACK
+from tilewright.topi.nn.float_parts import dense_of_parts, parts_of_data
 from tilewright.topi.utils import get_const_tuple
 
 
@@ -41,6 +43,8 @@ def dense_pack(
         weight = _pack_columns(weight, lanes if typical_extent(columns) <= lanes else 2 * lanes)
     out = nn.dense_pack(data, weight, bias if columns is None else None, out_dtype)
     shape = get_const_tuple(out.shape)
+    if columns is None and bias is None:
+        out = _in_float_tiles(cfg, data, weight, out)
     _, inner, block, *group = get_const_tuple(weight.shape)
     step_bytes = dt.nbytes(data.dtype) * (group[0] if group else 1)
     taken = packed_form(data.dtype, weight.dtype, group[0]).registers if group else 0
@@ -63,6 +67,23 @@ def dense_pack(
     chunk = _chunk(-(-rows // groups), tile_m, inner, block, step_bytes)
     cfg.settle("tile_k", OtherOptionEntity(chunk), lambda entity: isinstance(entity, OtherOptionEntity))
     return out if columns is None else _cut_columns(out, columns, bias)
+
+
+def _in_float_tiles(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, out: te.Tensor) -> te.Tensor:
+    """Return the product in tiles of parts of its floats where the configuration has them; else ``out``."""
+    blocks, inner, block, *group = get_const_tuple(weight.shape)
+    if group or block != BLOCK or data.ndim != 2 or {data.dtype, weight.dtype, out.dtype} != {"float32"}:
+        return out
+    rows = get_const_tuple(data.shape)[0]
+    tiles = float_tiles(machine(), rows, blocks * block, inner)
+    if tiles is None:
+        return out
+    cfg.define_knob("matrix_tiles", [True, False])
+    cfg.settle("matrix_tiles", OtherOptionEntity(tiles.is_faster))
+    if not cfg["matrix_tiles"].val:
+        return out
+    parts = parts_of_data(data, tiles.blocks * tiles.tiles, tiles.height, tiles.parts)
+    return dense_of_parts(parts, weight, rows, inner, tiles.tiles)
 
 
 def _known_rows(shape: tuple[Any, ...]) -> Any:

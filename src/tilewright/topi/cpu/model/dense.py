@@ -6,10 +6,12 @@ from tilewright.ir import dtype as dt
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.byte_products import ByteProduct
+from tilewright.topi.cpu.byte_tiles import BLOCK
 from tilewright.topi.cpu.common import (
     machine,
     measured,
 )
+from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.model.tiling import packed_rate, row_tile
 from tilewright.topi.utils import largest_divisor
 
@@ -28,6 +30,9 @@ def dense_block(
     """
     cpu = features(target)
     lanes, size = cpu.lanes(max(8, dt.bits(dtype))), dt.nbytes(dtype)
+    tiles = float_tiles(cpu, rows, columns, inner, dtype)
+    if tiles is not None and tiles.is_faster:
+        return BLOCK
     if columns < lanes and inner >= cpu.processor.dense.long_sum:
         return None
     if rows == 1:

@@ -1,0 +1,78 @@
+"""Choice of AMX's tiles for products of float32: whether they are faster, and how rows and sums are cut.
+
+``topi.matmul_precision`` of ``PassContext`` says of how many parts a float is the sum (``nn.float_parts``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.transform import PassContext
+from tilewright.target.features import CpuFeatures
+from tilewright.topi.cpu.byte_tiles import BLOCK, has_tiles
+from tilewright.topi.cpu.tile_code import SIDE
+from tilewright.topi.nn.float_parts import PRODUCTS, STEP
+from tilewright.topi.utils import largest_divisor
+
+OPTION = "topi.matmul_precision"
+PARTS = {"highest": 3, "high": 2, "medium": 1}
+_PART_BYTES = 2
+
+PassContext.register_option(
+    OPTION,
+    str,
+    "highest",
+    'how float32 products are computed where the processor has AMX: "highest", to float32\'s error; "high", to 16 bits '
+    'of each factor; "medium", to 8 (bfloat16)',
+)
+
+
+@dataclass(frozen=True)
+class FloatTiles:
+    """The blocks of a product: of ``tiles`` tiles of ``height`` rows, and steps of the sum; its time in cycles."""
+
+    blocks: int
+    tiles: int
+    height: int
+    chunk: int
+    parts: int
+    time: float
+    is_faster: bool
+
+
+def parts_in_force() -> int:
+    """Return of how many parts floats are the sum, by the option in force."""
+    asked = str(PassContext.current().option(OPTION))
+    if asked not in PARTS:
+        raise TilewrightError(f"the precision of products is one of {', '.join(PARTS)}, not {asked!r}")
+    return PARTS[asked]
+
+
+def row_tiles(rows: int, most: int) -> tuple[int, int, int]:
+    """Return into how many blocks, tiles of a block and rows of a tile to cut ``rows``, of ``most`` a block or less."""
+    tiles = -(-rows // SIDE)
+    blocks = -(-tiles // max(1, most // SIDE))
+    each = -(-tiles // blocks)
+    return blocks, each, -(-rows // (blocks * each))
+
+
+def float_tiles(cpu: CpuFeatures, rows: Any, columns: int, inner: Any, dtype: str = "float32") -> FloatTiles | None:
+    """Return how tiles compute a product of float32 (rows, inner) times (inner, columns); None where they do not."""
+    known = isinstance(rows, int) and isinstance(inner, int)
+    if dtype != "float32" or not known or not has_tiles(cpu, "bfloat16"):
+        return None
+    if rows < SIDE or inner < STEP or columns < 2 * BLOCK:
+        return None
+    record, parts = cpu.processor.matrix_tiles, parts_in_force()
+    blocks, tiles, height = row_tiles(rows, record.most_rows)
+    most = int(record.cache_share * cpu.l2_bytes) // (tiles * height * parts * _PART_BYTES)
+    chunk = STEP * largest_divisor(inner // STEP, max(1, most // STEP)) if inner % STEP == 0 else inner
+    width = -(-columns // BLOCK) * BLOCK
+    steps = -(-inner // STEP)
+    products = blocks * tiles * (width // SIDE) * steps * len(PRODUCTS[parts]) * record.product_time
+    splits = (blocks * width * record.split_weight_time + rows * record.split_data_time) * inner
+    time = products + splits
+    vectors = rows * columns * inner * record.fma_time
+    return FloatTiles(blocks, tiles, height, chunk, parts, time, vectors >= record.clear_gain * time)
