@@ -68,16 +68,22 @@ def _tensor_type(value: RelayExpr) -> TensorType:
 
 def branch_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
     """Return the outputs of the branch that is taken at run time."""
-    branches = [
+    yes, no = (
         _tensors(ctx, ctx.subgraph(ctx.required(f"{name}_branch"), []), "a result") for name in ("then", "else")
-    ]
+    )
+    return branches(ctx, _scalar_bool(ctx.input(0)), yes, no)
+
+
+def branches(
+    ctx: NodeContext, condition: RelayExpr, yes: Sequence[RelayExpr], no: Sequence[RelayExpr]
+) -> list[RelayExpr]:
+    """Return the values of one of two branches; dimensions in which these differ are unknown."""
     types = [
-        _common(ctx, _tensor_type(a), _tensor_type(b), f"output {i}")
-        for i, (a, b) in enumerate(zip(*branches, strict=True))
+        _common(ctx, _tensor_type(a), _tensor_type(b), f"output {i}") for i, (a, b) in enumerate(zip(yes, no, strict=True))
     ]
-    yes, no = (Tuple([_as_type(v, t) for v, t in zip(values, types, strict=True)]) for values in branches)
-    chosen = typed(If(_scalar_bool(ctx.input(0)), yes, no))
-    return [TupleGetItem(chosen, i) for i in range(len(types))]
+    tuples = [Tuple([_as_type(v, t) for v, t in zip(values, types, strict=True)]) for values in (yes, no)]
+    chosen = typed(If(condition, *tuples))
+    return [typed(TupleGetItem(chosen, i)) for i in range(len(types))]
 
 
 def loop_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:

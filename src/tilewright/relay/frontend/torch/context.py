@@ -183,7 +183,11 @@ class TorchContext:
         """Return sizes as a vector of int64."""
         if all(map(is_number, sizes)):
             return vector(sizes)
-        return typed(relay_op.stack([self.scalar(s) for s in sizes], axis=0))
+        made = typed(relay_op.stack([self.scalar(s) for s in sizes], axis=0))
+        known = np.empty(len(sizes), object)
+        known[:] = self.elements(sizes)
+        self.importer.known_elements[made] = known
+        return made
 
     def dim_size(self, value: RelayExpr, axis: int) -> Any:
         """Return a dimension as an integer of the program."""

@@ -1,15 +1,26 @@
 """All converters: importing this registers them."""
 
 from tilewright.relay.frontend.torch import (
+    attention,
+    control,
     conv,
     creation,
     elementwise,
+    indexing,
     linear,
     normalization,
     pooling,
+    quantization,
+    recurrent,
     reduce,
+    resize,
     shape,
     sizes,
+    sorting,
+    vision,
 )
 
-__all__ = ["conv", "creation", "elementwise", "linear", "normalization", "pooling", "reduce", "shape", "sizes"]
+__all__ = [
+    "attention", "control", "conv", "creation", "elementwise", "indexing", "linear", "normalization", "pooling",
+    "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting", "vision",
+]  # fmt: skip

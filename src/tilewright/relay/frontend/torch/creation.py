@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,9 +120,14 @@ def convert_eye(ctx: TorchContext, rows: Any, columns: Any = None, *_: Any) -> R
     return const(np.eye(rows, columns).astype(numpy_dtype(dtype)), dtype)
 
 
+def _seed(ctx: TorchContext) -> float:
+    """Return a seed of this node's own."""
+    return float(zlib.crc32(ctx.node.name.encode()) % 65521)
+
+
 def _random(ctx: TorchContext, name: str, sizes: Sequence[Any], **attributes: Any) -> RelayExpr:
     template = ctx.full(sizes, 0, "float32")
-    found: RelayExpr = ctx.part(name, [template], **attributes)
+    found: RelayExpr = ctx.part(name, [template], seed=_seed(ctx), **attributes)
     return ctx.cast(found, ctx.result_dtype())
 
 
@@ -142,5 +148,5 @@ def convert_randn(ctx: TorchContext, sizes: Any, *_: Any) -> RelayExpr:
 @converter("randperm")
 def convert_randperm(ctx: TorchContext, count: Any, *_: Any) -> RelayExpr:
     """A random permutation: not that of torch's generator."""
-    found: RelayExpr = ctx.part("RandomUniformLike", [ctx.full([count], 0, "float32")], low=0.0, high=1.0)
+    found: RelayExpr = ctx.part("RandomUniformLike", [ctx.full([count], 0, "float32")], seed=_seed(ctx), low=0.0, high=1.0)
     return relay_op.argsort(found, axis=0, dtype="int64")

@@ -1,0 +1,108 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.torch.context import TorchContext
+from tilewright.relay.frontend.torch.elementwise import refuse_training
+from tilewright.relay.frontend.torch.linear import product
+from tilewright.relay.frontend.torch.registry import converter
+
+
+@converter("scaled_dot_product_attention")
+def convert_attention(
+    ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None = None,
+    dropout: float = 0.0, causal: bool = False, scale: float | None = None, grouped: bool = False,
+) -> RelayExpr:  # fmt: skip
+    """softmax(query @ key.T * scale + mask) @ value; rows that see no key are 0."""
+    if dropout:
+        refuse_training(ctx, "drops elements at random")
+    if grouped:
+        key, value = (_heads_repeated(ctx, query, x) for x in (key, value))
+    depth = ctx.dims(query)[-1]
+    if scale is None:
+        scale = 1 / math.sqrt(depth) if is_number(depth) and depth else 1.0
+    seen = None
+    if causal:
+        mask = _causal(ctx, query, key)
+    elif mask is not None and dt.is_bool(ctx.dtype(mask)):
+        seen = typed(relay_op.any(mask, axis=[ctx.rank(mask) - 1], keepdims=True))
+    added = None if mask is None else _added(ctx, mask, ctx.dtype(query))
+    made = _attended(ctx, query, key, value, added, scale)
+    return made if seen is None else relay_op.where(seen, made, const(0.0, ctx.dtype(made)))
+
+
+def _added(ctx: TorchContext, mask: RelayExpr, dtype: str) -> RelayExpr:
+    """Return what is added to the scores: 0 or minus infinity for a mask of bools, finite so that NaN does not arise."""
+    if not dt.is_bool(ctx.dtype(mask)):
+        return ctx.cast(mask, dtype)
+    least = -65504.0 if dtype == "float16" else -3.0e38
+    return typed(relay_op.where(mask, const(0.0, dtype), const(least, dtype)))
+
+
+def _heads_repeated(ctx: TorchContext, query: RelayExpr, x: RelayExpr) -> RelayExpr:
+    heads, own = ctx.extent(query, -3), ctx.extent(x, -3)
+    return x if heads == own else typed(relay_op.repeat(x, heads // own, axis=ctx.rank(x) - 3))
+
+
+def _causal(ctx: TorchContext, query: RelayExpr, key: RelayExpr) -> RelayExpr:
+    """Return which keys each row sees: those up to its own place."""
+    rows, keys = ctx.dim_size(query, -2 % ctx.rank(query)), ctx.dim_size(key, -2 % ctx.rank(key))
+    if is_number(rows) and is_number(keys):
+        return const(np.tri(rows, keys, dtype=bool), "bool")
+    a, b = (ctx.part("Range", [ctx.scalar(0), ctx.scalar(n), ctx.scalar(1)]) for n in (rows, keys))
+    return typed(relay_op.greater_equal(relay_op.expand_dims(a, axis=1), b))
+
+
+def _attended(
+    ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None, scale: float
+) -> RelayExpr:
+    """Compute attention by Relay's operator where it has the form for it."""
+    ranks = {ctx.rank(x) for x in (query, key, value)}
+    sizes = [ctx.dims(x)[:2] for x in (query, key, value)]
+    same = all(len(set(map(id, pair))) == 1 or _equal(pair) for pair in zip(*sizes, strict=True))
+    if ranks == {4} and same and dt.is_float(ctx.dtype(query)) and 0 not in (*ctx.dims(query), *ctx.dims(value)):
+        if mask is not None:
+            lead = 4 - ctx.rank(mask)
+            mask = typed(relay_op.expand_dims(mask, axis=0, num_newaxis=lead)) if lead else mask
+        return ctx.permute(typed(relay_op.nn.attention(query, key, value, mask, scale)), [0, 2, 1, 3])
+    rank = ctx.rank(key)
+    turned = ctx.permute(key, [*range(rank - 2), rank - 1, rank - 2])
+    dtype = ctx.dtype(query)
+    scores = typed(relay_op.multiply(product(ctx, query, turned), const(scale, dtype)))
+    if mask is not None:
+        scores = typed(relay_op.add(scores, mask))
+    return product(ctx, typed(relay_op.nn.softmax(scores, axis=ctx.rank(scores) - 1)), value)
+
+
+def _equal(values: Any) -> bool:
+    return all(is_number(v) for v in values) and len(set(values)) == 1
+
+
+@converter("_scaled_dot_product_flash_attention_for_cpu")
+def convert_flash_attention(
+    ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, dropout: float = 0.0, causal: bool = False,
+    mask: RelayExpr | None = None, scale: float | None = None,
+) -> list[Any]:  # fmt: skip
+    """Attention; what its gradient needs is not computed."""
+    return [convert_attention(ctx, query, key, value, mask, dropout, causal, scale), None]
+
+
+@converter("_scaled_dot_product_attention_math")
+def convert_attention_math(
+    ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None = None,
+    dropout: float = 0.0, causal: bool = False, dropout_mask: Any = None, scale: float | None = None,
+    grouped: bool = False,
+) -> list[Any]:  # fmt: skip
+    """Attention; the weights are not returned."""
+    return [convert_attention(ctx, query, key, value, mask, dropout, causal, scale, grouped), None]

@@ -1,0 +1,119 @@
+"""Sorting, the greatest elements, and searching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.torch.context import TorchContext
+from tilewright.relay.frontend.torch.registry import converter
+
+
+def _sorted(ctx: TorchContext, x: RelayExpr, dim: int, descending: bool) -> list[RelayExpr]:
+    if not ctx.rank(x):
+        return [x, ctx.full([], 0, "int64")]
+    axis = ctx.axis(dim, ctx.rank(x))
+    if 0 in ctx.dims(x):
+        return [x, ctx.cast(x, "int64")]
+    numbers = ctx.cast(x, "uint8") if ctx.dtype(x) == "bool" else x
+    places = typed(relay_op.argsort(numbers, axis=axis, is_ascend=not descending, dtype="int64"))
+    return [typed(relay_op.gather(x, axis, places)), places]
+
+
+@converter("sort")
+def convert_sort(ctx: TorchContext, x: RelayExpr, dim: int = -1, descending: bool = False) -> list[RelayExpr]:
+    """The elements in order along a dimension, and where they were."""
+    return _sorted(ctx, x, dim, descending)
+
+
+@converter("sort.stable")
+def convert_stable_sort(ctx: TorchContext, x: RelayExpr, stable: bool | None, dim: int = -1, descending: bool = False) -> list[RelayExpr]:
+    """The elements in order, equal ones in the order that they had."""
+    return _sorted(ctx, x, dim, descending)
+
+
+@converter("argsort", "argsort.default")
+def convert_argsort(ctx: TorchContext, x: RelayExpr, dim: int = -1, descending: bool = False) -> RelayExpr:
+    """The positions that put elements in order."""
+    return _sorted(ctx, x, dim, descending)[1]
+
+
+@converter("topk")
+def convert_topk(ctx: TorchContext, x: RelayExpr, k: Any, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
+    """The k largest or smallest elements, and where they are."""
+    if not ctx.rank(x):
+        return [x, ctx.full([], 0, "int64")]
+    axis = ctx.axis(dim, ctx.rank(x))
+    return ctx.part("TopK", [x, ctx.vector([k])], axis=axis, largest=int(largest), outputs=2)
+
+
+@converter("kthvalue")
+def convert_kthvalue(ctx: TorchContext, x: RelayExpr, k: int, dim: int = -1, keepdim: bool = False) -> list[RelayExpr]:
+    """The k-th smallest element along a dimension, and where it is."""
+    return _one_of_sorted(ctx, x, dim, keepdim, k - 1)
+
+
+@converter("median.dim")
+def convert_median(ctx: TorchContext, x: RelayExpr, dim: int, keepdim: bool = False) -> list[RelayExpr]:
+    """The median, of an even number of elements the lower one."""
+    if not ctx.rank(x):
+        return [x, ctx.full([], 0, "int64")]
+    return _one_of_sorted(ctx, x, dim, keepdim, (ctx.extent(x, ctx.axis(dim, ctx.rank(x))) - 1) // 2)
+
+
+@converter("median")
+def convert_median_of_all(ctx: TorchContext, x: RelayExpr) -> RelayExpr:
+    """The median of all elements."""
+    flat = ctx.reshape(x, [-1])
+    return _one_of_sorted(ctx, flat, 0, False, (ctx.extent(flat, 0) - 1) // 2)[0]
+
+
+def _one_of_sorted(ctx: TorchContext, x: RelayExpr, dim: int, keepdim: bool, place: int) -> list[RelayExpr]:
+    axis = ctx.axis(dim, ctx.rank(x))
+    found = [relay_op.strided_slice(v, [place], [place + 1], axes=[axis]) for v in _sorted(ctx, x, dim, False)]
+    return [typed(v if keepdim else relay_op.squeeze(v, axis=[axis])) for v in found]
+
+
+@converter("searchsorted.Tensor")
+def convert_searchsorted(
+    ctx: TorchContext, row: RelayExpr, values: RelayExpr, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Any = None,
+) -> RelayExpr:  # fmt: skip
+    """Where elements would be put into sorted rows."""
+    if sorter is not None:
+        ctx.unsupported("an order of the row other than its own")
+    row, values = ctx.promoted(row, values)
+    return _searched(ctx, row, values, right or side == "right")
+
+
+@converter("bucketize.Tensor")
+def convert_bucketize(ctx: TorchContext, values: RelayExpr, row: RelayExpr, out_int32: bool = False, right: bool = False) -> RelayExpr:
+    """Which of the intervals between boundaries holds each element."""
+    row, values = ctx.promoted(row, values)
+    return _searched(ctx, row, values, right)
+
+
+def _searched(ctx: TorchContext, row: RelayExpr, values: RelayExpr, right: bool) -> RelayExpr:
+    if ctx.rank(values):
+        return relay_op.searchsorted(row, values, right=right, dtype="int64")
+    found = relay_op.searchsorted(row, ctx.reshape(values, [1]), right=right, dtype="int64")
+    return ctx.reshape(typed(found), [])
+
+
+@converter("bincount")
+def convert_bincount(ctx: TorchContext, x: RelayExpr, weights: Any = None, least: int = 0) -> RelayExpr:
+    """How often each number occurs."""
+    ctx.unsupported("the number of its results, which depends on the data")
+
+
+@converter("_unique2", "unique_dim", "unique_consecutive")
+def convert_unique(ctx: TorchContext, x: RelayExpr, in_order: bool = True, inverse: bool = False, counts: bool = False) -> Any:
+    """The distinct elements, in order."""
+    flat = ctx.reshape(x, [-1])
+    values, _, places, number = ctx.part("Unique", [flat], outputs=4, sorted=1)
+    if inverse and not is_number(ctx.rank(x) - 1):
+        places = ctx.reshape(places, ctx.sizes(x))
+    return [values, ctx.reshape(places, ctx.sizes(x)), number]
