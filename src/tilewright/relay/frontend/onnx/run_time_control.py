@@ -68,9 +68,7 @@ def _tensor_type(value: RelayExpr) -> TensorType:
 
 def branch_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
     """Return the outputs of the branch that is taken at run time."""
-    yes, no = (
-        _tensors(ctx, ctx.subgraph(ctx.required(f"{name}_branch"), []), "a result") for name in ("then", "else")
-    )
+    yes, no = (_tensors(ctx, ctx.subgraph(ctx.required(f"{name}_branch"), []), "a result") for name in ("then", "else"))
     return branches(ctx, _scalar_bool(ctx.input(0)), yes, no)
 
 
@@ -79,10 +77,11 @@ def branches(
 ) -> list[RelayExpr]:
     """Return the values of one of two branches; dimensions in which these differ are unknown."""
     types = [
-        _common(ctx, _tensor_type(a), _tensor_type(b), f"output {i}") for i, (a, b) in enumerate(zip(yes, no, strict=True))
+        _common(ctx, _tensor_type(a), _tensor_type(b), f"output {i}")
+        for i, (a, b) in enumerate(zip(yes, no, strict=True))
     ]
-    tuples = [Tuple([_as_type(v, t) for v, t in zip(values, types, strict=True)]) for values in (yes, no)]
-    chosen = typed(If(condition, *tuples))
+    taken, other = (Tuple([_as_type(v, t) for v, t in zip(values, types, strict=True)]) for values in (yes, no))
+    chosen = typed(If(condition, taken, other))
     return [typed(TupleGetItem(chosen, i)) for i in range(len(types))]
 
 

@@ -17,6 +17,7 @@ from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.elementwise import refuse_training
 from tilewright.relay.frontend.torch.linear import product
 from tilewright.relay.frontend.torch.registry import converter
+from tilewright.relay.op.nn.attention import attention
 
 
 @converter("scaled_dot_product_attention")
@@ -43,7 +44,7 @@ def convert_attention(
 
 
 def _added(ctx: TorchContext, mask: RelayExpr, dtype: str) -> RelayExpr:
-    """Return what is added to the scores: 0 or minus infinity for a mask of bools, finite so that NaN does not arise."""
+    """Return what is added to the scores: 0 for true and a least number for false: infinity would become NaN."""
     if not dt.is_bool(ctx.dtype(mask)):
         return ctx.cast(mask, dtype)
     least = -65504.0 if dtype == "float16" else -3.0e38
@@ -75,7 +76,7 @@ def _attended(
         if mask is not None:
             lead = 4 - ctx.rank(mask)
             mask = typed(relay_op.expand_dims(mask, axis=0, num_newaxis=lead)) if lead else mask
-        return ctx.permute(typed(relay_op.nn.attention(query, key, value, mask, scale)), [0, 2, 1, 3])
+        return ctx.permute(typed(attention(query, key, value, mask, scale)), [0, 2, 1, 3])
     rank = ctx.rank(key)
     turned = ctx.permute(key, [*range(rank - 2), rank - 1, rank - 2])
     dtype = ctx.dtype(query)

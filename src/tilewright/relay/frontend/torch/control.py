@@ -14,7 +14,7 @@ from tilewright.relay.frontend.onnx.context import typed
 from tilewright.relay.frontend.onnx.run_time_control import branches, rounds
 from tilewright.relay.frontend.torch import scalars
 from tilewright.relay.frontend.torch.context import TorchContext, is_tensor
-from tilewright.relay.frontend.torch.registry import converter
+from tilewright.relay.frontend.torch.registry import converter, find_converter
 from tilewright.relay.frontend.torch.symbols import Size
 
 _HIGHER = "higher_order::"
@@ -53,7 +53,9 @@ def convert_cond(ctx: TorchContext, condition: Any, yes: Any, no: Any, operands:
 
 
 @converter(f"{_HIGHER}while_loop")
-def convert_while_loop(ctx: TorchContext, test: Any, body: Any, carried: Sequence[Any], others: Sequence[Any] = ()) -> list[Any]:
+def convert_while_loop(
+    ctx: TorchContext, test: Any, body: Any, carried: Sequence[Any], others: Sequence[Any] = ()
+) -> list[Any]:
     """A graph applied to values as long as another one holds."""
     first = [typed(scalars.as_tensor(ctx, _as_value(ctx, v))) for v in carried]
 
@@ -82,7 +84,7 @@ def _over_slices(
     ctx: TorchContext, graph: Any, states: Sequence[RelayExpr], scanned: Sequence[RelayExpr], others: Sequence[Any],
     reverse: bool = False,
 ) -> tuple[list[RelayExpr], list[RelayExpr]]:  # fmt: skip
-    """Apply a graph to states and each slice of the scanned tensors; return the last states, and the stacked results."""
+    """Apply a graph to states and each slice of tensors; return the last states, and the stacked results."""
     length = ctx.scalar(ctx.dim_size(scanned[0], 0))
     rows = sum(1 for _ in _results(graph)) - len(states)
 
@@ -104,7 +106,9 @@ def _results(graph: torch.fx.GraphModule) -> Sequence[Any]:
 
 
 @converter(f"{_HIGHER}map_impl", f"{_HIGHER}map")
-def convert_map(ctx: TorchContext, graph: Any, scanned: Sequence[RelayExpr], others: Sequence[Any] = ()) -> list[RelayExpr]:
+def convert_map(
+    ctx: TorchContext, graph: Any, scanned: Sequence[RelayExpr], others: Sequence[Any] = ()
+) -> list[RelayExpr]:
     """A graph applied to each slice of tensors, whose results are stacked."""
     return _over_slices(ctx, graph, [], scanned, others)[1]
 
@@ -127,3 +131,13 @@ def convert_wrapped(ctx: TorchContext, *args: Any) -> Any:
     at = next(i for i, a in enumerate(args) if isinstance(a, torch.fx.GraphModule))
     operands = [a for a in args[at + 1 :] if not isinstance(a, str)]
     return ctx.importer.run(args[at], operands)
+
+
+@converter(f"{_HIGHER}with_effects")
+def convert_with_effects(ctx: TorchContext, token: Any, target: Any, *args: Any) -> list[Any]:
+    """An operator whose effects are in order: the token that stands for them, and its results."""
+    convert = find_converter(target._schema.name, target._overloadname)
+    if convert is None:
+        ctx.unsupported(f"the operator {target}")
+    made = convert(ctx, *args)
+    return [token, *(made if isinstance(made, (list, tuple)) else [] if made is None else [made])]

@@ -148,5 +148,19 @@ def convert_randn(ctx: TorchContext, sizes: Any, *_: Any) -> RelayExpr:
 @converter("randperm")
 def convert_randperm(ctx: TorchContext, count: Any, *_: Any) -> RelayExpr:
     """A random permutation: not that of torch's generator."""
-    found: RelayExpr = ctx.part("RandomUniformLike", [ctx.full([count], 0, "float32")], seed=_seed(ctx), low=0.0, high=1.0)
+    found: RelayExpr = ctx.part(
+        "RandomUniformLike", [ctx.full([count], 0, "float32")], seed=_seed(ctx), low=0.0, high=1.0
+    )
     return relay_op.argsort(found, axis=0, dtype="int64")
+
+
+@converter("tril_indices")
+def convert_tril_indices(ctx: TorchContext, rows: int, columns: int, offset: int = 0, *_: Any) -> RelayExpr:
+    """The positions of a lower triangle."""
+    return const(np.stack(np.tril_indices(rows, offset, columns)).astype("int64"))
+
+
+@converter("triu_indices")
+def convert_triu_indices(ctx: TorchContext, rows: int, columns: int, offset: int = 0, *_: Any) -> RelayExpr:
+    """The positions of an upper triangle."""
+    return const(np.stack(np.triu_indices(rows, offset, columns)).astype("int64"))

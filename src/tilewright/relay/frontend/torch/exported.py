@@ -154,6 +154,8 @@ class ProgramImporter:
             return self._held(spec, tensor)
         if spec.kind is InputKind.CONSTANT_TENSOR:
             return self.importer.constant(str(spec.target), self.program.constants[spec.target])
+        if spec.kind is InputKind.TOKEN:
+            return None
         if spec.kind is InputKind.CUSTOM_OBJ:
             raise UnsupportedError(f"the program holds an object of a class of C++, {spec.target!r}")
         value = node.meta.get("val")

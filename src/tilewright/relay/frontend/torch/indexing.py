@@ -16,6 +16,7 @@ from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.elementwise import infinity_of
 from tilewright.relay.frontend.torch.registry import converter
+from tilewright.relay.frontend.torch.shape import diagonal_places
 
 _FAR = np.iinfo(np.int32).max
 
@@ -50,7 +51,9 @@ def sliced(ctx: TorchContext, x: RelayExpr, axis: int, start: Any, end: Any, ste
 
 
 @converter("slice.Tensor", "slice_copy.Tensor")
-def convert_slice(ctx: TorchContext, x: RelayExpr, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> RelayExpr:
+def convert_slice(
+    ctx: TorchContext, x: RelayExpr, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> RelayExpr:
     """A slice along a dimension."""
     return sliced(ctx, x, ctx.axis(dim, ctx.rank(x)), start, end, step)
 
@@ -155,7 +158,11 @@ def convert_gather(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr) 
         return ctx.expand(x, ctx.sizes(index))
     axis = ctx.axis(dim, ctx.rank(x))
     for other in range(ctx.rank(x)):
-        if other != axis and ctx.dims(x)[other] is not ctx.dims(index)[other] and ctx.dims(x)[other] != ctx.dims(index)[other]:
+        if (
+            other != axis
+            and ctx.dims(x)[other] is not ctx.dims(index)[other]
+            and ctx.dims(x)[other] != ctx.dims(index)[other]
+        ):
             x = sliced(ctx, x, other, 0, ctx.dim_size(index, other), 1)
     found: RelayExpr = ctx.part("GatherElements", [x, index], axis=axis)
     return found
@@ -241,8 +248,7 @@ def convert_index_put(
     spread = ctx.expand(values, wanted)
     n = len(before)
     moved = ctx.permute(spread, [*range(n, n + count), *range(n), *range(n + count, ctx.rank(spread))])
-    reduction = {"reduction": "add"} if accumulate else {}
-    made = ctx.part("ScatterND", [ctx.permute(x, order), tuples, moved], **reduction)
+    made = ctx.part("ScatterND", [ctx.permute(x, order), tuples, moved], reduction="add" if accumulate else "none")
     return ctx.permute(made, [order.index(a) for a in range(ctx.rank(x))])
 
 
@@ -263,7 +269,9 @@ def convert_index_copy(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayEx
 
 
 @converter("index_add")
-def convert_index_add(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, alpha: Any = 1) -> RelayExpr:
+def convert_index_add(
+    ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, alpha: Any = 1
+) -> RelayExpr:
     """x with slices added along a dimension."""
     axis = ctx.axis(dim, ctx.rank(x))
     if alpha != 1:
@@ -302,11 +310,13 @@ def convert_masked_scatter(ctx: TorchContext, x: RelayExpr, mask: RelayExpr, sou
 # ---- scatter ----
 
 
-def _scattered(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, reduction: str) -> RelayExpr:
+def _scattered(
+    ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, reduction: str
+) -> RelayExpr:
     """Put elements of ``source`` at ``index`` along a dimension; the source may be larger than the indices."""
     if not ctx.rank(x):
-        made = _scattered(ctx, *(ctx.reshape(v, [1]) for v in (x,)), 0, ctx.reshape(index, [1]), ctx.reshape(source, [1]), reduction)  # type: ignore[misc]  # fmt: skip
-        return ctx.reshape(made, [])
+        row, at, new = (ctx.reshape(v, [1]) for v in (x, index, source))
+        return ctx.reshape(_scattered(ctx, row, 0, at, new, reduction), [])
     axis = ctx.axis(dim, ctx.rank(x))
     source = ctx.cast(source, ctx.dtype(x))
     if 0 in ctx.dims(index):
@@ -316,8 +326,7 @@ def _scattered(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, sour
         if have is not want and have != want:
             source = sliced(ctx, source, other, 0, ctx.dim_size(index, other), 1)
     same = all(
-        other == axis or a is b or a == b
-        for other, (a, b) in enumerate(zip(ctx.dims(x), ctx.dims(index), strict=True))
+        other == axis or a is b or a == b for other, (a, b) in enumerate(zip(ctx.dims(x), ctx.dims(index), strict=True))
     )
     if same or reduction in ("mul", "max", "min"):
         found: RelayExpr = ctx.part("ScatterElements", [x, index, source], axis=axis, reduction=reduction)
@@ -360,19 +369,35 @@ def convert_scatter_add(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayE
     return _scattered(ctx, x, dim, index, source, "add")
 
 
-_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "mean": "add", "amax": "max", "amin": "min"}
+_REDUCTIONS = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "mean": "add",
+    "amax": "max",
+    "amin": "min",
+}
 _NEUTRAL = {"add": 0, "mul": 1}
 
 
 @converter("scatter.reduce")
-def convert_scatter_with(ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, reduce: str) -> RelayExpr:
+def convert_scatter_with(
+    ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, reduce: str
+) -> RelayExpr:
     """x with elements added to, or multiplied, along a dimension."""
     return _scattered(ctx, x, dim, index, source, _REDUCTIONS[reduce])
 
 
 @converter("scatter_reduce.two")
 def convert_scatter_reduce(
-    ctx: TorchContext, x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, reduce: str, include_self: bool = True
+    ctx: TorchContext,
+    x: RelayExpr,
+    dim: int,
+    index: RelayExpr,
+    source: RelayExpr,
+    reduce: str,
+    include_self: bool = True,
 ) -> RelayExpr:
     """x with elements combined along a dimension; without ``include_self`` what is there does not count."""
     kind, dtype = _REDUCTIONS[reduce], ctx.dtype(x)
@@ -410,7 +435,7 @@ def convert_embedding_bag(
     count = ctx.part("Range", [ctx.scalar(0), ctx.scalar(ctx.dim_size(indices, 0)), ctx.scalar(1)])
     begun = relay_op.greater_equal(relay_op.expand_dims(count, axis=1), relay_op.expand_dims(starts, axis=0))
     bag = relay_op.subtract(relay_op.sum(relay_op.cast(begun, "int64"), axis=1), ctx.scalar(1))
-    member = relay_op.equal(relay_op.expand_dims(bag, axis=0), _numbered(ctx, bags))
+    member: RelayExpr = relay_op.equal(relay_op.expand_dims(bag, axis=0), _numbered(ctx, bags))
     if padding >= 0:
         kept = relay_op.not_equal(ctx.cast(indices, "int64"), ctx.scalar(padding))
         member = relay_op.logical_and(member, relay_op.expand_dims(kept, axis=0))
@@ -421,7 +446,9 @@ def convert_embedding_bag(
         chosen = relay_op.where(
             relay_op.expand_dims(member, axis=2), relay_op.expand_dims(rows, axis=0), const(-np.inf, dtype)
         )
-        best = relay_op.where(relay_op.greater(size, const(0.0, dtype)), relay_op.max(chosen, axis=1), const(0.0, dtype))
+        best = relay_op.where(
+            relay_op.greater(size, const(0.0, dtype)), relay_op.max(chosen, axis=1), const(0.0, dtype)
+        )
         return [best, None, None, None]
     total = ctx.part("MatMul", [share, rows])
     if mode == 1:
@@ -432,3 +459,18 @@ def convert_embedding_bag(
 def _numbered(ctx: TorchContext, count: Any) -> RelayExpr:
     """Return 0, 1, ... as a column."""
     return typed(relay_op.expand_dims(ctx.part("Range", [ctx.scalar(0), ctx.scalar(count), ctx.scalar(1)]), axis=1))
+
+
+@converter("diagonal_scatter")
+def convert_diagonal_scatter(
+    ctx: TorchContext, x: RelayExpr, source: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> RelayExpr:
+    """x with the diagonal of two dimensions replaced."""
+    rank = ctx.rank(x)
+    a, b = ctx.axis(dim1, rank), ctx.axis(dim2, rank)
+    order = [*(axis for axis in range(rank) if axis not in (a, b)), a, b]
+    moved = ctx.permute(x, order)
+    flat = ctx.reshape(moved, [*ctx.sizes(moved)[:-2], ctx.extent(moved, -2) * ctx.extent(moved, -1)])
+    places = const(diagonal_places(ctx.extent(moved, -2), ctx.extent(moved, -1), offset))
+    put = _put_along(ctx, flat, rank - 2, places, ctx.cast(source, ctx.dtype(x)))
+    return ctx.permute(ctx.reshape(put, ctx.sizes(moved)), [order.index(axis) for axis in range(rank)])

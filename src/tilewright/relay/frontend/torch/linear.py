@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.torch.context import TorchContext
@@ -98,3 +102,48 @@ def convert_inverse(ctx: TorchContext, a: RelayExpr, check_errors: bool = False)
 def convert_det(ctx: TorchContext, a: RelayExpr) -> list[Any]:
     """The determinant; what its gradient needs is not computed."""
     return [ctx.part("Det", [a]), None, None]
+
+
+@converter("_trilinear", in_float32=True)
+def convert_trilinear(
+    ctx: TorchContext, a: RelayExpr, b: RelayExpr, c: RelayExpr, expand_a: Sequence[int], expand_b: Sequence[int],
+    expand_c: Sequence[int], sums: Sequence[int], unroll: int = 1,
+) -> RelayExpr:  # fmt: skip
+    """Products of three tensors with inserted dimensions, summed."""
+    found: RelayExpr | None = None
+    for x, places in ((a, expand_a), (b, expand_b), (c, expand_c)):
+        for place in sorted(places):
+            x = typed(relay_op.expand_dims(x, axis=place))
+        found = x if found is None else typed(relay_op.multiply(found, x))
+    assert found is not None
+    return relay_op.sum(found, axis=tuple(sums)) if sums else found
+
+
+def _distance(ctx: TorchContext, off: RelayExpr, p: float) -> RelayExpr:
+    """Return the p-norm along the last dimension."""
+    axis, dtype, size = ctx.rank(off) - 1, ctx.dtype(off), relay_op.abs(off)
+    if p == 0:
+        return relay_op.sum(relay_op.cast(relay_op.not_equal(off, const(0.0, dtype)), dtype), axis=axis)
+    if p == 2:
+        return relay_op.sqrt(relay_op.sum(relay_op.multiply(off, off), axis=axis))
+    if p == math.inf:
+        return relay_op.max(size, axis=axis)
+    total = relay_op.sum(size if p == 1 else relay_op.power(size, const(float(p), dtype)), axis=axis)
+    return total if p == 1 else relay_op.power(total, const(1.0 / p, dtype))
+
+
+@converter("_cdist_forward", in_float32=True)
+def convert_cdist(ctx: TorchContext, a: RelayExpr, b: RelayExpr, p: float, mode: Any = None) -> RelayExpr:
+    """The distances of all pairs of rows."""
+    off = relay_op.subtract(
+        relay_op.expand_dims(a, axis=ctx.rank(a) - 1), relay_op.expand_dims(b, axis=ctx.rank(b) - 2)
+    )
+    return _distance(ctx, typed(off), p)
+
+
+@converter("_pdist_forward", in_float32=True)
+def convert_pdist(ctx: TorchContext, a: RelayExpr, p: float = 2.0) -> RelayExpr:
+    """The distances of each row to those after it."""
+    first, second = np.triu_indices(ctx.extent(a, 0), 1)
+    rows = [relay_op.take(a, const(places.astype("int64")), axis=0) for places in (first, second)]
+    return _distance(ctx, typed(relay_op.subtract(*rows)), p)

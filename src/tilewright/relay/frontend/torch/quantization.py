@@ -26,11 +26,15 @@ def _parameter(ctx: TorchContext, value: Any, dtype: str) -> RelayExpr:
     return ctx.reshape(made, []) if ctx.dims(made) == [1] else made
 
 
-def _quantized(ctx: TorchContext, x: RelayExpr, scale: Any, zero: Any, low: int, high: int, dtype: Any, axis: int) -> RelayExpr:
+def _quantized(
+    ctx: TorchContext, x: RelayExpr, scale: Any, zero: Any, low: int, high: int, dtype: Any, axis: int
+) -> RelayExpr:
     """Quantize; numbers outside [low, high], where these are not all of the type's, are limited."""
     name = dtype_name(dtype)
     if name in _OF_ONNX:
-        found = ctx.part("QuantizeLinear", [x, _parameter(ctx, scale, "float32"), _parameter(ctx, zero, name)], axis=axis)
+        found = ctx.part(
+            "QuantizeLinear", [x, _parameter(ctx, scale, "float32"), _parameter(ctx, zero, name)], axis=axis
+        )
         whole = dt.int_range(name)
         return found if (low, high) == whole else typed(relay_op.clip(found, float(low), float(high)))
     factor, offset = (_along(ctx, _parameter(ctx, v, "float32"), axis, ctx.rank(x)) for v in (scale, zero))
@@ -54,7 +58,9 @@ def _dequantized(ctx: TorchContext, x: RelayExpr, scale: Any, zero: Any, axis: i
 
 
 @converter(f"{_NAME}quantize_per_tensor")
-def convert_quantize(ctx: TorchContext, x: RelayExpr, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> RelayExpr:
+def convert_quantize(
+    ctx: TorchContext, x: RelayExpr, scale: Any, zero: Any, low: int, high: int, dtype: Any
+) -> RelayExpr:
     """Integers of one scale."""
     return _quantized(ctx, x, scale, zero, low, high, dtype, 0)
 

@@ -17,6 +17,7 @@ from tilewright.relay.frontend.torch.conv import spread
 from tilewright.relay.frontend.torch.registry import converter
 
 _NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+_ANTIALIASED = {"antialias": 1, "exclude_outside": 1}
 _NEAREST_EXACT = {
     "mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"
 }  # fmt: skip
@@ -74,11 +75,11 @@ _register_by_size(2, "bilinear", _linear)
 def _antialiased(name: str, settings: Any) -> None:
     @converter(f"_upsample_{name}2d_aa", in_float32=True)
     def convert(ctx: TorchContext, x: RelayExpr, sizes: Any, corners: bool, *scales: Any) -> RelayExpr:
-        return _resized(ctx, x, sizes, None, settings(corners) | {"antialias": 1})
+        return _resized(ctx, x, sizes, None, settings(corners) | _ANTIALIASED)
 
     @converter(f"_upsample_{name}2d_aa.vec", in_float32=True)
     def convert_vec(ctx: TorchContext, x: RelayExpr, sizes: Any, corners: bool, scales: Any) -> RelayExpr:
-        return _resized(ctx, x, sizes, scales, settings(corners) | {"antialias": 1})
+        return _resized(ctx, x, sizes, scales, settings(corners) | _ANTIALIASED)
 
 
 _antialiased("bilinear", _linear)
@@ -91,10 +92,26 @@ def convert_grid_sample(
 ) -> RelayExpr:
     """Values of images or volumes at the points of a grid."""
     modes, paddings = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
+    if (modes[mode], paddings[padding]) == ("cubic", "border"):
+        x, grid = _with_edge(ctx, x, grid, align_corners)
     found: RelayExpr = ctx.part(
         "GridSample", [x, grid], mode=modes[mode], padding_mode=paddings[padding], align_corners=int(align_corners)
     )
     return found
+
+
+def _with_edge(ctx: TorchContext, x: RelayExpr, grid: RelayExpr, align_corners: bool) -> tuple[RelayExpr, RelayExpr]:
+    """Return an image with three more pixels at each edge, and the grid's points in it.
+
+    Torch reads the nearest pixel for each tap that is outside; ONNX moves the point inside first.
+    """
+    extents = np.array(ctx.shape(x)[:1:-1], "float32")  # the grid has x before y
+    inner, outer = (extents - 1, extents + 5) if align_corners else (extents, extents + 6)
+    pads = [0, 0, *[3] * len(extents)]
+    wide = ctx.part("Pad", [x, ctx.vector([*pads, *pads]), None], mode="edge")
+    factor, offset = inner / outer, (inner + 6) / outer - 1
+    moved = relay_op.add(relay_op.multiply(grid, const(factor)), const(offset))
+    return wide, typed(moved)
 
 
 @converter("affine_grid_generator", in_float32=True)
@@ -120,9 +137,7 @@ def convert_col2im(
 
 
 @converter("im2col")
-def convert_im2col(
-    ctx: TorchContext, x: RelayExpr, kernel: Any, dilation: Any, padding: Any, stride: Any
-) -> RelayExpr:
+def convert_im2col(ctx: TorchContext, x: RelayExpr, kernel: Any, dilation: Any, padding: Any, stride: Any) -> RelayExpr:
     """The blocks of an image as columns."""
     single = ctx.rank(x) == 3
     data = typed(relay_op.expand_dims(x, axis=0)) if single else x

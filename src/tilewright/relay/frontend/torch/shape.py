@@ -211,11 +211,15 @@ def convert_diagonal(ctx: TorchContext, x: RelayExpr, offset: int = 0, dim1: int
     rest = [axis for axis in range(rank) if axis not in (a, b)]
     x = ctx.permute(x, [*rest, a, b])
     rows, columns = ctx.extent(x, -2), ctx.extent(x, -1)
-    first_row, first_column = max(-offset, 0), max(offset, 0)
-    length = max(min(rows - first_row, columns - first_column), 0)
     flat = ctx.reshape(x, [*ctx.sizes(x)[:-2], rows * columns])
-    places = (first_row + np.arange(length)) * columns + first_column + np.arange(length)
-    return relay_op.take(flat, const(places.astype("int64")), axis=rank - 2)
+    return relay_op.take(flat, const(diagonal_places(rows, columns, offset)), axis=rank - 2)
+
+
+def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray[Any, Any]:
+    """Return where a diagonal lies in a flat matrix."""
+    first_row, first_column = max(-offset, 0), max(offset, 0)
+    length = np.arange(max(min(rows - first_row, columns - first_column), 0))
+    return ((first_row + length) * columns + first_column + length).astype("int64")
 
 
 @converter("as_strided", "as_strided_copy")

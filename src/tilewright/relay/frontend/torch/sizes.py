@@ -72,7 +72,7 @@ def convert_item(ctx: TorchContext, x: RelayExpr) -> Any:
     "sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "_assert_async.msg", "_assert_async",
     "_assert_tensor_metadata", "_functional_assert_async.msg", "_functional_assert_scalar",
     "_functional_sym_constrain_range_for_size", "_functional_sym_constrain_range", "_functional_assert_async",
-    "_print", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
+    "_print", "_linalg_check_errors", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
 )  # fmt: skip
 def convert_assertion(ctx: TorchContext, *_: Any) -> None:
     """An assertion of torch's about values; nothing is computed."""

@@ -30,7 +30,9 @@ def convert_sort(ctx: TorchContext, x: RelayExpr, dim: int = -1, descending: boo
 
 
 @converter("sort.stable")
-def convert_stable_sort(ctx: TorchContext, x: RelayExpr, stable: bool | None, dim: int = -1, descending: bool = False) -> list[RelayExpr]:
+def convert_stable_sort(
+    ctx: TorchContext, x: RelayExpr, stable: bool | None, dim: int = -1, descending: bool = False
+) -> list[RelayExpr]:
     """The elements in order, equal ones in the order that they had."""
     return _sorted(ctx, x, dim, descending)
 
@@ -42,7 +44,9 @@ def convert_argsort(ctx: TorchContext, x: RelayExpr, dim: int = -1, descending: 
 
 
 @converter("topk")
-def convert_topk(ctx: TorchContext, x: RelayExpr, k: Any, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
+def convert_topk(
+    ctx: TorchContext, x: RelayExpr, k: Any, dim: int = -1, largest: bool = True, in_order: bool = True
+) -> Any:
     """The k largest or smallest elements, and where they are."""
     if not ctx.rank(x):
         return [x, ctx.full([], 0, "int64")]
@@ -90,7 +94,9 @@ def convert_searchsorted(
 
 
 @converter("bucketize.Tensor")
-def convert_bucketize(ctx: TorchContext, values: RelayExpr, row: RelayExpr, out_int32: bool = False, right: bool = False) -> RelayExpr:
+def convert_bucketize(
+    ctx: TorchContext, values: RelayExpr, row: RelayExpr, out_int32: bool = False, right: bool = False
+) -> RelayExpr:
     """Which of the intervals between boundaries holds each element."""
     row, values = ctx.promoted(row, values)
     return _searched(ctx, row, values, right)
@@ -110,7 +116,9 @@ def convert_bincount(ctx: TorchContext, x: RelayExpr, weights: Any = None, least
 
 
 @converter("_unique2", "unique_dim", "unique_consecutive")
-def convert_unique(ctx: TorchContext, x: RelayExpr, in_order: bool = True, inverse: bool = False, counts: bool = False) -> Any:
+def convert_unique(
+    ctx: TorchContext, x: RelayExpr, in_order: bool = True, inverse: bool = False, counts: bool = False
+) -> Any:
     """The distinct elements, in order."""
     flat = ctx.reshape(x, [-1])
     values, _, places, number = ctx.part("Unique", [flat], outputs=4, sorted=1)

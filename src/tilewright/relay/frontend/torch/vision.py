@@ -14,7 +14,14 @@ from tilewright.relay.frontend.torch.registry import converter
 
 @converter("torchvision::roi_align", in_float32=True)
 def convert_roi_align(
-    ctx: TorchContext, x: RelayExpr, regions: RelayExpr, scale: float, height: int, width: int, ratio: int, aligned: bool
+    ctx: TorchContext,
+    x: RelayExpr,
+    regions: RelayExpr,
+    scale: float,
+    height: int,
+    width: int,
+    ratio: int,
+    aligned: bool,
 ) -> RelayExpr:
     """Samples of regions (batch index, left, top, right, bottom), averaged."""
     parts = relay_op.split(regions, (1,), axis=1)
@@ -28,9 +35,14 @@ def convert_roi_align(
 
 
 @converter("torchvision::roi_pool", in_float32=True)
-def convert_roi_pool(ctx: TorchContext, x: RelayExpr, regions: RelayExpr, scale: float, height: int, width: int) -> list[Any]:
+def convert_roi_pool(
+    ctx: TorchContext, x: RelayExpr, regions: RelayExpr, scale: float, height: int, width: int
+) -> list[Any]:
     """Maxima of the bins of regions; their places are not computed."""
-    return [ctx.part("MaxRoiPool", [x, regions], pooled_shape=[int(height), int(width)], spatial_scale=float(scale)), None]
+    return [
+        ctx.part("MaxRoiPool", [x, regions], pooled_shape=[int(height), int(width)], spatial_scale=float(scale)),
+        None,
+    ]
 
 
 @converter("torchvision::nms")

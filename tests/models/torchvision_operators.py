@@ -1,0 +1,69 @@
+"""Torchvision's own operators, in Python: its wheel of PyPI loads them with a CUDA build of torch alone.
+
+Importing this before torchvision makes ``import torchvision`` work beside ``torch==...+cpu``.
+"""
+
+from __future__ import annotations
+
+import torch
+
+_SCHEMAS = (
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "int sampling_ratio, bool aligned) -> Tensor",
+)
+
+
+def nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
+    """Return the boxes that overlap no better one by more than the threshold, the best first."""
+    order = scores.argsort(descending=True, stable=True).tolist()
+    area = (dets[:, 2] - dets[:, 0]) * (dets[:, 3] - dets[:, 1])
+    kept: list[int] = []
+    for i in order:
+        low, high = torch.maximum(dets[i, :2], dets[kept, :2]), torch.minimum(dets[i, 2:], dets[kept, 2:])
+        shared = (high - low).clamp(min=0).prod(1)
+        if not (shared > iou_threshold * (area[i] + area[kept] - shared)).any():
+            kept.append(i)
+    return torch.tensor(kept, dtype=torch.int64)
+
+
+def roi_align(
+    data: torch.Tensor, rois: torch.Tensor, scale: float, height: int, width: int, ratio: int, aligned: bool
+) -> torch.Tensor:
+    """Return samples of regions, averaged, as torchvision's own version in Python."""
+    from torchvision.ops.roi_align import _roi_align
+
+    return _roi_align(data, rois, scale, height, width, ratio, aligned)
+
+
+def _exists(name: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
+
+
+def define() -> None:
+    """Define the operators, unless they are there."""
+    try:
+        if _exists("torchvision::nms"):
+            return
+    except RuntimeError:  # of that name there is none
+        pass
+    for schema, function in zip(_SCHEMAS, (nms, nms, roi_align), strict=True):
+        name = f"torchvision::{schema.partition('(')[0]}"
+        torch.library.define(name, schema[schema.index("(") :])
+        torch.library.impl(name, "CPU")(function)
+    torch.library.register_fake("torchvision::roi_align")(_shape_of_roi_align)
+    import torchvision.ops.boxes
+    import torchvision.ops.roi_align
+
+    torchvision.ops.boxes._assert_has_ops = torchvision.ops.roi_align._assert_has_ops = lambda: None
+    torchvision.ops.roi_align._has_ops = lambda: True
+
+
+def _shape_of_roi_align(
+    data: torch.Tensor, rois: torch.Tensor, scale: float, height: int, width: int, ratio: int, aligned: bool
+) -> torch.Tensor:
+    return data.new_empty((rois.shape[0], data.shape[1], height, width))
+
+
+define()
