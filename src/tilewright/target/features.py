@@ -190,6 +190,8 @@ def _features(text: str, stands_for_host: str | None) -> CpuFeatures:
     elif not cpu and arch == architecture(host_triple()):
         cpu = "generic"  # a triple of this architecture and no -mcpu: its baseline, which any such machine runs
     relevant = _names(arch, cpu, enabled, target)
+    if not target.kind.capabilities.machine_code:  # tiles are instructions, which no loop in C becomes
+        relevant = tuple(name for name in relevant if not name.startswith("amx"))
     if target.mattr:
         flags = ",".join([*([flags] if flags else []), *(m if m[0] in "+-" else f"+{m}" for m in target.mattr)])
     bits, registers, fma = _vector_unit(arch, frozenset(relevant))

@@ -166,6 +166,11 @@ def test_where_tiles_are_used(target: str, shape: tuple[int, int, int], used: bo
     assert ("tdpbf16ps" in lib.get_lib().get_source("asm")) == used
 
 
+def test_source_code_has_loops() -> None:
+    lib, _, _ = layer(128, 256, 256, "c")
+    assert "tdpbf16ps" not in lib.get_lib().get_source()
+
+
 def test_named_rows_stay_in_vector_registers() -> None:
     x = relay.var("x", shape=(relay.Any(), 256))
     body = relay.nn.dense(x, relay.const(RNG.standard_normal((256, 256), "float32")))
