@@ -153,15 +153,15 @@ class _Mixed:
     """A graph of which PyTorch runs a part. The first call tells which, and how long that took."""
 
     def __init__(self, gm: fx.GraphModule, original: fx.GraphModule, refused: Mapping[str, str]) -> None:
-        self._gm, self._told = gm, False
+        self._gm, self._warned = gm, False
         self._count = sum(node.op == "call_function" for node in original.graph.nodes)
         self._refused = {name: why for name, why in refused.items() if any(n.name == name for n in gm.graph.nodes)}
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        if self._told:
+        if self._warned:
             results: Sequence[Any] = self._gm.forward(*args)
             return results
-        self._told = True
+        self._warned = True
         timed = _Timed(self._gm, self._refused)
         results = timed.run(*args)
         warnings.warn(self._message(timed), CompileWarning, stacklevel=2)

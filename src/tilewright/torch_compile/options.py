@@ -14,7 +14,7 @@ from tilewright.runtime.module import set_num_threads
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose.
+    """The choices of a user.
 
     Attributes:
         target: what to compile for, a text as ``relay.build`` takes it; this machine's CPU.

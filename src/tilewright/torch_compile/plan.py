@@ -1,4 +1,4 @@
-"""What a compiled graph takes and gives: which inputs are read, and where each output comes from."""
+"""The inputs that a compiled graph reads, and where each of its outputs comes from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.relay.frontend.torch.graph import function_of
 
 @dataclass(frozen=True)
 class Output:
-    """Where one output comes from.
+    """The source of one output.
 
     Attributes:
         kind: "value" (always the same), "input" (an input as it is), "computed" (a tensor), or "number" (the number in

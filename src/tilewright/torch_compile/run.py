@@ -74,7 +74,7 @@ def _ready(value: Any) -> torch.Tensor:
 
 
 class _Executor(ABC):
-    """What runs a program, once at a time."""
+    """Runs a program, once at a time."""
 
     @abstractmethod
     def run(self, values: list[Any]) -> list[torch.Tensor]:

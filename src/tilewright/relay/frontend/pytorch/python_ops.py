@@ -1,4 +1,4 @@
-"""What TorchScript's operators of numbers, lists and strings do, in Python, and those that ask tensors questions.
+"""TorchScript's operators of numbers, lists and strings in Python, and those that ask tensors questions.
 
 ``STRUCTURE`` makes and takes apart lists, tuples and dictionaries. ``SCALAR`` has operators whose arguments have no
 tensors among them. ``QUERY`` asks a tensor, or makes a number of one. The rest are torch's own.
