@@ -6,6 +6,7 @@ from tilewright.relay.frontend.torch import (
     conv,
     creation,
     elementwise,
+    gradients,
     indexing,
     linear,
     normalization,
@@ -21,6 +22,6 @@ from tilewright.relay.frontend.torch import (
 )
 
 __all__ = [
-    "attention", "control", "conv", "creation", "elementwise", "indexing", "linear", "normalization", "pooling",
-    "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting", "vision",
+    "attention", "control", "conv", "creation", "elementwise", "gradients", "indexing", "linear", "normalization",
+    "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting", "vision",
 ]  # fmt: skip
