@@ -17,7 +17,7 @@ def libinfo() -> dict[str, str]:
         "USE_RPC": "ON",
         "USE_CUDA": "OFF",
         "USE_OPENCL": "OFF",
-        "USE_MICRO": "OFF",
+        "USE_MICRO": "ON",
         "USE_BYODT_POSIT": "OFF",
         "USE_OPENMP": "none",
         "USE_THREADS": "ON",

@@ -193,7 +193,7 @@ def test_known_boards_have_tags() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("-runtime=rust", r"option -runtime=rust of \w+: there are c\+\+, and c for code that needs no runtime"),
+        ("-runtime=rust", r"option -runtime=rust of \w+: there are c\+\+, and c"),
         ("-interface-api=rust", "option -interface-api=rust .* there are packed and c"),
         ("-workspace-byte-alignment=128", "workspaces are aligned to 64 bytes"),
         ("-workspace-byte-alignment=48", "workspaces are aligned to 64 bytes"),
@@ -208,15 +208,17 @@ def test_options_without_effect_are_refused(name: str, option: str, message: str
         tvm.build({f"{name} {option}": module(func)})
 
 
-def test_machine_code_without_a_runtime_is_refused() -> None:
-    func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)
-    with pytest.raises(UnsupportedError, match=r"-runtime=c of llvm: code that needs no runtime is made as C"):
-        tvm.build({"llvm -runtime=c": module(func)})
-
-
 @pytest.mark.parametrize(
     "option",
-    ["-runtime=c++", "-unpacked-api=0", "-interface-api=packed", "-workspace-byte-alignment=16", "-link-params=1"],
+    [
+        "-runtime=c++",
+        "-runtime=c",
+        "-unpacked-api=0",
+        "-interface-api=c",
+        "-interface-api=packed",
+        "-workspace-byte-alignment=16",
+        "-link-params=1",
+    ],
 )
 def test_options_that_ask_for_what_is_done_anyway_are_taken(option: str) -> None:
     func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)

@@ -19,8 +19,8 @@ from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.interface import TensorInfo
 from tilewright.target.target import Target
 
-LIBRARY, C = "library", "c"
-FORMATS = (LIBRARY, C)
+LIBRARY, C, MLF = "library", "c", "mlf"
+FORMATS = (LIBRARY, C, MLF)
 _SEED = 0
 
 

@@ -197,8 +197,9 @@ def compile(
         typer.Option(
             "-f",
             "--format",
-            metavar="library|c",
-            help="What to write: a library, or a folder of C99 that needs no runtime, for boards.",
+            metavar="library|c|mlf",
+            help="What to write: a library; a folder of C99 that needs no runtime, for boards; or a .tar in TVM's "
+            "Model Library Format.",
         ),
     ] = "library",
     precision: Precision = "float32",

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tilewright.autotvm.history import ApplyHistoryBest
-from tilewright.driver.c_bundle import LIBRARY, C, c_target, check_folder, check_format, write_bundle
+from tilewright.driver.c_bundle import LIBRARY, MLF, C, c_target, check_folder, check_format, write_bundle
 from tilewright.driver.dims import parse_dim_limits
 from tilewright.driver.limits import Limits
 from tilewright.driver.options import check_is_file, check_is_library, check_writable, format_bytes, parse_input_shapes
@@ -22,10 +22,12 @@ from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
+from tilewright.micro.model_library_format import export_model_library_format
 from tilewright.micro.names import check_identifier
 from tilewright.relay import build_module
 from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO
+from tilewright.relay.backend.executors import DEFAULT_EXECUTOR
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
@@ -136,7 +138,10 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
                 dump.write("import", str(mod))
             for compiler in options.partition:
                 mod, params = partition_for(compiler, mod, params), {}
-            executor, name = (AOT, options.name) if options.format == C else (options.executor, "default")
+            name = "default" if options.format == LIBRARY else options.name
+            executor = {C: AOT, MLF: DEFAULT_EXECUTOR if options.executor == AUTO else options.executor}.get(
+                options.format, options.executor
+            )
             factory = build_module.build(mod, target=target, params=params, executor=executor, mod_name=name)
         if dump:
             _dump_code(dump, factory)
@@ -156,6 +161,9 @@ def _checked_target(options: CompileOptions) -> Target:
         return c_target(options.target)
     check_is_library(options.output)
     check_writable(options.output)
+    if options.format == MLF:
+        check_identifier(options.name)
+        return Target(options.target)
     if options.symbol_prefix:
         check_symbol_prefix(options.symbol_prefix, options.output)
     return Target(options.target)
@@ -165,6 +173,9 @@ def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[s
     """Write the output."""
     if options.format == C:
         write_bundle(factory, mod, params, options.output, options.name)
+        return
+    if options.format == MLF:
+        export_model_library_format(factory, options.output)
         return
     linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
     factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)

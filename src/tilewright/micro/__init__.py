@@ -1,5 +1,6 @@
 """Networks for boards: C that needs no runtime (``export_bundle``), and TVM's Model Library Format."""
 
 from tilewright.micro.bundle import BundleExample, export_bundle
+from tilewright.micro.model_library_format import UnsupportedInModelLibraryFormatError, export_model_library_format
 
-__all__ = ["BundleExample", "export_bundle"]
+__all__ = ["BundleExample", "UnsupportedInModelLibraryFormatError", "export_bundle", "export_model_library_format"]

@@ -28,6 +28,7 @@ from tilewright.micro.names import c_element, c_names, check_identifier
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import ALIGNMENT, AOTExecutorFactoryModule, AotLayout, AotTensor
 from tilewright.runtime.export import ExportError
+from tilewright.target.codegen.options import is_freestanding
 from tilewright.version import __version__
 
 Array = np.ndarray[Any, Any]
@@ -71,12 +72,24 @@ def export_bundle(
     ExportError : the folder cannot be written
     """
     check_identifier(name)
-    if not isinstance(factory, AOTExecutorFactoryModule) or factory.target.get_attr("runtime") != "c":
+    if not isinstance(factory, AOTExecutorFactoryModule) or not is_freestanding(factory.target):
         raise TVMError('a bundle is made of relay.build(mod, "c -runtime=c", executor="aot")')
     if weights not in ("auto", "array", "binary"):
         raise TVMError(f"weights={weights!r}: there are auto, array and binary")
     texts = _Bundle(factory, name, example, weights).files()
     return _write(Path(folder), texts)
+
+
+def c_interface(factory: AOTExecutorFactoryModule, name: str) -> list[str]:
+    """Return a header, the code and the data of TVM 0.8's C interface: ``NAME_run(inputs, outputs)``.
+
+    The workspace is an array of the data; ``NAME_run_in`` takes another.
+    """
+    bundle = _Bundle(factory, name, None, "array", run=f"{name}_run_in")
+    values = bundle.values
+    header = bundle.header().replace("#ifdef __cplusplus\n}", templates.OWN_WORKSPACE.format(**values), 1)
+    data = (bundle.weights() if factory.layout.constant_bytes else "") + templates.OWN_RUN.format(**values)
+    return [header, bundle.source(), data]
 
 
 def _write(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
@@ -101,7 +114,7 @@ class _Bundle:
     """Writes the texts of one network."""
 
     def __init__(
-        self, factory: AOTExecutorFactoryModule, name: str, example: BundleExample | None, weights: str
+        self, factory: AOTExecutorFactoryModule, name: str, example: BundleExample | None, weights: str, run: str = ""
     ) -> None:
         self.factory, self.name, self.example = factory, name, example
         self.layout: AotLayout = factory.layout
@@ -113,19 +126,20 @@ class _Bundle:
             "name": name, "NAME": name.upper(), "version": __version__, "target": factory.target,
             "alignment": ALIGNMENT, "workspace": max(self.layout.workspace_bytes, 1),
             "weight_bytes": self.layout.constant_bytes, "symbol": self.layout.symbol,
+            "run": run or f"{name}_run",
         }  # fmt: skip
 
     def files(self) -> dict[str, str | bytes]:
         """Return the files by name."""
         name, values = self.name, self.values
         sources = [f"{name}.c"]
-        files: dict[str, str | bytes] = {f"{name}.h": self._header(), f"{name}.c": self._source()}
+        files: dict[str, str | bytes] = {f"{name}.h": self.header(), f"{name}.c": self.source()}
         if self.binary:
             files[f"{name}_weights.bin"] = self.layout.constant_block()
             files[f"{name}_weights.S"] = templates.INCBIN.format(**values)
             sources.append(f"{name}_weights.S")
         elif self.layout.constant_bytes:
-            files[f"{name}_weights.c"] = self._weights()
+            files[f"{name}_weights.c"] = self.weights()
             sources.append(f"{name}_weights.c")
         if self.example is not None:
             files[f"{name}_test.c"] = self._test(self.example)
@@ -139,7 +153,8 @@ class _Bundle:
         ) + (templates.CMAKE_TEST.format(**values) if test else "")
         return files
 
-    def _header(self) -> str:
+    def header(self) -> str:
+        """Return the header."""
         groups = []
         for tensors, names, const in (
             (self.layout.inputs, self.inputs, "const "), (self.layout.outputs, self.outputs, ""),
@@ -158,7 +173,8 @@ class _Bundle:
         ]
         return templates.HEADER.format(inputs=groups[0], outputs=groups[1], sizes="\n".join(sizes), **self.values)
 
-    def _source(self) -> str:
+    def source(self) -> str:
+        """Return the kernels and the function that is called."""
         pointers = [f"inputs->{n}" for n in self.inputs] + [f"outputs->{n}" for n in self.outputs]
         nulls = " || ".join(f"{p} == NULL" for p in pointers)
         weights = f"{self.name}_weights" if self.layout.constant_bytes else None
@@ -176,7 +192,8 @@ class _Bundle:
             ]
         )  # fmt: skip
 
-    def _weights(self) -> str:
+    def weights(self) -> str:
+        """Return the weights as an array."""
         block = self.layout.constant_block()
         words = np.frombuffer(block, "<u4")
         rows = [", ".join(f"0x{word:08x}" for word in words[i : i + 8]) for i in range(0, len(words), 8)]

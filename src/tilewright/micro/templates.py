@@ -3,7 +3,7 @@
 HEADER = """\
 /* The network "{name}", made by Tilewright {version} for {target}.
  *
- * {name}_run allocates nothing and keeps nothing: threads may call it at once, each with a workspace of its own.
+ * {run} allocates nothing and keeps nothing: threads may call it at once, each with a workspace of its own.
  * Inputs, outputs and the workspace must not overlap.
  */
 #ifndef {NAME}_H
@@ -43,7 +43,7 @@ enum {{
 
 /* Run the network once; returns {NAME}_OK, or another of these numbers and leaves outputs undefined. The three last
  * ones are not checked where {NAME}_UNCHECKED is defined. */
-int32_t {name}_run(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
+int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
                    size_t workspace_bytes);
 
 #ifdef __cplusplus
@@ -61,7 +61,7 @@ SOURCE_HEAD = """\
 RUN = """\
 {declaration}
 
-int32_t {name}_run(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
+int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
                    size_t workspace_bytes) {{
 #ifndef {NAME}_UNCHECKED
   if (inputs == NULL || outputs == NULL || workspace == NULL{nulls}) return {NAME}_NULL;
@@ -70,6 +70,27 @@ int32_t {name}_run(const struct {name}_inputs* inputs, const struct {name}_outpu
 #endif
 {unused}  (void)workspace_bytes;
   return {symbol}({arguments}) == 0 ? {NAME}_OK : {NAME}_BAD_INDEX;
+}}
+"""
+
+OWN_WORKSPACE = """\
+/* The same with a workspace that all callers share: one at a time. */
+int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs);
+
+#ifdef __cplusplus
+}}"""
+
+OWN_RUN = """
+#include "{name}.h"
+
+static union {{
+  uint8_t bytes[{NAME}_WORKSPACE_BYTES + {NAME}_ALIGNMENT];
+  double alignment;
+}} memory;
+
+int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs) {{
+  uint8_t* workspace = memory.bytes + (-(uintptr_t)memory.bytes & ({NAME}_ALIGNMENT - 1));
+  return {run}(inputs, outputs, workspace, {NAME}_WORKSPACE_BYTES);
 }}
 """
 

@@ -172,8 +172,8 @@ def functions_of(mod: IRModule, target: Target, override: bool = False) -> list[
 def to_host_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc]:
     """Lower ``func`` to the form for C-like code: a C signature, and calls of the runtime.
 
-    The signature is the packed one, or with ``-unpacked-api`` of the target in its attribute pointers to data. With
-    ``-runtime=c`` large allocations become parts of a buffer that the caller passes.
+    The signature is the packed one, or with ``-unpacked-api`` of the target in its attribute pointers to data. Without
+    a runtime (``options.is_freestanding``) large allocations become parts of a buffer that the caller passes.
 
     Parameters
     ----------

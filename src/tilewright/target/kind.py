@@ -74,7 +74,7 @@ class Capabilities:
     warp_shuffles : threads of a warp read each other's registers
     int8_dot_products : four products of int8 are summed into an int32 by one instruction
     sm_architecture : the options ``arch`` and ``mcpu`` name an NVIDIA architecture, by which limits are known
-    freestanding : its code may need no runtime (``-runtime=c``)
+    freestanding : its code may need no runtime (``-runtime=c -unpacked-api``)
     rewrites_layouts : the auto-scheduler lays out weights as its schedules read them
     block : limits of a block of threads; by default those of the processor's record (``target.gpu``)
     """

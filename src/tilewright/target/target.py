@@ -320,6 +320,38 @@ def arm_cpu(model: str = "unknown", options: str | Sequence[str] | None = None) 
     return _with_options(f"llvm -device=arm_cpu {known}", options)
 
 
+_MICRO_MODELS = {
+    "host": "",
+    "atsamd51": "-mcpu=cortex-m4",
+    "cxd5602gg": "-mcpu=cortex-m4",
+    "esp32": "",
+    "imxrt10xx": "-mcpu=cortex-m7",
+    "mps2_an521": "-mcpu=cortex-m33",
+    "nrf52840": "-mcpu=cortex-m4",
+    "nrf5340dk": "-mcpu=cortex-m33",
+    "sam3x8e": "-mcpu=cortex-m3",
+    "stm32f746xx": "-mcpu=cortex-m7 -march=armv7e-m",
+    "stm32l4r5zi": "-mcpu=cortex-m4",
+    "zynq_mp_r5": "-mcpu=cortex-r5",
+}
+
+
+def micro(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """A microcontroller's board by TVM's name, or ``host`` for C that a program on this machine links.
+
+    Functions register with a system library, unless the options ask for ahead-of-time programs (``-executor=aot``).
+
+    Raises
+    ------
+    ValueError : the board is not known
+    """
+    if model not in _MICRO_MODELS:
+        raise ValueError(f"Model {model} not supported by tvm.target.micro; there are {', '.join(_MICRO_MODELS)}")
+    ahead = "-executor=aot" in (options if isinstance(options, str) else " ".join(options or ()))
+    registered = "" if ahead else "-system-lib"
+    return _with_options(f"c {_MICRO_MODELS[model]} -runtime=c -model={model} {registered}", options)
+
+
 def riscv_cpu(model: str = "sifive-u54", options: str | Sequence[str] | None = None) -> Target:
     """A RISC-V processor, by the name of its core."""
     base = f"llvm -device=arm_cpu -model={model} -mtriple=riscv64-unknown-linux-gnu -mcpu={model}"

@@ -71,6 +71,11 @@ def requires_llvm(*args: Callable[..., Any]) -> Any:
     return _needs("llvm", *args)
 
 
+def requires_micro(*args: Callable[..., Any]) -> Any:
+    """Mark tests that need C for boards, which is always here, as :func:`requires_llvm` does."""
+    return _skip_unless(lambda: True, "micro", *args)
+
+
 def requires_cuda(*args: Callable[..., Any]) -> Any:
     """Mark tests that need NVIDIA GPUs, as :func:`requires_llvm` does."""
     return _needs("cuda", *args)

@@ -45,7 +45,7 @@ def test_an_open_extent_is_refused() -> None:
         tvm.tir.transform.MakeUnpackedAPI()(with_target(lowered(te.var("n"))))
 
 
-@pytest.mark.parametrize("target", ["llvm -unpacked-api", "c -unpacked-api", "c -runtime=c"])
+@pytest.mark.parametrize("target", ["llvm -unpacked-api", "c -unpacked-api", "c -runtime=c -unpacked-api"])
 def test_compiled_functions_take_pointers(target: str) -> None:
     code = tvm.build(lowered(), target=target).compiled_code
     x, y = np.arange(8, dtype="float32"), np.zeros(8, "float32")
@@ -84,7 +84,7 @@ def test_an_allocation_of_unknown_size_is_refused() -> None:
 
 
 def test_pooled_code_computes_the_same() -> None:
-    code = tvm.build(two_steps(1000), target="c -runtime=c").compiled_code
+    code = tvm.build(two_steps(1000), target="c -runtime=c -unpacked-api").compiled_code
     x, y = np.random.default_rng(0).normal(size=1000).astype("float32"), np.zeros(1000, "float32")
     block = np.zeros(4032 + 64, np.uint8)
     f = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)(code.lookup("f"))

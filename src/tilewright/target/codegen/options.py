@@ -11,22 +11,21 @@ WORKSPACE_ALIGNMENT = 64
 """What the runtime aligns workspaces to."""
 
 
-def is_freestanding(target: Target) -> bool:
-    """Return whether code for ``target`` runs without a runtime behind it (``-runtime=c``)."""
-    return bool(target.attrs.get("runtime", "c++") == "c")
-
-
 def has_unpacked_api(target: Target) -> bool:
     """Return whether functions take pointers to data instead of tensors (``-unpacked-api``)."""
-    return is_freestanding(target) or bool(target.attrs.get("unpacked-api", False))
+    return bool(target.attrs.get("unpacked-api", False))
+
+
+def is_freestanding(target: Target) -> bool:
+    """Return whether code for ``target`` runs without a runtime behind it (``c -runtime=c -unpacked-api``)."""
+    able = target.kind.capabilities.freestanding and target.attrs.get("runtime", "c++") == "c"
+    return able and has_unpacked_api(target)
 
 
 def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
     """Raise UnsupportedError for an option of ``target`` that would have no effect."""
     if target.attrs.get("runtime", "c++") not in ("c++", "c"):
-        raise _unsupported(target, "runtime", "there are c++, and c for code that needs no runtime")
-    if is_freestanding(target) and not target.kind.capabilities.freestanding:
-        raise _unsupported(target, "runtime", "code that needs no runtime is made as C: the target kind c")
+        raise _unsupported(target, "runtime", "there are c++, and c")
     if target.attrs.get("interface-api", "packed") not in ("packed", "c"):
         raise _unsupported(target, "interface-api", "there are packed and c")
     if target.attrs.get("workspace-byte-alignment", WORKSPACE_ALIGNMENT) not in (1, 2, 4, 8, 16, 32, 64):

@@ -15,6 +15,7 @@ from tilewright.target.codegen.c.argument_check import check_source
 from tilewright.target.codegen.c.function import Source, print_function
 from tilewright.target.codegen.c.parts import part
 from tilewright.target.codegen.llvm.support import refusing_ir
+from tilewright.target.codegen.options import has_unpacked_api
 from tilewright.target.codegen.source.names import string_literal
 from tilewright.target.features import features
 from tilewright.target.loader import LoadedObjects
@@ -42,34 +43,64 @@ def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[st
             f"\nconst char __tvm_main__[] = {string_literal(names[0])};"
         )
     parts += ["\n".join(source.declarations.values()), "\n".join(source.functions)]
-    if system_lib:
-        parts.append(_registration([*names, "__tvm_module_ctx", *(["__tvm_main__"] if names else [])]))
     parts.append("#ifdef __cplusplus\n}\n#endif\n")
     return "\n".join(parts), names
 
 
-def _registration(symbols: Sequence[str]) -> str:
-    """Return code that registers the symbols with the runtime's system library at program start."""
+_REGISTRATION = """
+/* Registers the functions with the runtime's system library when the program starts. */
+#ifndef {in_process}
+#include "tvm/runtime/c_backend_api.h"
+#ifdef __cplusplus
+extern "C" {{
+#endif
+{declarations}
+
+static void __attribute__((constructor)) tw_register_system_lib(void) {{
+{calls}
+}}
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def registration_source(names: Sequence[str], target: Target) -> str:
+    """Return a C text that registers packed functions with the system library; "" without ``-system-lib``."""
+    if not target.attrs.get("system-lib", False) or has_unpacked_api(target):
+        return ""
+    declarations = [f"extern int32_t {name}(void*, int32_t*, int32_t, void*, int32_t*, void*);" for name in names]
+    declarations.append("extern void* __tvm_module_ctx;")
+    addresses = {name: f"&{name}" for name in (*names, "__tvm_module_ctx")}
+    if names:
+        declarations.append("extern const char __tvm_main__[];")
+        addresses["__tvm_main__"] = "__tvm_main__"
     calls = [
-        f"  TVMBackendRegisterSystemLibSymbol({string_literal(name)}, "
-        f"(void*){name if name == '__tvm_main__' else f'&{name}'});"
-        for name in symbols
+        f"  TVMBackendRegisterSystemLibSymbol({string_literal(name)}, (void*){address});"
+        for name, address in addresses.items()
     ]
-    head = f"#ifndef {IN_PROCESS}\nstatic void __attribute__((constructor)) tw_register_system_lib(void) {{"
-    return "\n".join([head, *calls, "}", "#endif"])
+    return _REGISTRATION.format(in_process=IN_PROCESS, declarations="\n".join(declarations), calls="\n".join(calls))
 
 
 class CCode:
     """The C or C++ source of one module, and the names of the packed functions in it.
 
     ``const_vars`` are names of constants of the library that are passed to ``__init_NAME``, NAME the first function;
-    ``source_suffix`` is ``"c"``, or ``"cc"`` for C++.
+    ``source_suffix`` is ``"c"``, or ``"cc"`` for C++. ``registration`` is a second source, for programs that this one
+    is linked into.
     """
 
     def __init__(
-        self, source: str, names: Sequence[str], const_vars: Sequence[str] = (), source_suffix: str = "c"
+        self,
+        source: str,
+        names: Sequence[str],
+        const_vars: Sequence[str] = (),
+        source_suffix: str = "c",
+        registration: str = "",
     ) -> None:
         self.source, self._names, self.source_suffix = source, list(names), source_suffix
+        self.registration = registration
         self.const_vars = list(const_vars)
         if const_vars:
             self._names.append(f"__init_{names[0]}")
@@ -101,19 +132,19 @@ class CCode:
         return []
 
     def c_sources(self) -> list[str]:
-        """The source."""
-        return [self.source]
+        """The source, and that of the registration where there is one."""
+        return [self.source, *([self.registration] if self.registration else [])]
 
     def get_source(self, fmt: str = "") -> str:
         """The C text."""
         if fmt not in ("", "c", "cc", "cpp", "h"):
             raise TilewrightError(f"C code has no text of format {fmt!r}; there is c")
-        return self.source
+        return self.source + self.registration
 
     def render(self, fmt: str) -> bytes:
         """The module as one file: ``c``, or ``o``, for which the C compiler runs."""
         if fmt in ("c", "cc", "cpp"):
-            return self.source.encode()
+            return (self.source + self.registration).encode()
         if fmt not in ("o", "obj"):
             raise TilewrightError(f"cannot save C code as .{fmt}; there is .c and .o")
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:

@@ -1,4 +1,4 @@
-"""C99 that needs no runtime: functions of plain signatures, for targets with ``-runtime=c``.
+"""C99 that needs no runtime: functions of plain signatures, for the target ``c -runtime=c -unpacked-api``.
 
 What such code lacks, and what takes its place:
 
@@ -84,7 +84,7 @@ class FreestandingPrinter(UnpackedPrinter):
 
 def _needs_runtime(name: str, what: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{name} needs {what}, and code for the target option -runtime=c has no runtime behind it; leave the option out"
+        f"{name} needs {what}, and code for -runtime=c -unpacked-api has no runtime behind it; leave one option out"
     )
 
 

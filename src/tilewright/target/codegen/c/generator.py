@@ -8,7 +8,7 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.runtime.module import Module, from_compiled
 from tilewright.runtime.registry import register_func
 from tilewright.target.code_generator import register_code_generator, to_host_form
-from tilewright.target.codegen.c.code import CCode, emit_source
+from tilewright.target.codegen.c.code import CCode, emit_source, registration_source
 from tilewright.target.codegen.c.freestanding import emit_freestanding
 from tilewright.target.codegen.options import is_freestanding, refuse_unsupported
 from tilewright.target.features import features
@@ -32,7 +32,8 @@ class CGenerator:
     def finish(self) -> Module:
         """A module of type ``c``."""
         emit = emit_freestanding if is_freestanding(self._target) else emit_source
-        return source_module(CCode(*emit(self._functions, self._target)))
+        source, names = emit(self._functions, self._target)
+        return source_module(CCode(source, names, registration=registration_source(names, self._target)))
 
 
 def source_module(code: CCode) -> Module:

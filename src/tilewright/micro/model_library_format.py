@@ -1,0 +1,186 @@
+"""TVM 0.8's Model Library Format: a network as an archive that project generators for boards take apart.
+
+::
+
+    metadata.json                       names, sizes of memory, targets
+    codegen/host/src/NAME_lib0.c, ...   C sources            codegen/host/lib/NAME_lib0.o, ...   objects
+    codegen/host/include/tvmgen_NAME.h  the C interface of an ahead-of-time program
+    executor-config/graph/graph.json    the graph, of a network for the graph executor
+    parameters/NAME.params              weights
+    src/relay.txt                       the network
+
+For code without a runtime ``tvmgen_NAME.h`` declares ``tvmgen_NAME_run(inputs, outputs)``, as in TVM 0.8, which uses a
+workspace of its own; ``tvmgen_NAME_run_in`` takes one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.micro.bundle import c_interface
+from tilewright.runtime.dtype import DataType
+from tilewright.runtime.error import TVMError
+from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
+from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
+from tilewright.runtime.export import ExportError
+from tilewright.runtime.module import Module
+from tilewright.runtime.params import save_param_dict
+from tilewright.target.codegen.options import is_freestanding
+from tilewright.target.target import Target
+
+VERSION = 5
+"""The version of the format: that of TVM 0.8."""
+
+MAIN = "__tvm_main__"
+
+Factory = GraphExecutorFactoryModule | AOTExecutorFactoryModule
+
+
+class UnsupportedInModelLibraryFormatError(TVMError):
+    """The format has no place for a module of this kind."""
+
+
+def export_model_library_format(factory: Factory, file_name: str | Path) -> Path:
+    """Write a compiled network in the Model Library Format.
+
+    Parameters
+    ----------
+    factory : the result of ``relay.build`` for the executors ``graph`` or ``aot``
+    file_name : the ``.tar`` file
+
+    Returns
+    -------
+    The path of the file, which appears whole or not at all.
+
+    Raises
+    ------
+    UnsupportedInModelLibraryFormatError : a part of the network is neither C nor machine code of LLVM
+    ExportError : the file cannot be written
+    """
+    if not isinstance(factory, Factory):
+        raise UnsupportedInModelLibraryFormatError(
+            f"the format takes results of relay.build for the executors graph and aot, not a {type(factory).__name__}"
+        )
+    target = Path(file_name).absolute()
+    files = dict(_files(factory))
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with tarfile.open(partial, "w") as tar:
+            for name, data in files.items():
+                entry = tarfile.TarInfo(f"./{name}")
+                entry.size, entry.mode = len(data), 0o644
+                entry.uname = entry.gname = "root"
+                tar.addfile(entry, io.BytesIO(data))
+        os.replace(partial, target)
+    except OSError as error:
+        raise ExportError(f"cannot write {file_name}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _files(factory: Factory) -> Iterator[tuple[str, bytes]]:
+    name = factory.libmod_name
+    yield "metadata.json", json.dumps(_metadata(factory), indent=2, sort_keys=True).encode()
+    for path, data in _code(factory):
+        yield f"codegen/host/{path}", data
+    yield f"parameters/{name}.params", bytes(save_param_dict(factory.get_params()))
+    yield "src/relay.txt", str(factory.ir_mod).encode()
+    if isinstance(factory, GraphExecutorFactoryModule):
+        yield "executor-config/graph/graph.json", factory.get_graph_json().encode()
+
+
+def _code(factory: Factory) -> Iterator[tuple[str, bytes]]:
+    """Sources, objects and the header."""
+    name = factory.libmod_name
+    if isinstance(factory, AOTExecutorFactoryModule) and is_freestanding(factory.target):
+        header, *sources = c_interface(factory, f"tvmgen_{name}")
+        yield f"include/tvmgen_{name}.h", header.encode()
+        for index, text in enumerate(sources):
+            yield f"src/{name}_lib{index}.c", text.encode()
+        return
+    counts = {"src": 0, "lib": 0}
+    for module in _modules(factory.get_lib()):
+        code: Any = module.compiled_code
+        if code is None:
+            raise UnsupportedInModelLibraryFormatError(
+                f"Don't know how to export non-c or non-llvm modules; found: {module.type_key}"
+            )
+        texts = code.c_sources() if hasattr(code, "c_sources") else []
+        folder, suffix = ("src", getattr(code, "source_suffix", "c")) if texts else ("lib", "o")
+        for data in [text.encode() for text in texts] or code.objects():
+            yield f"{folder}/{name}_lib{counts[folder]}.{suffix}", data
+            counts[folder] += 1
+
+
+def _modules(root: Module) -> Iterator[Module]:
+    """The modules of a library with code; one that only keeps constants has none."""
+    if root.type_key != "metadata":
+        yield root
+    for module in root.imported_modules:
+        yield from _modules(module)
+
+
+def _metadata(factory: Factory) -> dict[str, Any]:
+    is_aot = isinstance(factory, AOTExecutorFactoryModule)
+    targets = {1: factory.target} if isinstance(factory.target, Target) else dict(factory.target)
+    memory: dict[str, Any] = {"functions": _functions(factory)}
+    if not is_aot:
+        memory["sids"] = _storages(json.loads(factory.get_graph_json()))
+    now = datetime.datetime.now()
+    return {
+        "version": VERSION,
+        "model_name": factory.libmod_name,
+        "export_datetime": now.strftime("%Y-%m-%d %H:%M:%SZ"),  # TVM's readers compare it with local time
+        "memory": memory,
+        "target": {str(device): str(target) for device, target in targets.items()},
+        "executors": ["aot" if is_aot else "graph"],
+        "style": "full-model",
+    }
+
+
+def _storages(graph: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the size of each storage: of the largest end of a tensor in it."""
+    attrs = graph["attrs"]
+    storages, shapes, dtypes = (attrs[key][1] for key in ("storage_id", "shape", "dltype"))
+    offsets = attrs.get("storage_offset", (None, [0] * len(storages)))[1]
+    sizes: dict[int, int] = {}
+    for storage, shape, dtype, offset in zip(storages, shapes, dtypes, offsets, strict=True):
+        nbytes = int(np.prod(shape, dtype=np.int64)) * DataType(dtype).itemsize
+        sizes[storage] = max(sizes.get(storage, 0), offset + nbytes)
+    bound = {storages[graph["node_row_ptr"][i]]: graph["nodes"][i]["name"] for i in graph["arg_nodes"]}
+    found = []
+    for storage, nbytes in sizes.items():
+        entry: dict[str, Any] = {"storage_id": storage, "size_bytes": nbytes}
+        found.append(entry | ({"input_binding": bound[storage]} if storage in bound else {}))
+    return found
+
+
+def _functions(factory: Factory) -> dict[str, Any]:
+    """Return the bytes that each kernel takes for itself, and the whole network."""
+    info = factory.function_metadata
+    main = info[MAIN]
+    kernels = {name: found for name, found in info.items() if name != MAIN and found.tir_primfuncs}
+    operators = [
+        {"function_name": name, "workspace": [_workspace(t, n) for t, n in found.workspace_sizes.items()]}
+        for name, found in kernels.items()
+    ]
+    whole = []
+    for target, own in main.workspace_sizes.items():
+        most = max((found.workspace_sizes.get(target, 0) for found in kernels.values()), default=0)
+        sizes = {"constants_size_bytes": main.constant_sizes[target], "io_size_bytes": main.io_sizes[target]}
+        whole.append(_workspace(target, own + most) | sizes)
+    return {"operator_functions": operators, "main": whole}
+
+
+def _workspace(target: Target, nbytes: int) -> dict[str, int]:
+    return {"device": target.device_type, "workspace_size_bytes": int(nbytes)}
