@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
@@ -31,7 +31,7 @@ from tilewright.target.codegen.source.statements import StatementPrinter, Uses, 
 from tilewright.tir.expr import Call, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.function_attributes import CALLING_CONV, NOALIAS
-from tilewright.tir.stmt import AttrStmt, For, Stmt
+from tilewright.tir.stmt import AttrStmt, For, LetStmt, Stmt
 from tilewright.tir.visitor import free_vars
 
 _PARAMETERS = (
@@ -312,13 +312,22 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         self._fail_block()
 
 
+def _leading_lets(body: Stmt) -> Iterator[LetStmt]:
+    """The definitions at the head of a function."""
+    while isinstance(body, (LetStmt, AttrStmt)):
+        if isinstance(body, LetStmt):
+            yield body
+        body = body.body
+
+
 class UnpackedPrinter(FunctionPrinter):
     """Prints functions of pointers and scalars (MakeUnpackedAPI)."""
 
     def signature(self, func: PrimFunc) -> str:
         """A function of pointers and scalars."""
+        unread = {s.value for s in _leading_lets(func.body) if s.var not in self.uses.used}
         for param in func.params:
-            if param not in self.uses.used:
+            if param in unread or param not in self.uses.used:
                 self.put(f"(void){self.names.of(param)};")
         params = ", ".join(f"{c_type(p.dtype)} {self.names.of(p)}" for p in func.params)
         return f"int32_t {self.name}({params or 'void'})"
