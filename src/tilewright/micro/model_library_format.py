@@ -134,7 +134,7 @@ def _metadata(factory: Factory) -> dict[str, Any]:
     is_aot = isinstance(factory, AOTExecutorFactoryModule)
     targets = {1: factory.target} if isinstance(factory.target, Target) else dict(factory.target)
     memory: dict[str, Any] = {"functions": _functions(factory)}
-    if not is_aot:
+    if isinstance(factory, GraphExecutorFactoryModule):
         memory["sids"] = _storages(json.loads(factory.get_graph_json()))
     now = datetime.datetime.now()
     return {
