@@ -132,6 +132,8 @@ TVM_DLL int TilewrightModGetSource(TVMModuleHandle mod, const char* format, TVMV
 TVM_DLL int TilewrightModSave(TVMModuleHandle mod, const char* path, const char* format);
 /* Appends the module's own payload to a file. */
 TVM_DLL int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path);
+/* How many bytes that is; padding may differ by less than 64 for each array. */
+TVM_DLL int TilewrightModSavedBytes(TVMModuleHandle mod, uint64_t* out);
 /* Reads a blob (u64 size + module table), as found in __tvm_dev_mblob. lib stands for its "_lib" entry. */
 TVM_DLL int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHandle lib, TVMModuleHandle* out);
 

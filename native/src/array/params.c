@@ -99,6 +99,7 @@ int tw_write_array(TilewrightStream* s, const TwArray* array) {
       TilewrightStreamWrite(s, t->shape, (size_t)t->ndim * sizeof(int64_t)) != 0 || tw_write_u64(s, nbytes) != 0) {
     return -1;
   }
+  if (s->counted != NULL) return TilewrightStreamWrite(s, NULL, nbytes);
   if (!compact) return write_strided(s, t, tw_type_bytes(t->dtype));
   if (tw_is_host(t->device)) return TilewrightStreamWrite(s, (const char*)t->data + t->byte_offset, nbytes);
   TwArray* here = tw_array_new(t->shape, t->ndim, t->dtype, (DLDevice){kDLCPU, 0});
@@ -115,7 +116,7 @@ static bool is_large(const TwArray* a) {
 
 /* An array of zeros, after which the elements of one with ndim dimensions are aligned. */
 static int write_padding(TilewrightStream* s, int ndim) {
-  long at = s->file == NULL ? 0 : ftell(s->file);
+  long at = s->counted != NULL ? (long)*s->counted : s->file == NULL ? 0 : ftell(s->file);
   if (at < 0) return tw_fail("cannot tell the position in a file that is written");
   size_t heads = 2 * (sizeof(ArrayHeader) + sizeof(uint64_t)) + (size_t)(1 + ndim) * sizeof(int64_t);
   int64_t size = (int64_t)((TW_ALIGNMENT - ((size_t)at + heads) % TW_ALIGNMENT) % TW_ALIGNMENT);

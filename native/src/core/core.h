@@ -119,7 +119,8 @@ struct TilewrightStream {
   const char* data; /* reading from memory */
   size_t left;
   TwMapping* mapping; /* that the memory is part of, or NULL: then arrays are copied out */
-  FILE* file; /* writing to a file */
+  FILE* file;        /* writing to a file */
+  uint64_t* counted; /* or only counting what would be written */
 };
 
 int tw_read_u64(TilewrightStream* s, uint64_t* out);

@@ -115,6 +115,14 @@ int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) {
   return rc;
 }
 
+int TilewrightModSavedBytes(TVMModuleHandle mod, uint64_t* out) {
+  TwModule* m = mod;
+  if (m->cls->save == NULL) return tw_fail("a module of type %s cannot be saved", m->type_key);
+  *out = 0;
+  TilewrightStream s = {.counted = out};
+  return m->cls->save(m, &s);
+}
+
 static int no_file(const TwModule* m) {
   return tw_fail("a module of type %s has no code to save in a file of its own; use export_library", m->type_key);
 }

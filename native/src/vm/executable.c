@@ -124,12 +124,10 @@ static int executable_function(TwModule* self, const char* name, TwFunc** out) {
 
 /* A module's payload is the file as one string, as in TVM 0.8. */
 static int executable_save(TwModule* self, TilewrightStream* s) {
-  char* data = NULL;
-  size_t size = 0;
-  int rc = saved_bytes(self->data, &data, &size);
-  if (rc == 0) rc = tw_write_string(s, data, size);
-  free(data);
-  return rc;
+  uint64_t size = 0;
+  TilewrightStream counting = {.counted = &size};
+  if (vm_write_program(&counting, self->data) != 0 || tw_write_u64(s, size) != 0) return -1;
+  return vm_write_program(s, self->data);
 }
 
 static void executable_destroy(TwModule* self) {

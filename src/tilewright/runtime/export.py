@@ -2,13 +2,14 @@
 
 The library holds the objects of all modules whose code is machine code, and, when there is more than that,
 the module table ``__tvm_dev_mblob``: an 8-byte size, then what each other module saves, and who imports
-whom. TVM 0.8 reads it the same way. The table is assembled with ``.incbin``, so that half a gigabyte of
-weights takes a second.
+whom. TVM 0.8 reads it the same way. A small table is linked; a large one is written behind the linked library, as a
+segment of its own (``elf_segments.py``): the linker never sees weights.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import importlib.util
 import os
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
 from .elf_objects import data_object, join_objects
+from .elf_segments import PLACE, append_segment
 from .error import ExportError, TVMError
 from .mapped_files import check_mapped_files
 
@@ -116,13 +118,14 @@ def _vector(numbers: Sequence[int]) -> bytes:
 
 
 def write_blob(root: Module, path: Path) -> None:
-    """Write the module table of an import tree, with its 8-byte size in front.
+    """Append the module table of an import tree, with its 8-byte size in front, to a file.
 
     Raises:
         TVMError: a module in it cannot be saved.
     """
     parts = _collect(root)
-    with path.open("wb") as file:
+    with path.open("ab") as file:
+        start = file.tell()
         file.write(struct.pack("<QQ", 0, len(parts.entries) + 1))
     for entry in parts.entries:
         with path.open("ab") as file:
@@ -134,8 +137,9 @@ def write_blob(root: Module, path: Path) -> None:
         rows.append(rows[-1] + len(children))
     with path.open("ab") as file:
         file.write(_string("_import_tree") + _vector(rows) + _vector([i for c in parts.children for i in c]))
-        size = file.tell() - 8
+        size = file.tell() - start - 8
     with path.open("r+b") as file:
+        file.seek(start)
         file.write(struct.pack("<Q", size))
 
 
@@ -159,11 +163,9 @@ _NEAR_SECTION, _FAR_SECTION = '.data.tvm_dev_mblob,"aw"', '.ldata.tvm_dev_mblob,
 _FAR_FROM = 1 << 30
 _CONSTANT_SECTION, _CONSTANT_BELOW = '.rodata.tvm_dev_mblob,"a"', 1 << 14
 
-# Where addresses and offsets in the file differ by whole huge pages, the file's pages can be mapped as such, which
-# native/src/module/library.c asks for. A segment of code or read-only data of its own would be padded to a huge page.
-_NO_PADDING = "-Wl,-z,noseparate-code"
-_HUGE_PAGES = ["-Wl,-z,max-page-size=0x200000", _NO_PADDING, "-Wl,-z,norelro"]
-_HUGE_PAGES_FROM = 4 << 20
+# Tables of that size become a segment of their own in a library of 64 bits, at a place that lets the system map it by
+# huge pages, which native/src/module/library.c asks for.
+_SEGMENT_FROM = 4 << 20
 
 
 def run_compiler(command: list[str]) -> None:
@@ -268,8 +270,25 @@ def _other_machine(root: Module) -> str | None:
     return next(filter(None, found), None)
 
 
-def _write_objects(root: Module, folder: Path, compiler: list[str], options: list[str]) -> list[str]:
-    """Write everything of the library as object files into a folder; returns their paths."""
+def saved_bytes(root: Module) -> int:
+    """Return about how many bytes the module table of an import tree takes.
+
+    Raises:
+        TVMError: a module in it cannot be saved.
+    """
+    total, found = 0, ctypes.c_uint64()
+    for entry in _collect(root).entries:
+        if entry is not None:
+            check_call(LIB.TilewrightModSavedBytes(entry.handle, ctypes.byref(found)))
+            total += found.value
+    return total
+
+
+def _write_objects(root: Module, folder: Path, compiler: list[str], options: list[str], apart: bool) -> list[str]:
+    """Write everything of the library as object files into a folder; returns their paths.
+
+    With ``apart``, the module table is only a place for it, which ``append_segment`` fills.
+    """
     parts = _collect(root)
     files: list[str] = []
     for number, module in enumerate(parts.code):
@@ -287,7 +306,12 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
             target = folder / f"lib{number}_{index}.o"
             target.write_bytes(data)
             files.append(str(target))
-    if any(module is not None for module in parts.entries):
+    if apart:
+        assembly, target = folder / "devc.S", folder / "devc.o"
+        assembly.write_text(PLACE)
+        run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
+        files.append(str(target))
+    elif any(module is not None for module in parts.entries):
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
         write_blob(root, blob)
         section = _blob_section(blob.stat().st_size, _other_machine(root))
@@ -303,6 +327,14 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
     if not files:
         raise ExportError(f"a module of type {root.type_key} has no code that could be exported")
     return files
+
+
+def _in_segment(root: Module) -> bool:
+    """Return whether the module table becomes a segment of its own: it is large, and the code has 64 bits."""
+    if saved_bytes(root) < _SEGMENT_FROM:
+        return False
+    triple = _other_machine(root)
+    return sys.maxsize > 1 << 32 if triple is None else triple.split("-")[0] in ("x86_64", "aarch64", "riscv64")
 
 
 def _compiler_or_none(root: Module, suffix: str, named: str | None, options: Sequence[str]) -> list[str]:
@@ -338,6 +370,9 @@ def _runtime_archive(triple: str | None) -> list[str]:
     return ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive", "-lpthread", "-ldl"]
 
 
+_SHARED = ["-shared", "-fPIC", "-Wl,-z,noexecstack"]
+
+
 def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], options: list[str]) -> None:
     """Link the output file from object files, of which a large one holds weights."""
     if suffix == ".tar":
@@ -351,11 +386,7 @@ def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], opti
     elif suffix == ".o":
         run_compiler([*compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
     else:
-        large = any(os.path.getsize(file) >= _HUGE_PAGES_FROM for file in files if file.endswith(".o"))
-        flags = ["-shared", "-fPIC", "-Wl,-z,noexecstack", *(_HUGE_PAGES if large else [])]
-        if _is_zig(compiler):  # its linker does not pad, and does not know the option
-            flags = [flag for flag in flags if flag != _NO_PADDING]
-        run_compiler([*compiler, *flags, *files, *options, "-lm", "-o", str(out)])
+        run_compiler([*compiler, *_SHARED, *files, *options, "-lm", "-o", str(out)])
 
 
 def _check_destination(target: Path, suffix: str) -> None:
@@ -476,7 +507,8 @@ def export_library(
         partial.unlink()
         with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
             folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
-            files = [*_write_objects(root, folder, compiler, extra), *(addons or [])]
+            apart = fcompile is None and suffix == ".so" and _in_segment(root)
+            files = [*_write_objects(root, folder, compiler, extra, apart), *(addons or [])]
             if standalone:
                 files += _runtime_archive(triple)
             if symbol_prefix:
@@ -485,6 +517,8 @@ def export_library(
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:
                 _combine(files, partial, suffix, compiler, [*extra, *libraries])
+            if apart:
+                append_segment(partial, lambda path: write_blob(root, path))
         check_mapped_files()
         os.replace(partial, target)
     except OSError as error:
@@ -513,5 +547,5 @@ def link_for_loading(path: Path, folder: Path) -> Path:
     elif path.suffix == ".a":
         files = ["-Wl,--whole-archive", *files, "-Wl,--no-whole-archive"]
     library = folder / "linked.so"
-    run_compiler([*compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
+    run_compiler([*compiler, *_SHARED, *files, "-lm", "-o", str(library)])
     return library

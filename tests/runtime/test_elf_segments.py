@@ -1,0 +1,81 @@
+"""Large module tables are a segment behind the linked library."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.runtime.test_export import chain_json, parameters, run
+
+from tilewright import runtime
+from tilewright.runtime import export
+from tilewright.runtime.elf_segments import append_segment
+from tilewright.runtime.error import ExportError
+
+_BIG = np.arange(2 << 20, dtype="float32").reshape(1 << 10, 1 << 11)
+
+
+@pytest.fixture
+def library(compiled: runtime.Module, tmp_path: Path) -> Path:
+    turned = runtime.ndarray.share_memory(_BIG.T)
+    params = {"w": np.ones((3, 5), "float32"), "big": turned}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params)
+    return Path(made.export_library(tmp_path / "x.so"))
+
+
+def _listed(*command: object) -> str:
+    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+
+
+def test_a_strided_parameter_is_written_in_row_major_order(library: Path) -> None:
+    loaded = parameters(runtime.load_module(library))["big"]
+    assert loaded.is_contiguous and (loaded.numpy() == _BIG.T).all()
+
+
+def test_the_linker_sees_no_weights(compiled: runtime.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    link = export.run_compiler
+
+    def watched(command: list[str]) -> None:
+        link(command)
+        sizes.extend(Path(part).stat().st_size for part in command if Path(part).is_file() and "." in part)
+
+    monkeypatch.setattr(export, "run_compiler", watched)
+    params = {"big": _BIG}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(0), compiled, "default", params)
+    made.export_library(tmp_path / "x.so")
+    assert sizes and max(sizes) < 1 << 20
+
+
+def test_tools_see_a_section_and_a_symbol(library: Path) -> None:
+    assert ".tilewright " in _listed("readelf", "-SW", library)
+    row = next(row for row in _listed("nm", "-D", "-S", library).splitlines() if "__tvm_dev_mblob" in row)
+    assert int(row.split()[1], 16) > _BIG.nbytes
+    assert runtime.library_info(library).parameters["big"].shape == _BIG.T.shape
+
+
+@pytest.mark.skipif(shutil.which("strip") is None, reason="needs strip")
+def test_a_stripped_library_has_its_weights(library: Path) -> None:
+    subprocess.run(["strip", str(library)], check=True)
+    assert (parameters(runtime.load_module(library))["big"].numpy() == _BIG.T).all()
+
+
+@pytest.mark.parametrize("lost", [1, 100, 4096, 1 << 20, 8 << 20])
+def test_a_library_cut_short_is_refused(library: Path, lost: int) -> None:
+    data = library.read_bytes()
+    library.write_bytes(data[:-lost])
+    with pytest.raises(runtime.TVMError, match="truncated"):
+        runtime.load_module(library)
+
+
+def test_a_library_without_a_place_is_refused(kernel_library: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(kernel_library, tmp_path / "x.so"))
+    with pytest.raises(ExportError, match=r"the linker dropped the section \.note\.tilewright"):
+        append_segment(copy, lambda path: None)
+
+
+def test_networks_run_from_the_segment(library: Path) -> None:
+    np.testing.assert_array_equal(run(runtime.load_module(library)), np.full((3, 5), 4))
