@@ -23,6 +23,7 @@ from tilewright.relay.transform.precision.halve_weights import FLOAT32, precisio
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.model import Model as Model
 from tilewright.runtime.model import load as load
+from tilewright.topi.cpu.model.float_tiles import HIGHEST, matmul_precision_config
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -45,6 +46,7 @@ def compile(
     config: Mapping[str, Any] | None = None,
     precision: str = FLOAT32,
     keep: Sequence[str] = (),
+    matmul_precision: str = HIGHEST,
     device: Device | None = None,
     threads: int | None = None,
     max_steps: int | None = None,
@@ -70,6 +72,8 @@ def compile(
         config: options of ``PassContext``.
         precision: what weights are kept in, ``"fp16"``, ``"bf16"``, ``"mixed"`` or ``"auto"`` (docs/precision.md).
         keep: names of nodes that stay float32 in another precision.
+        matmul_precision: how float32 products are computed, ``"highest"``, ``"high"`` or ``"medium"``, as for
+            ``torch.set_float32_matmul_precision`` (docs/precision.md).
         device: where the model runs; the CPU, or what it was compiled for.
         threads: as for :class:`Model`.
         max_steps: as for :class:`Model`.
@@ -78,7 +82,7 @@ def compile(
         TilewrightError: the model is not valid, or uses what the target cannot run.
         BudgetError: compiling takes more than ``relay.budget.*`` of ``config`` allows.
     """
-    options = dict(config or {}) | precision_config(precision, keep)
+    options = dict(config or {}) | precision_config(precision, keep) | matmul_precision_config(matmul_precision)
     if specialize:
         options[SPECIALIZE] = ";".join(specialize)
     tuned = ApplyHistoryBest(str(records)) if records is not None else contextlib.nullcontext()

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import pytest
 from tests.driver.command import DIGITS, fails, tilewright
 
 from tilewright.driver import compare
+from tilewright.target import features
 
 BRANCH = """<ir_version: 8, opset_import: ["": 18]>
 g (float[n, 3] x) => (float[n, 3] y, int64[n] best) {
@@ -89,3 +91,23 @@ def test_run_and_bench_take_a_model(model: Path) -> None:
     assert "best: int64 (2,)" in tilewright("run", model, "--fill", "ones", "--dim", "n=2").stdout
     assert float(tilewright("bench", model, "--dim", "n=2", "--repeat", "1", "--seconds", "0.01", "-q").stdout) > 0
     assert tilewright("run", DIGITS, "--fill", "ones", "-q").returncode == 0
+
+
+def test_the_precision_of_products_is_passed_on(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[128, 256] x) => (float[128, 256] y) <float[256, 256] w> { y = MatMul(x, w) }"""
+    network = onnx.parser.parse_model(text)
+    del network.graph.initializer[:]
+    weight = np.random.default_rng(0).standard_normal((256, 256), "float32")
+    network.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(network, tmp_path / "m.onnx")
+    apart = {}
+    for precision in ("highest", "medium"):
+        done = tilewright(
+            "compare", tmp_path / "m.onnx", "--matmul-precision", precision, "--tolerance", "0.1", "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        apart[precision] = json.loads(done.stdout)["tensors"][0]["relative"]
+    assert apart["highest"] < 1e-5
+    assert (apart["medium"] > 1e-4) == features("llvm").has("amx-bf16")  # elsewhere nothing is less exact
+    fails(tilewright("compare", tmp_path / "m.onnx", "--matmul-precision", "tf32"), "highest, high, medium", "tf32")

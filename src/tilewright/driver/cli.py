@@ -72,6 +72,14 @@ Keep = Annotated[
     list[str] | None,
     typer.Option(metavar="NODE", help="A node that stays float32 with --precision; repeat for several."),
 ]
+MatmulPrecision = Annotated[
+    str,
+    typer.Option(
+        metavar="highest|high|medium",
+        help="How float32 products are computed where the processor has AMX: to float32's error, or to 16 or 8 bits of "
+        "each factor.",
+    ),
+]
 Model = Annotated[
     Path,
     typer.Argument(
@@ -204,6 +212,7 @@ def compile(
     ] = "library",
     precision: Precision = "float32",
     keep: Keep = None,
+    matmul_precision: MatmulPrecision = "highest",
     max_nodes: Annotated[
         int | None,
         typer.Option(min=1, help="Limit of nodes after functions and loops are expanded; 262144 by default."),
@@ -234,7 +243,7 @@ def compile(
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
-            symbol_prefix or "", precision, tuple(keep or ()), output_format,
+            symbol_prefix or "", precision, tuple(keep or ()), output_format, matmul_precision,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 
@@ -358,6 +367,7 @@ def compare(
     layers: Annotated[bool, typer.Option("--layers", help="Compare the result of every node, in order.")] = False,
     precision: Precision = "float32",
     keep: Keep = None,
+    matmul_precision: MatmulPrecision = "highest",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing; see the exit status.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -368,8 +378,9 @@ def compare(
 
     pictures = parse_image_options(image)
     options = CompareOptions(
-        model, engine, inputs, pictures, dim, input_shape, tolerance, layers, precision, tuple(keep or ())
-    )
+        model, engine, inputs, pictures, dim, input_shape, tolerance, layers, precision, tuple(keep or ()),
+        matmul_precision,
+    )  # fmt: skip
     if not compare_model(options, quiet, as_json):
         raise typer.Exit(1)
 

@@ -21,6 +21,7 @@ from tilewright.driver.run import run_once
 from tilewright.relay.frontend.onnx.importer import open_model
 from tilewright.relay.transform.precision.halve_weights import FLOAT32
 from tilewright.runtime.error import TVMError
+from tilewright.topi.cpu.model.float_tiles import HIGHEST
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +42,7 @@ class CompareOptions:
     layers: bool
     precision: str = FLOAT32
     keep: tuple[str, ...] = ()
+    matmul_precision: str = HIGHEST
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,10 @@ def _is_tensor(value: onnx.ValueInfoProto) -> bool:
 
 
 def _run_here(file: Path, options: CompareOptions) -> tuple[dict[str, Array], dict[str, Array]]:
-    with open_library(file, True, options.input_shape, precision=options.precision, keep=options.keep) as opened:
+    precision, matmul_precision = options.precision, options.matmul_precision
+    with open_library(
+        file, True, options.input_shape, precision=precision, keep=options.keep, matmul_precision=matmul_precision
+    ) as opened:
         library = opened.at(next(combinations(parse_dim_numbers(options.dims))))
         inputs = make_inputs(library, options.sources, "random", options.image)
         return inputs, run_once(library, inputs)[1]

@@ -38,6 +38,7 @@ from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
+from tilewright.topi.cpu.model.float_tiles import HIGHEST, matmul_precision_config
 
 _STAGES = {
     "import": "importing",
@@ -99,6 +100,7 @@ class CompileOptions:
     precision: str = FLOAT32
     keep: tuple[str, ...] = ()
     format: str = LIBRARY
+    matmul_precision: str = HIGHEST
 
     @property
     def name(self) -> str:
@@ -126,6 +128,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     if options.unchecked_indices:
         config = config | {"relay.unchecked_indices": True}
     config = config | precision_config(options.precision, options.keep)
+    config = config | matmul_precision_config(options.matmul_precision)
     target = _checked_target(options)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
     with _progress(Console(quiet=quiet, stderr=True)):

@@ -62,11 +62,12 @@ def open_library(
     board: Board | None = None,
     precision: str = "float32",
     keep: tuple[str, ...] = (),
+    matmul_precision: str = "highest",
 ) -> Iterator[Library]:
     """Open the library in ``file``, or compile the model there for as long as it is in use.
 
     A file that is no library is a model if a front end takes its suffix; any other is ONNX where ``compile_first`` says
-    so. ``precision`` and ``keep`` are those of ``compile``.
+    so. ``precision``, ``keep`` and ``matmul_precision`` are those of ``compile``.
     """
     check_is_file(file)
     is_library = _is_elf(file)
@@ -83,7 +84,13 @@ def open_library(
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         output = Path(folder) / f"{file.stem}.so"
         options = CompileOptions(
-            file, output, input_shape=input_shape, frontend=frontend, precision=precision, keep=keep
+            file,
+            output,
+            input_shape=input_shape,
+            frontend=frontend,
+            precision=precision,
+            keep=keep,
+            matmul_precision=matmul_precision,
         )
         build_library(options)
         yield load_library(output, board)

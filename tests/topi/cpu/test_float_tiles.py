@@ -192,3 +192,18 @@ def test_the_option_says_how_many_products_a_step_has(precision: str, products: 
 def test_an_unknown_precision_of_products_is_an_error() -> None:
     with pytest.raises(TilewrightError, match="one of highest, high, medium, not 'tf32'"):
         layer(256, 256, 256, AMX, **{OPTION: "tf32"})
+
+
+def test_python_has_the_option_too() -> None:
+    x = relay.var("x", shape=(128, 256))
+    weight = RNG.standard_normal((256, 256), "float32")
+    mod, data = (
+        tvm.IRModule.from_expr(relay.nn.dense(x, relay.const(weight))),
+        RNG.standard_normal((128, 256), "float32"),
+    )
+    exact = data.astype("float64") @ weight.T
+    errors = [
+        np.abs(tvm.compile(mod, target=on(AMX), matmul_precision=precision)(x=data)[0] - exact).max()
+        for precision in ("highest", "high", "medium")
+    ]
+    assert errors[0] * 4 < errors[1] < errors[2] / 50

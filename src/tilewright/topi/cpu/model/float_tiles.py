@@ -17,13 +17,14 @@ from tilewright.topi.nn.float_parts import PRODUCTS, STEP
 from tilewright.topi.utils import largest_divisor
 
 OPTION = "topi.matmul_precision"
-PARTS = {"highest": 3, "high": 2, "medium": 1}
+HIGHEST = "highest"
+PARTS = {HIGHEST: 3, "high": 2, "medium": 1}
 _PART_BYTES = 2
 
 PassContext.register_option(
     OPTION,
     str,
-    "highest",
+    HIGHEST,
     'how float32 products are computed where the processor has AMX: "highest", to float32\'s error; "high", to 16 bits '
     'of each factor; "medium", to 8 (bfloat16)',
 )
@@ -45,9 +46,19 @@ class FloatTiles:
 def parts_in_force() -> int:
     """Return of how many parts floats are the sum, by the option in force."""
     asked = str(PassContext.current().option(OPTION))
-    if asked not in PARTS:
-        raise TilewrightError(f"the precision of products is one of {', '.join(PARTS)}, not {asked!r}")
+    _check(asked)
     return PARTS[asked]
+
+
+def matmul_precision_config(precision: str) -> dict[str, Any]:
+    """Return the options of PassContext for a precision of products."""
+    _check(precision)
+    return {OPTION: precision} if precision != HIGHEST else {}
+
+
+def _check(precision: str) -> None:
+    if precision not in PARTS:
+        raise TilewrightError(f"the precision of products is one of {', '.join(PARTS)}, not {precision!r}")
 
 
 def row_tiles(rows: int, most: int) -> tuple[int, int, int]:
