@@ -18,7 +18,7 @@ from tilewright.relay.backend.executor_choice import AUTO
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import from_onnx, import_model
-from tilewright.relay.function_attributes import OUTPUT_NAMES
+from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.model import Model as Model
@@ -89,13 +89,15 @@ def compile(
     with tuned, PassContext(opt_level=opt_level, config=options), in_budget():
         of_torch = {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
         mod, weights = _imported(model, input_shapes, dims, of_torch)
+        state = {name: weights[name] for name in STATE_INPUTS.get(mod) or ()}
+        weights = {name: value for name, value in weights.items() if name not in state}
         built = build_module.build(
             _with_names(mod),
             target=target,
             params={**weights, **(params or {})},
             executor=executor,
         )
-    made = Model(built.module, device, threads=threads, max_steps=max_steps)
+    made = Model(built.module, device, threads=threads, max_steps=max_steps, state=state)
     made.build_report = built.build_report
     return made
 

@@ -332,6 +332,15 @@ OUTPUT_NAMES = declare(
     carriers=Carrier.MODULE,
     last=Stage.CODE,
 )
+STATE_INPUTS = declare(
+    "state_inputs",
+    TEXTS,
+    "parameters of main that keep values from run to run: the result called NAME.next is the next value of NAME",
+    writers="from_exported_program",
+    readers="tilewright.compile",
+    carriers=Carrier.MODULE,
+    last=Stage.CODE,
+)
 
 __all__ = [
     "CHECKPOINT",
@@ -367,6 +376,7 @@ __all__ = [
     "SKIP_OPTIMIZATION",
     "SLACK",
     "SPECIALIZATIONS",
+    "STATE_INPUTS",
     "TAKES_SLACK",
     "TARGET",
     "VIEW",

@@ -47,6 +47,8 @@ class Model:
             ``TVM_NUM_THREADS``, or the cores.
         max_steps: how many calls and jumps back a run may make before it ends with an error, of models with control
             flow or dimensions that have names; None for any number.
+        state: first values of inputs that the model keeps from call to call; the output NAME.next is the next value of
+            NAME. They are no inputs and outputs of a call, and calls take turns.
 
     Raises:
         TVMError: the module holds code but no model.
@@ -59,12 +61,16 @@ class Model:
         *,
         threads: int | None = None,
         max_steps: int | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
         if threads is not None:
             set_num_threads(threads)
         self.module = module
         self._library = _open(module, device, max_steps)
         self._lock = threading.Lock()
+        self._first_state = {name: np.array(numpy_view(value)) for name, value in (state or {}).items()}
+        self._state = dict(self._first_state)
+        self._turn = threading.Lock()
         self._background: ThreadPoolExecutor | None = None
         self.build_report: Any = None  # what compiling did (``relay.backend.progress.BuildReport``), where it was here
 
@@ -81,12 +87,23 @@ class Model:
     @property
     def inputs(self) -> dict[str, TensorInfo]:
         """Data type and shape of each input by name; a dimension is a number, or a name of :attr:`dimensions`."""
-        return dict(self._library.interface.inputs)
+        return {name: info for name, info in self._library.interface.inputs.items() if name not in self._first_state}
 
     @property
     def outputs(self) -> dict[str, TensorInfo]:
         """Data type and shape of each output by name; a dimension that is known after a run alone is ``"?"``."""
-        return dict(self._library.interface.outputs)
+        hidden = {_next_of(name) for name in self._first_state}
+        return {name: info for name, info in self._library.interface.outputs.items() if name not in hidden}
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Values that the model keeps from call to call, by name: the buffers that a PyTorch module writes."""
+        return dict(self._state)
+
+    def reset(self) -> None:
+        """Give the state its first values again."""
+        with self._turn:
+            self._state = dict(self._first_state)
 
     @property
     def dimensions(self) -> dict[str, Limits]:
@@ -114,7 +131,7 @@ class Model:
         """Run with inputs by name; return all outputs by name, as :meth:`__call__` does."""
         if not isinstance(inputs, Mapping):
             raise TypeError(f"run takes a mapping of input names to values, not a {type(inputs).__name__}")
-        return dict(zip(self._library.interface.outputs, self._outputs(self._by_name((), inputs)), strict=True))
+        return dict(zip(self.outputs, self._outputs(self._by_name((), inputs)), strict=True))
 
     def run_async(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run in the background, as :meth:`__call__` would; ``result()`` of the returned future waits for it."""
@@ -125,7 +142,7 @@ class Model:
 
     def profile(self, *args: Any, **kwargs: Any) -> Report:
         """Run once, after runs that do not count; return the time of each kernel call. Inputs as for a call."""
-        return self._library.profile(self._values(self._by_name(args, kwargs)))
+        return self._library.profile(self._in_order(self._values(self._by_name(args, kwargs))))
 
     def save(self, path: str | Path, **kwargs: Any) -> str:
         """Write the model to one shared library, which :func:`load` reads; options as ``export_library`` takes them.
@@ -154,7 +171,7 @@ class Model:
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for each input, in the order of the inputs."""
-        inputs = self._library.interface.inputs
+        inputs = self.inputs if self._first_state else self._library.interface.inputs
         names = list(inputs)
         if len(args) > len(names):
             raise TVMError(f"the model takes {len(names)} inputs ({', '.join(names)}), not {len(args)}")
@@ -175,9 +192,23 @@ class Model:
 
     def _outputs(self, given: Mapping[str, Any]) -> list[Any]:
         values = self._values(given)
-        with self._runner() as run:
-            results = run(values)
+        results = self._run_with_state(values) if self._first_state else self._run(values)
         return [_as_torch(r) for r in results] if any(map(_is_torch, given.values())) else results
+
+    def _run(self, values: Mapping[str, Any]) -> list[Array]:
+        with self._runner() as run:
+            return run(values)
+
+    def _in_order(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of all inputs, the state's included, in the order of the library's inputs."""
+        return {name: self._state[name] if name in self._state else values[name] for name in self._library.interface.inputs}
+
+    def _run_with_state(self, values: Mapping[str, Any]) -> list[Array]:
+        """Run with the state, and keep its next values."""
+        with self._turn:
+            results = dict(zip(self._library.interface.outputs, self._run(self._in_order(values)), strict=True))
+            self._state = {name: results.pop(_next_of(name)) for name in self._state}
+        return list(results.values())
 
     @contextmanager
     def _runner(self) -> Iterator[_Run]:
@@ -324,6 +355,11 @@ class _Program(_Library):
 
 
 # ---- values ----
+
+
+def _next_of(name: str) -> str:
+    """Return the name of the output that is the next value of a state."""
+    return f"{name}.next"
 
 
 def tensors_in(value: Any) -> list[NDArray]:

@@ -40,7 +40,9 @@ def from_exported_program(
 
     Returns:
         The module, whose attribute ``output_names`` has the names of the program's outputs; and the parameters by name.
-        Inputs have the names of the program's placeholders: those of the arguments of ``forward``.
+        Inputs have the names of the program's placeholders: those of the arguments of ``forward``. A buffer that the
+        program writes is an input, listed in the module's attribute ``state_inputs``, and its next value a result of
+        its name with ``.next`` behind; the buffer's value is among the parameters.
 
     Raises:
         UnsupportedError: naming every operator without a converter, with its places in the Python source.

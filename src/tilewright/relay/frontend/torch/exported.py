@@ -14,16 +14,17 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.budget import in_budget
-from tilewright.relay.expr import Function, Tuple
+from tilewright.relay.expr import Function, Tuple, Var
 from tilewright.relay.frontend.torch import scalars
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.decompositions import decompositions
-from tilewright.relay.frontend.torch.dtypes import TorchImportError
+from tilewright.relay.frontend.torch.dtypes import TorchImportError, as_array
 from tilewright.relay.frontend.torch.graph import GraphImporter, tensors_of, unconverted, unsupported_operators
 from tilewright.relay.frontend.torch.symbols import Symbols
-from tilewright.relay.function_attributes import OUTPUT_NAMES
+from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
 from tilewright.runtime import ndarray as nd
 
+_OF_NO_VALUE = (OutputKind.TOKEN,)
 _PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER)
 
 
@@ -84,8 +85,8 @@ def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shape
         with torch.no_grad():
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise TorchImportError(f"torch.export does not export the module {name}: {lines[0]}") from error
+        why = str(error).partition("The error above occurred")[0].strip() or type(error).__name__
+        raise TorchImportError(f"torch.export does not export the module {name}: {why}") from error
 
 
 def _acts_in_training(module: torch.nn.Module) -> bool:
@@ -130,7 +131,7 @@ class ProgramImporter:
     def __init__(self, program: ExportedProgram, symbols: Symbols) -> None:
         self.program = program
         self.importer = GraphImporter(symbols)
-        self._places: dict[str, Any] = {}
+        self._state: dict[str, Var] = {}
 
     def import_program(self) -> tuple[IRModule, dict[str, nd.NDArray]]:
         """Return the module, whose outputs have names, and its parameters."""
@@ -144,14 +145,21 @@ class ProgramImporter:
         body = next(iter(named.values())) if len(named) == 1 else Tuple(list(named.values()))
         used = self.importer.params_in(body)
         params = {v.name_hint: self.importer.params[v.name_hint] for v in used}
-        module = IRModule.from_expr(Function([*self.importer.inputs.values(), *used], body))
+        inputs = [v for name, v in self.importer.inputs.items() if name not in self._state]
+        module = IRModule.from_expr(Function([*inputs, *self._state.values(), *used], body))
+        if self._state:
+            module = module.with_attr(STATE_INPUTS.key, list(self._state))
+            params |= {name: as_array(self._tensor(name), f"the buffer {name!r}") for name in self._state}
         return module.with_attr(OUTPUT_NAMES.key, list(named)), params
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         spec = next(s for s in self.program.graph_signature.input_specs if _name(s.arg) == node.name)
         if spec.kind in _PARAMETERS:
-            tensor = self._tensor(spec.target)
-            return self._held(spec, tensor)
+            if self._is_mutated(spec.target):
+                held = self.importer.input(str(spec.target), node.meta["val"])
+                self._state[held.name_hint] = held
+                return held
+            return self._held(spec, self._tensor(spec.target))
         if spec.kind is InputKind.CONSTANT_TENSOR:
             return self.importer.constant(str(spec.target), self.program.constants[spec.target])
         if spec.kind is InputKind.TOKEN:
@@ -165,7 +173,7 @@ class ProgramImporter:
 
     def _held(self, spec: Any, tensor: torch.Tensor) -> RelayExpr:
         """Return a parameter or buffer; a small buffer of integers is a constant, which decides shapes and indices."""
-        if spec.kind is InputKind.BUFFER and not tensor.dtype.is_floating_point and not self._is_mutated(spec.target):
+        if spec.kind is InputKind.BUFFER and not tensor.dtype.is_floating_point:
             return self.importer.constant(str(spec.target), tensor)
         return self.importer.param(str(spec.target), tensor)
 
@@ -181,9 +189,9 @@ class ProgramImporter:
         named: dict[str, RelayExpr] = {}
         for spec, value in zip(self.program.graph_signature.output_specs, values, strict=True):
             made = scalars.as_tensor(context, value)
-            if spec.kind is not OutputKind.USER_OUTPUT or not isinstance(made, RelayExpr):
+            if spec.kind in _OF_NO_VALUE or not isinstance(made, RelayExpr):
                 continue
-            name = _name(spec.arg)
+            name = _name(spec.arg) if spec.kind is OutputKind.USER_OUTPUT else f"{spec.target}.next"
             named[name if name not in named else f"{name}_{len(named)}"] = made
         if not named:
             raise TorchImportError("the program returns no tensor")

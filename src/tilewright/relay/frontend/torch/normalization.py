@@ -198,8 +198,28 @@ def convert_group_norm(
     dtype, channels = ctx.dtype(x), ctx.dims(x)[1]
     if 0 in ctx.dims(x):
         return x
+    if ctx.is_dynamic(x):
+        return _group_norm_of_any_size(ctx, x, groups, weight, bias, eps)
     scale, shift = _vector(ctx, weight, channels, 1.0, dtype), _vector(ctx, bias, channels, 0.0, dtype)
     return relay_op.nn.group_norm(x, scale, shift, int(groups), axis=1, epsilon=eps)
+
+
+def _group_norm_of_any_size(
+    ctx: TorchContext, x: RelayExpr, groups: int, weight: RelayExpr | None, bias: RelayExpr | None, eps: float
+) -> RelayExpr:
+    """Normalize groups of channels by the mean and variance of each, of sizes that are known at run time only."""
+    wide = ctx.cast(x, "float32") if dt.is_half(ctx.dtype(x)) else x
+    sizes = ctx.sizes(wide)
+    rows = ctx.reshape(wide, [sizes[0], groups, -1])
+    off = relay_op.subtract(rows, relay_op.mean(rows, axis=[2], keepdims=True))
+    spread = relay_op.mean(relay_op.multiply(off, off), axis=[2], keepdims=True)
+    made = relay_op.multiply(off, relay_op.rsqrt(relay_op.add(spread, const(eps, ctx.dtype(rows)))))
+    found = typed(relay_op.reshape_like(made, wide))
+    for parameter, join in ((weight, relay_op.multiply), (bias, relay_op.add)):
+        if parameter is not None:
+            column = relay_op.expand_dims(parameter, axis=1, num_newaxis=ctx.rank(x) - 2)
+            found = typed(join(found, ctx.cast(typed(column), ctx.dtype(found))))
+    return found
 
 
 @converter("native_group_norm")
