@@ -201,7 +201,9 @@ class Model:
 
     def _in_order(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of all inputs, the state's included, in the order of the library's inputs."""
-        return {name: self._state[name] if name in self._state else values[name] for name in self._library.interface.inputs}
+        return {
+            name: self._state[name] if name in self._state else values[name] for name in self._library.interface.inputs
+        }
 
     def _run_with_state(self, values: Mapping[str, Any]) -> list[Array]:
         """Run with the state, and keep its next values."""

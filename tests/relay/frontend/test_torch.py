@@ -1,8 +1,12 @@
 """Programs of torch.export compute what eager torch does."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import tilewright
 from tilewright.ir.errors import TilewrightError
@@ -14,8 +18,8 @@ def agrees(module, *args, dynamic_shapes=None, others=(), rtol=1e-4, atol=1e-5):
     model = tilewright.compile(module, args, dynamic_shapes=dynamic_shapes)
     for given in (args, *others):
         with torch.no_grad():
-            expected = module(*given)
-        torch.testing.assert_close(model(*given), expected, rtol=rtol, atol=atol)
+            expected = tree_leaves(module(*given))
+        torch.testing.assert_close(tree_leaves(model(*given)), expected, rtol=rtol, atol=atol)
     return model
 
 
@@ -81,3 +85,116 @@ def test_module_without_example_inputs():
 def test_limits_of_a_dimension_that_does_not_exist():
     with pytest.raises(TilewrightError, match="no input has a dimension 'rows'; the named dimensions are: batch"):
         tilewright.compile(mlp().eval(), (torch.randn(2, 13),), dynamic_shapes=({0: BATCH},), dims={"rows": 3})
+
+
+class Of(nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors):
+        return self.function(*tensors)
+
+
+SEQ = torch.export.Dim("seq", min=4, max=512)
+
+
+@pytest.mark.parametrize(
+    "network", [nn.LSTM(5, 7, 2, bidirectional=True, batch_first=True), nn.GRU(5, 7, 2), nn.RNN(5, 7)]
+)
+def test_recurrent_networks(network):
+    agrees(Of(lambda x: network(x)), torch.randn(3, 4, 5))
+
+
+def test_transformer_layer_of_any_batch_and_length():
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    shapes = ({0: BATCH, 1: SEQ},)
+    model = agrees(layer, torch.randn(2, 5, 16), dynamic_shapes=shapes, others=[(torch.randn(3, 7, 16),)])
+    assert model.dimensions == {"batch": (1, 64, 1), "seq": (4, 512, 1)}
+
+
+def test_arithmetic_of_sizes():
+    def function(x):
+        rows = x.reshape(x.shape[0] * x.shape[1], -1).view(-1, 2, x.shape[2] // 2)
+        return rows, torch.arange(x.shape[1]) + x.shape[0], x[:, -1], torch.ones(x.shape[1], x.shape[1]).tril()
+
+    others = [(torch.randn(1, 4, 8),), (torch.randn(5, 7, 8),)]
+    agrees(Of(function), torch.randn(2, 6, 8), dynamic_shapes=(({0: BATCH, 1: SEQ},),), others=others)
+
+
+def test_branch_is_taken_at_run_time():
+    module = Of(lambda x: torch.cond(x.sum() > 0, lambda t: (t + 1,), lambda t: (t - 2,), (x,)))
+    agrees(module, torch.full((3, 4), 1.0), others=[(torch.full((3, 4), -1.0),)])
+
+
+def test_loops():
+    from torch._higher_order_ops.map import map as mapped
+    from torch._higher_order_ops.scan import scan
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def function(x, w):
+        counted = while_loop(lambda k, t: k < 5, lambda k, t: (k + 1, t * 1.5), (torch.tensor(0), x))
+        return *counted, mapped(lambda s, v: s @ v, x, w), *scan(lambda c, s: (c + s, c * s), torch.zeros(4, 5), x)
+
+    agrees(Of(function), torch.randn(3, 4, 5), torch.randn(5, 2))
+
+
+class Accumulator(nn.Module):
+    """Sums what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("past", torch.zeros(2, 3))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.past.add_(x)
+        self.calls.add_(1)
+        return self.past * 2
+
+
+def test_buffers_that_the_program_writes_are_state():
+    module = Accumulator().eval()
+    model = tilewright.compile(module, (torch.zeros(2, 3),))
+    assert (list(model.inputs), len(model.outputs)) == (["x"], 1)
+    for _ in range(3):
+        x = torch.randn(2, 3)
+        torch.testing.assert_close(model(x), module(x))
+    assert model.state["calls"] == 3
+    model.reset()
+    assert model.state["calls"] == 0
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float16, 5e-3), (torch.bfloat16, 4e-2)])
+def test_half_precision(dtype, rtol):
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)).to(dtype)
+    agrees(network, torch.randn(2, 8).to(dtype), rtol=rtol, atol=rtol)
+
+
+def test_all_unsupported_operators_are_named_with_their_places():
+    module = Of(lambda x: (torch.fft.rfft(x).abs(), torch.linalg.svdvals(x)))
+    with pytest.raises(TilewrightError) as error:
+        tilewright.compile(module.eval(), (torch.randn(3, 3),))
+    text = str(error.value)
+    assert "aten._fft_r2c.default (complex numbers" in text and "aten._linalg_svd.default" in text
+    assert "test_torch.py:" in text
+
+
+def test_wrong_inputs_of_the_compiled_model():
+    model = tilewright.compile(mlp().eval(), (torch.randn(2, 13),))
+    with pytest.raises(tilewright.TVMError, match="the input 'input' takes float32 of shape"):
+        model(torch.randn(2, 12))
+
+
+def test_module_on_another_device():
+    with pytest.raises(TilewrightError, match=r"is on the device meta; move both to the CPU"):
+        tilewright.compile(mlp().eval().to("meta"), (torch.randn(2, 13),))
+
+
+def test_torch_is_not_imported_for_other_models():
+    code = "import sys, tilewright.model; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

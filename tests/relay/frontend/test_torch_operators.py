@@ -9,6 +9,7 @@ from tests.relay.frontend.torch_operators import CASES, Case
 from torch.utils._pytree import tree_leaves
 
 import tilewright
+from tilewright.relay.frontend.torch.registry import find_converter, reason_of_refusal
 
 
 class Family(torch.nn.Module):
@@ -35,3 +36,22 @@ def test_family(family: str) -> None:
             message = lambda text, case=case, place=place: f"{family}, {case.name}, result {place}: {text}"  # noqa: E731
             torch.testing.assert_close(next(results), tensor, rtol=1e-4, atol=1e-5, equal_nan=True, msg=message)
     assert next(results, None) is None
+
+
+def _core_operators() -> list[torch._ops.OpOverload]:
+    names = [name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    found = []
+    for name, _, overload in (full.partition(".") for full in names):
+        operator = getattr(getattr(torch.ops.aten, name), overload or "default", None)
+        if operator is not None and torch.Tag.core in operator.tags:
+            found.append(operator)
+    return found
+
+
+def test_core_operators_have_a_converter_or_a_stated_reason() -> None:
+    core = [(o._schema.name, o._overloadname) for o in _core_operators()]
+    assert len(core) == 193
+    assert not [name for name in core if find_converter(*name) is None and reason_of_refusal(*name) is None]
+    assert sorted(name for name, o in core if find_converter(name, o) is None) == [
+        "aten::_fft_c2r", "aten::_fft_r2c", "aten::resize_",
+    ]  # fmt: skip

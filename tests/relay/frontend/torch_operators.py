@@ -705,3 +705,24 @@ case(
     x(2, 2, 5, 8),
 )
 case("attention", "three dimensions", F.scaled_dot_product_attention, x(4, 3, 8), x(4, 5, 8), x(4, 5, 6))
+
+
+def _layer_norm_backward(a, g, w):
+    _, mean, inverse = torch.native_layer_norm(a, (5,), w, w, 1e-5)
+    return torch.ops.aten.native_layer_norm_backward(g, a, (5,), mean, inverse, w, w, [True, True, True])
+
+
+def _group_norm_backward(a, g, w):
+    _, mean, inverse = torch.native_group_norm(a, w, w, 2, 6, 12, 3, 1e-5)
+    return torch.ops.aten.native_group_norm_backward(g, a, mean, inverse, w, 2, 6, 12, 3, [True, True, True])
+
+
+case("gradients", "layer norm", _layer_norm_backward, x(3, 4, 5), x(3, 4, 5), x(5))
+case("gradients", "group norm", _group_norm_backward, x(2, 6, 4, 3), x(2, 6, 4, 3), x(6))
+case(
+    "gradients",
+    "embedding",
+    lambda g, n: torch.ops.aten.embedding_dense_backward(g, n, 5, 2, False),
+    x(2, 3, 4),
+    i(2, 3),
+)

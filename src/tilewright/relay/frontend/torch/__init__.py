@@ -5,7 +5,8 @@ graph.py           walks FX graphs (``function_of``, ``GraphImporter``)       sc
 context.py         the interface of converters      registry.py   converters by ATen's names
 symbols.py         symbolic sizes as named dimensions                         dtypes.py    types and their promotion
 decompositions.py  what torch breaks up first
-elementwise.py linear.py conv.py pooling.py reduce.py normalization.py shape.py creation.py
+elementwise.py linear.py conv.py pooling.py reduce.py normalization.py shape.py creation.py indexing.py sorting.py
+attention.py recurrent.py resize.py vision.py quantization.py control.py sizes.py gradients.py norm_gradients.py
 
 torch itself is imported with the modules of this package other than this one, when somebody gives a program.
 """

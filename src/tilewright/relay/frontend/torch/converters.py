@@ -9,6 +9,7 @@ from tilewright.relay.frontend.torch import (
     gradients,
     indexing,
     linear,
+    norm_gradients,
     normalization,
     pooling,
     quantization,
@@ -22,6 +23,7 @@ from tilewright.relay.frontend.torch import (
 )
 
 __all__ = [
-    "attention", "control", "conv", "creation", "elementwise", "gradients", "indexing", "linear", "normalization",
-    "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting", "vision",
+    "attention", "control", "conv", "creation", "elementwise", "gradients", "indexing", "linear", "norm_gradients",
+    "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting",
+    "vision",
 ]  # fmt: skip
