@@ -348,3 +348,24 @@ def test_borders_are_of_the_images_own_elements(mode: str) -> None:
         expected = np.pad(x, ((0, 0), (4, 3)), mode=mode)  # type: ignore[call-overload]
         np.testing.assert_array_equal(run.invoke("main", x).numpy(), expected)
     np.testing.assert_array_equal(run.invoke("main", floats(2, 0)).numpy(), np.zeros((2, 7), F32))
+
+
+@pytest.mark.parametrize("block", [8, 17])
+def test_packed_channels_of_images_of_unknown_extents_are_unpacked(block: int) -> None:
+    types = [((1, 5, None, None, block), F32)]
+    run = machine(lambda x: relay.layout_transform(x, f"NCHW{block}c", "NCHW"), types)
+    for height, width in ((1, 1), (7, 33), (3, 16)):
+        x = floats(1, 5, height, width, block)
+        expected = x.transpose(0, 1, 4, 2, 3).reshape(1, -1, height, width)
+        np.testing.assert_array_equal(run.invoke("main", x).numpy(), expected)
+
+
+def test_joined_images_of_unknown_extents_are_packed_anew() -> None:
+    height, width = DimVar("height", 1, 99), DimVar("width", 1, 99)
+    parts = [relay.var(f"p{i}", relay.TensorType((1, 1, height, width, 8), F32)) for i in range(3)]
+    body = relay.layout_transform(relay.concatenate(relay.Tuple(parts), 1), "NCHW8c", "NCHW24c")
+    run = VirtualMachine(relay.vm.compile(IRModule.from_expr(relay.Function(parts, body)), "llvm"), runtime.cpu())
+    for extents in ((1, 1), (5, 7), (4, 16)):
+        arrays = [floats(1, 1, *extents, 8) + i for i in range(3)]
+        expected = np.concatenate(arrays, 1).transpose(0, 2, 3, 1, 4).reshape(1, 1, *extents, 24)
+        np.testing.assert_array_equal(run.invoke("main", *arrays).numpy(), expected)

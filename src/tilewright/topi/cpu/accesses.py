@@ -11,7 +11,7 @@ each, one of the others is stored first (``worth_storing``): a resized image tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import Call, FloorMod, IntImm, PrimExpr, Var
 from tilewright.te.operation import producer_loads
-from tilewright.tir.expr import ProducerLoad
+from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.functor import ExprVisitor
 from tilewright.tir.visitor import free_vars, post_order_visit, substitute
 from tilewright.topi import tag
@@ -94,6 +94,18 @@ class Reads:
         }
         period = periods.pop() if len(periods) == 1 else None
         return period if period and extent and extent % period == 0 else None
+
+    def block_of(self, axis: IterVar) -> int | None:
+        """Return in blocks of how many elements all reads have ``axis``, in order; None when they do not."""
+        blocks = {_block_of(indices, axis.var) for _, indices in self.reads}
+        block, extent = blocks.pop() if len(blocks) == 1 else None, constant_extent(axis)
+        return block if block and extent and extent % block == 0 else None
+
+
+def _block_of(indices: Sequence[PrimExpr], var: Var) -> int | None:
+    last = indices[-1]
+    within = isinstance(last, FloorMod) and last.a is var and isinstance(last.b, IntImm)
+    return int(last.b) if within else None  # type: ignore[attr-defined]
 
 
 class _ValuesUse(ExprVisitor):

@@ -30,6 +30,8 @@ from tilewright.topi.cpu.loops import fuse_all, split_vector
 from tilewright.topi.cpu.strides import Nest
 from tilewright.topi.utils import largest_divisor
 
+_MOST_PARTS = 4  # of a row of packed channels that are written out
+
 
 def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
     """Fuse the axes of ``stage`` to the loops of ``nest``; return them with their extents."""
@@ -168,11 +170,15 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel:
         and _schedule_strided(stage, reads, out.dtype, parallel and work >= threads.least_work)
     ):
         return sch
+    if work is None and _schedule_unpacked(stage, reads, out.dtype, parallel):
+        return sch
     count = fusable_suffix(stage.op)
     period = reads.period() if count == 1 else None
-    if period is not None and period >= vector_lanes(out.dtype):
+    if period is not None and period * (2 if work is None else 1) >= vector_lanes(out.dtype):
         axes[-1:] = stage.split(axes[-1], factor=period)
         extents[-1:] = [(extents[-1] or 0) // period, period]
+        if work is None and (extents[-2] or 0) <= _MOST_PARTS:
+            stage.unroll(axes[-2])  # which tensor a part is of is known then
     lead = len(axes) - count
     inner = fuse_all(stage, axes[lead:])
     inner_extent = _product(extents[lead:])
@@ -198,6 +204,34 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel:
     if shared is not None:
         stage.parallel(shared)
     return sch
+
+
+def _schedule_unpacked(stage: te.Stage, reads: Reads, dtype: str, parallel: bool) -> bool:
+    """Schedule one image of unknown extents that is read from packed channels, so that each is read once; return
+    False for any other operation.
+
+    Channels of a block go inside of the vectors of a row: all of a block's read the same cache lines.
+    """
+    axes = list(stage.op.axis)
+    packed = {axis: block for axis in axes[:-1] if (block := reads.block_of(axis)) is not None}
+    if len(packed) != 1:
+        return False
+    (channel, block), *_ = packed.items()
+    place = axes.index(channel)
+    if (
+        place + 2 >= len(axes)
+        or constant_extent(axes[-1]) is not None
+        or any(constant_extent(axis) != 1 for axis in axes[:place])
+    ):
+        return False
+    outer, within = stage.split(channel, factor=block)
+    blocks, vector = split_vector(stage, axes[-1], None, vector_lanes(dtype), unknown=True)
+    assert vector is not None
+    rows = axes[place + 1 : -1]
+    stage.reorder(*axes[:place], *rows, outer, blocks, within, vector)
+    if parallel:
+        stage.parallel(rows[0])
+    return True
 
 
 def _partition_border(
