@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
+from tilewright.relay.frontend.torch.dtypes import dtype_name
 from tilewright.runtime._ffi import LIB, DLDevice, DLTensor, TVMValue, TypeCode, check_call
 from tilewright.runtime.device import cpu
 from tilewright.runtime.dtype import DataType, to_native
 from tilewright.runtime.model import holds_program, tensors_in
 from tilewright.runtime.module import Module
-from tilewright.runtime.ndarray import NDArray, from_dlpack
+from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.vm import Executable, VirtualMachine
 from tilewright.torch_compile.plan import Output, Plan, back
 
@@ -167,36 +168,62 @@ class _Program(_Library):
 
     def executor(self) -> _Executor:
         """Return a machine; all share the program and its constants."""
-        return _Machine(VirtualMachine(self._executable, cpu()))
+        return _Machine(VirtualMachine(self._executable, cpu()), len(self._names))
 
 
 class _Machine(_Executor):
-    def __init__(self, machine: VirtualMachine) -> None:
-        self._machine = machine
-        self._weights: dict[int, tuple[int, NDArray]] = {}  # descriptions of parameters, by place
+    def __init__(self, machine: VirtualMachine, inputs: int) -> None:
+        self._set, self._invoke = machine.module["set_input"], machine.module["invoke"]
+        self._views = [_View() for _ in range(inputs)]
 
     def run(self, values: list[Any]) -> list[torch.Tensor]:
-        """Run on the memory of the values."""
+        """Run on the memory of the values, which the machine does not read later."""
         held = [_ready(value) for value in values]
-        arrays = [self._array(i, value) for i, value in enumerate(held)]
-        results = tensors_in(self._machine.run(*arrays))
+        if held:
+            self._set("main", *[view.of(value) for view, value in zip(self._views, held, strict=True)])
+        results = tensors_in(self._invoke("main"))
         taken = {value.data_ptr() for value in held}
         return [_owned(result, taken) for result in results]
 
-    def _array(self, place: int, value: torch.Tensor) -> NDArray:
-        if not isinstance(value, torch.nn.Parameter):
-            return from_dlpack(value.detach())
-        known = self._weights.get(place)
-        if known is None or known[0] != value.data_ptr():
-            known = self._weights[place] = (value.data_ptr(), from_dlpack(value.detach()))
-        return known[1]
+
+class _ManagedTensor(ctypes.Structure):
+    """DLPack's managed tensor, whose owner is somebody else: there is no deleter."""
+
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+_DESCRIPTIONS: list[_ManagedTensor] = []  # for ever: a machine may hold an array longer than its input
+
+
+class _View:
+    """Makes arrays of one input's memory, without DLPack's capsules."""
+
+    def __init__(self) -> None:
+        self._managed, self._rank, self._dtype = _ManagedTensor(), -1, None
+        self._managed.tensor.device = DLDevice(1, 0)
+        _DESCRIPTIONS.append(self._managed)
+
+    def of(self, value: torch.Tensor) -> NDArray:
+        """Return an array of a tensor's memory, which must outlive its use."""
+        tensor = self._managed.tensor
+        if value.dim() != self._rank or value.dtype is not self._dtype:
+            self._rank, self._dtype = value.dim(), value.dtype
+            self._shape = (ctypes.c_int64 * max(self._rank, 1))()
+            tensor.ndim, tensor.dtype = self._rank, to_native(DataType(dtype_name(value.dtype)))
+            tensor.shape = ctypes.cast(self._shape, ctypes.POINTER(ctypes.c_int64))
+        self._shape[: self._rank] = value.shape
+        tensor.data = value.data_ptr()
+        made = ctypes.c_void_p()
+        check_call(LIB.TVMArrayFromDLPack(ctypes.byref(self._managed), ctypes.byref(made)))
+        assert made.value is not None
+        return NDArray(made.value)
 
 
 def _owned(result: NDArray, taken: set[int]) -> torch.Tensor:
     """Return a result as a tensor: in its memory, or in new memory where that is an input's or another result's."""
     if not result.writeable:
         return torch.from_dlpack(result.copyto(cpu()))
-    made = torch.from_dlpack(result)
+    made = torch.from_dlpack(result.to_dlpack())  # a capsule, which is faster than asking the array
     if made.numel() and made.data_ptr() in taken:
         return made.clone()
     taken.add(made.data_ptr())

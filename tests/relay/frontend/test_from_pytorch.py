@@ -129,7 +129,7 @@ def test_a_saved_module_imports_with_the_types_of_its_inputs(tmp_path: Path) -> 
     torch.jit.save(script, str(tmp_path / "model.pt"))
     loaded = torch.jit.load(str(tmp_path / "model.pt"))
     mod, _ = from_pytorch(loaded, [("a", ((2, 3), "float")), ("b", ((2, 3), "int"))])
-    assert [p.checked_type.dtype for p in mod["main"].params] == ["float32", "int32"]
+    assert [p.type_annotation.dtype for p in mod["main"].params] == ["float32", "int32"]
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,38 @@ def test_infos_that_do_not_fit_are_named(infos: Any, message: str) -> None:
 def test_a_module_that_is_no_script_is_refused() -> None:
     with pytest.raises(TilewrightError, match=r"from_pytorch takes what torch\.jit\.trace or"):
         from_pytorch(torch.nn.ReLU(), [("x", (1,))])
+
+
+@torch.no_grad()
+def test_branches_and_loops_that_depend_on_values() -> None:
+    class Flow(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:
+                y = x + self.weight
+            else:
+                y = x - self.weight
+            while bool(y.abs().sum() < 100):
+                y += y * 0.5
+            return y
+
+    flow = Flow()
+    script = torch.jit.script(flow)
+    for x in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0])):
+        found = run(script, x, executor="vm")
+        np.testing.assert_allclose(found.numpy(), flow(x.clone()).numpy(), rtol=1e-5)
+
+
+def test_a_window_may_begin_at_a_place_that_is_an_input() -> None:
+    class Window(torch.nn.Module):
+        def forward(self, x: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+            return torch.narrow(x, 0, start, 2)
+
+    check(Window(), torch.randn(5, 3), torch.tensor(2), executor="vm")
+
+
+def test_results_of_several_tensors_are_taken_apart() -> None:
+    check(lambda x: torch.unbind(x)[0] + torch.where(x > 0, x, -x).sum(), torch.randn(1, 3))

@@ -6,7 +6,7 @@ A branch whose condition is known is taken, a loop whose number of turns is know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,7 +72,8 @@ def _run_time_loop(evaluator: Evaluator, node: Any, start: list[Any], values: di
         return torch.logical_and(go, index < turns)
 
     def step(index: Any, go: Any, *rest: Any) -> Any:
-        now = [_typed(value, kind) for value, kind in zip(rest[:count], kinds, strict=True)]
+        own = [value.clone() for value in rest[:count]] if _writes(body) else rest[:count]
+        now = [_typed(value, kind) for value, kind in zip(own, kinds, strict=True)]
         inner = {**rebuild(rest[count:]), **dict(zip(names, [index, *now], strict=True))}
         following, *after = evaluator.block(body, inner)
         return (index + 1, _tensor(following).reshape(()) != 0, *map(_tensor, after))
@@ -84,7 +85,7 @@ def _run_time_loop(evaluator: Evaluator, node: Any, start: list[Any], values: di
 
 
 def _operands(
-    evaluator: Evaluator, blocks: Iterable[Any], values: dict[str, Any]
+    evaluator: Evaluator, blocks: Sequence[Any], values: dict[str, Any]
 ) -> tuple[list[torch.Tensor], Callable[[Any], dict[str, Any]]]:
     """Return the tensors that blocks read from outside, and what makes the values of tensors in their place."""
     for block in blocks:
@@ -92,6 +93,7 @@ def _operands(
     names = {name: None for block in blocks for name in _read(block)}
     seen = {name: values[name] for name in names if name in values}
     leaves, spec = pytree.tree_flatten(seen)
+    writes = any(_writes(block) for block in blocks)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, Truth))]
     operands = {id(as_tensors(leaves[i])): as_tensors(leaves[i]) for i in places}  # each once
 
@@ -100,6 +102,7 @@ def _operands(
         changed = list(leaves)
         for place in places:
             tensor = given[id(as_tensors(leaves[place]))]
+            tensor = tensor.clone() if writes else tensor
             changed[place] = Truth(tensor) if isinstance(leaves[place], Truth) else tensor
         return dict(pytree.tree_unflatten(changed, spec))
 
@@ -113,6 +116,11 @@ def _read_attributes(evaluator: Evaluator, block: Any, values: dict[str, Any]) -
             values[node.output().debugName()] = values[node.input().debugName()].get(node.s("name"))
         for inner in node.blocks():
             _read_attributes(evaluator, inner, values)
+
+
+def _writes(block: Any) -> bool:
+    """Return whether an operator of a block writes to an operand, which may be one of the branch or loop."""
+    return any(node.kind().endswith("_") or any(map(_writes, node.blocks())) for node in block.nodes())
 
 
 def _read(block: Any) -> list[str]:

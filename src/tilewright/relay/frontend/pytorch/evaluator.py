@@ -63,7 +63,8 @@ class Evaluator:
             results = control.loop(self, node, arguments, values)
         else:
             result = self._value(node, arguments)
-            results = [result] if len(names) == 1 else list(result or ())
+            single = len(names) == 1 and not node.kind().endswith("Unpack")
+            results = [result] if single else list(result or ())
         values.update(zip(names, results, strict=True))
 
     def _value(self, node: Any, arguments: list[Any]) -> Any:

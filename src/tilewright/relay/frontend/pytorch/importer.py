@@ -17,7 +17,6 @@ from tilewright.relay.frontend.pytorch.inputs import Examples, leaves, parse_inf
 from tilewright.relay.frontend.pytorch.mirror import Mirror
 from tilewright.relay.frontend.pytorch.values import Known, as_tensors
 from tilewright.relay.frontend.torch import from_exported_program
-from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import substitute
 from tilewright.runtime.ndarray import NDArray
 
@@ -137,7 +136,7 @@ def _finished(
     replaced = {p: Var(given[p.name_hint], p.type_annotation) for p in main.params}
     body = _nested(substitute(main.body, replaced), structure)
     made = IRModule.from_expr(Function([replaced[p] for p in main.params], body))
-    return infer_module(made), {given[name]: value for name, value in params.items()}
+    return made, {given[name]: value for name, value in params.items()}
 
 
 def _name_of_parameter(name: str, friendly: bool) -> str:

@@ -208,6 +208,16 @@ def has_memory(value: Any) -> bool:
     return isinstance(value, (torch.Tensor, Known, Truth))
 
 
+def _narrow(value: Any, dim: int, start: Any, length: Any) -> Any:
+    value, length = as_tensors(value), _scalar(length)
+    if isinstance(start, torch.Tensor):
+        first = torch.where(start < 0, start + value.shape[dim], start)
+        return torch.index_select(value, dim, first + torch.arange(length))
+    start = _scalar(start)
+    start = start + value.shape[dim] if isinstance(start, int) and start < 0 else start
+    return torch.ops.aten.slice.Tensor(value, dim, start, start + length)
+
+
 def _copy(items: Any) -> Any:
     return list(items) if isinstance(items, list) else dict(items)
 
@@ -250,6 +260,7 @@ QUERY: dict[str, Callable[..., Any]] = {
     "aten::copy": _copy,
     "aten::detach": lambda value: value,
     "aten::contiguous": lambda value, _: value,
+    "aten::narrow": _narrow,
     "prim::shape": lambda value: list(as_tensors(value).shape),
 }
 """Operators whose arguments may have tensors, whose results are numbers, lists, or the tensors as they were."""

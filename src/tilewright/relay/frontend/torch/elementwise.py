@@ -145,13 +145,13 @@ def convert_pow(ctx: TorchContext, base: Any, exponent: Any) -> RelayExpr:
     return found
 
 
-@converter("maximum")
+@converter("maximum", "max.other")
 def convert_maximum(ctx: TorchContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """The larger; NaN where one is."""
     return _of_numbers(ctx, relay_op.maximum, a, b)
 
 
-@converter("minimum")
+@converter("minimum", "min.other")
 def convert_minimum(ctx: TorchContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """The smaller; NaN where one is."""
     return _of_numbers(ctx, relay_op.minimum, a, b)

@@ -35,7 +35,7 @@ def convert_matmul(ctx: TorchContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
 def convert_linear(ctx: TorchContext, x: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None) -> RelayExpr:
     """x times the transposed weight, plus the bias."""
     dims, units = ctx.dims(x), ctx.dims(weight)[0]
-    if ctx.rank(x) == 2 and 0 not in dims and is_number(units) and dt.is_float(ctx.dtype(x)):
+    if ctx.rank(x) == ctx.rank(weight) == 2 and 0 not in dims and is_number(units) and dt.is_float(ctx.dtype(x)):
         made = typed(relay_op.nn.dense(x, weight, units=units))
     else:
         turned = typed(relay_op.transpose(weight, axes=(1, 0))) if ctx.rank(weight) == 2 else weight
