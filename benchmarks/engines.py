@@ -21,6 +21,7 @@ from .quantized import float32_of
 Arrays = Mapping[str, np.ndarray]
 
 TORCH = "torch"
+PRECISION = "TILEWRIGHT_BENCHMARK_PRECISION"  # of Tilewright's weights; unless float32, OpenVINO takes its own default
 FLOAT32 = "float32"
 ONEDNN = "dnnl"
 
@@ -88,7 +89,7 @@ class OnnxRuntime(Engine):
 
 
 class OpenVino(Engine):
-    """OpenVINO's CPU plugin, one stream, fp32 arithmetic (its default may be bfloat16)."""
+    """OpenVINO's CPU plugin, one stream; fp32 arithmetic, or its default beside our lower precisions."""
 
     def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
         """Compile the model and set the inputs of one inference request."""
@@ -99,8 +100,9 @@ class OpenVino(Engine):
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": "1",
             "INFERENCE_NUM_THREADS": str(threads),
-            "INFERENCE_PRECISION_HINT": "f32",
         }
+        if os.environ.get(PRECISION, FLOAT32) == FLOAT32:
+            config["INFERENCE_PRECISION_HINT"] = "f32"
         self._compiled = openvino.Core().compile_model(str(prepared), "CPU", config)
         self._request = self._compiled.create_infer_request()
         self._inputs = {name: openvino.Tensor(value) for name, value in inputs.items()}
@@ -175,6 +177,8 @@ def describe_network(path: Path, network: str, options: Mapping[str, Any]) -> No
 class Tilewright(Engine):
     """Tilewright: an exported shared library in the graph executor."""
 
+    lowers = True  # to the precision that is asked for
+
     @classmethod
     def arrange(cls, module: Any, params: Any) -> tuple[Any, Any]:
         """What is done to the imported network before it is built."""
@@ -187,6 +191,7 @@ class Tilewright(Engine):
 
         import tilewright as tvm
         from tilewright import relay
+        from tilewright.relay.transform.precision.halve_weights import precision_config
 
         shapes = {name: value.shape for name, value in inputs.items()}
         graph = onnx.load(str(model))
@@ -194,7 +199,8 @@ class Tilewright(Engine):
         module, params = relay.frontend.from_onnx(graph, shapes)
         del graph  # the compiler's memory is measured, without the file's
         module, params = cls.arrange(module, params)
-        with tvm.transform.PassContext(opt_level=3):
+        config = precision_config(os.environ.get(PRECISION, FLOAT32) if cls.lowers else FLOAT32)
+        with tvm.transform.PassContext(opt_level=3, config=config):
             factory = relay.build(module, target="llvm", params=params)
         library = folder / "model.so"
         factory.export_library(str(library))
@@ -246,14 +252,16 @@ class OneDnn(Tilewright):
 
 
 class Float32(Tilewright):
-    """Tilewright on the float32 file that a quantized one was made of."""
+    """Tilewright in float32: on the file that a quantized one was made of, or on the same one."""
+
+    lowers = False
 
     @classmethod
     def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
         """As above, in a folder of its own beside the quantized network's library."""
         own = folder / FLOAT32
         own.mkdir(exist_ok=True)
-        return super().prepare(float32_of(model), inputs, own)
+        return super().prepare(model if PRECISION in os.environ else float32_of(model), inputs, own)
 
 
 ENGINES: Mapping[str, type[Engine]] = {

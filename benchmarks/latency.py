@@ -4,7 +4,8 @@
 
 A model is a name of `tilewright.testing.zoo` (exported on first use) or the path of an ONNX file with known
 input shapes. With `--int8` the models are quantized (`quantized.NETWORKS`), all engines run the same file, and our
-own float32 form of the network runs beside them. The peer `torch` compiles a network's PyTorch module, which only
+own float32 form of the network runs beside them; so it does with `--precision bf16`, where OpenVINO runs as it comes,
+in bfloat16 on processors that have it. The peer `torch` compiles a network's PyTorch module, which only
 those of the zoo have. Every engine has its own process, which loads the model and then runs a block of inferences on
 command. Blocks go in turns (A B C, A B C, ...), so that slow changes of the machine meet all engines alike, with a
 pause before each, in which the spinning threads of the engine before go to sleep.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import shutil
 import tempfile
 import time
@@ -29,11 +31,12 @@ import onnx
 from onnx import helper
 from rich.console import Console
 
+from tilewright.relay.transform.precision.halve_weights import PRECISIONS
 from tilewright.testing import zoo
 
 from . import flops, peak
 from .client import Client, EngineError
-from .engines import ENGINES, FLOAT32, ONEDNN, TORCH, describe_network
+from .engines import ENGINES, FLOAT32, ONEDNN, PRECISION, TORCH, describe_network
 from .plot import ratios_svg
 from .quantized import NETWORKS, find_quantized
 from .report import OURS, Build, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
@@ -220,6 +223,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     options.add_argument("--models", nargs="+", help="zoo names or ONNX files; by default all of the zoo, or of --int8")
     options.add_argument("--int8", action="store_true", help=f"quantized networks, by default {', '.join(NETWORKS)}")
+    options.add_argument(
+        "--precision", default=FLOAT32, choices=PRECISIONS, help="of our weights, as `compile` takes it"
+    )
     peers = [name for name in ENGINES if name not in (OURS, FLOAT32)]
     usual = [name for name in peers if name not in (TORCH, ONEDNN)]
     options.add_argument("--peers", nargs="*", default=usual, choices=peers, help=f"by default {' and '.join(usual)}")
@@ -236,7 +242,9 @@ def main() -> None:
     """Measure, print the table, write the JSON; exit status 1 where an engine failed."""
     arguments = parse_arguments()
     plan = QUICK if arguments.quick else THOROUGH
-    ours = [OURS, *([FLOAT32] if arguments.int8 else [])]
+    if arguments.precision != FLOAT32:
+        os.environ[PRECISION] = arguments.precision  # read by the engines' processes
+    ours = [OURS, *([FLOAT32] if arguments.int8 or arguments.precision != FLOAT32 else [])]
     engines = [*([] if arguments.no_tilewright else ours), *arguments.peers]
     find, models = (find_quantized, NETWORKS) if arguments.int8 else (find_model, zoo.names())
     console = Console()
@@ -260,7 +268,12 @@ def main() -> None:
     gains = [gain for result in results if (gain := result.gain_of_integers()) is not None]
     if gains:
         console.print(f"Geometric mean of the ratios of our float32: {geometric_mean(gains):.2f}")
-    settings = {"plan": asdict(plan), "engines": engines, "threads": arguments.threads}
+    settings = {
+        "plan": asdict(plan),
+        "engines": engines,
+        "threads": arguments.threads,
+        "precision": arguments.precision,
+    }
     write_json(arguments.json, as_json(results, machine, settings))
     console.print(f"Written: {arguments.json}")
     if arguments.markdown:
