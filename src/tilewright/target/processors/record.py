@@ -90,7 +90,29 @@ class Tiles:
 
 @dataclass(frozen=True)
 class MatrixTiles:
-    """Products in AMX's tiles, measured on Sapphire Rapids; times in cycles."""
+    """Products in AMX's tiles, measured on Sapphire Rapids; times in cycles where nothing else is said."""
+
+    row_share: float = 0.3
+    """A product of tiles of r rows, loads included, takes max(8, r) / 16 of this and 1 - this besides: 2 x 2 tiles from
+    the first cache at 3.6 GHz in ns: r = 16 17.9, 14 17.3, 12 16.5, 10 15.5, 8 15.3, 3 15.2."""
+
+    most_sums: int = 32 << 10
+    """Bytes of the sums of a convolution's block, which are read again at once."""
+
+    whole_sums: int = 64 << 10
+    """Of all positions, where a block of channels then reads its weights once, and fetches the next."""
+
+    least_share: float = 0.2
+    """Of the tiles' peak, below which vector registers are as fast: of bytes theirs is an eighth."""
+
+    copy_time: float = 51.0
+    """Of copying a step's bytes of windows, in products with so many channels."""
+
+    half_time: float = 1 / 8
+    """Of a product of bfloat16, by that of float32 in vectors: the peak is a 16th, of which kernels reach a half."""
+
+    call_time: float = 6.0
+    """Of a kernel's configuration, in products of tiles."""
 
     product_time: float = 25.0
     """Of a product of tiles of 16 rows by 64 bytes, of which six compute one of floats: loads, and sums that are

@@ -12,7 +12,7 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi import nn
 from tilewright.topi.cpu.byte_tiles import has_tiles
-from tilewright.topi.cpu.model.matrix_tiles import TILE_TIME, are_rows_merged
+from tilewright.topi.cpu.model.matrix_tiles import are_rows_merged
 from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
     block_vectors,
@@ -104,7 +104,7 @@ def channel_time(in_channels: int, channels: int, window: int, dtype: str = "flo
     Weights of bfloat16 that fill tiles take a small part of it.
     """
     if has_tiles(features(), dtype) and dtype == "bfloat16" and channels % SIDE == 0:
-        return TILE_TIME
+        return features().processor.matrix_tiles.half_time
     chosen = conv2d_layouts(in_channels, channels, window=window)
     return chosen.time if chosen else None
 

@@ -14,16 +14,6 @@ from tilewright.topi.cpu.byte_tiles import Windows, has_tiles
 from tilewright.topi.cpu.model.tiling import divisors_up_to
 from tilewright.topi.cpu.tile_code import DEPTH, SIDE, WORD, even_rows
 
-# A product of tiles of r rows, loads included, takes max(8, r) / 16 of this and 1 - this besides: Sapphire Rapids at
-# 3.6 GHz, 2 x 2 tiles from the first cache in ns: r = 16 17.9, 14 17.3, 12 16.5, 10 15.5, 8 15.3, 3 15.2.
-_ROW_SHARE = 0.3
-_MOST_SUMS = 32 << 10  # bytes of a block, which are read again at once
-_WHOLE_SUMS = 64 << 10  # of all positions, where a block of channels then reads its weights once, and fetches the next
-_LEAST_SHARE = 0.2  # of the tiles' peak, below which vector registers are as fast: of bytes theirs is an eighth
-_COPY_TIME = 51.0  # of a step's bytes, by the products with so many channels that take as long
-TILE_TIME = 1 / 8  # of bfloat16, by that of float32 in vectors: the peak is a 16th, of which kernels reach a half
-_CALL_TIME = 6.0  # of a kernel's configuration, in products of tiles
-
 
 @dataclass(frozen=True)
 class WindowTiles:
@@ -52,18 +42,18 @@ def window_tiles(
     windows = Windows(1, 1, block, chunks, words * WORD, (kh, kw), (1, 1), (1, 2 if dilated else 1), dtype=dtype)
     if block % SIDE or group != windows.group:
         return None
-    steps = math.prod(windows.steps)
+    steps, record = math.prod(windows.steps), cpu.processor.matrix_tiles
 
     def time(rows: int, columns: int) -> float:
         tiles, each = even_rows(columns)
-        step = 1 - _ROW_SHARE + _ROW_SHARE * max(each, SIDE // 2) / SIDE
+        step = 1 - record.row_share + record.row_share * max(each, SIDE // 2) / SIDE
         lone = 1.5 if block // SIDE < 4 and rows * tiles % 2 else 1.0  # fewer than four sums wait for one another
-        return (rows * tiles * step * lone * steps + _CALL_TIME * SIDE / block) * SIDE / (rows * columns)
+        return (rows * tiles * step * lone * steps + record.call_time * SIDE / block) * SIDE / (rows * columns)
 
-    if kernel[0] >= cpu.cores and math.prod(out) * block * 4 <= _WHOLE_SUMS:
+    if kernel[0] >= cpu.cores and math.prod(out) * block * 4 <= record.whole_sums:
         blocks = [(out[0], out[1])]
     else:
-        most = _MOST_SUMS // (4 * block)
+        most = record.most_sums // (4 * block)
         blocks = [
             (rows, columns)
             for columns in divisors_up_to(out[1], most)
@@ -73,7 +63,7 @@ def window_tiles(
         return None
     best = min(blocks, key=lambda b: (time(*b), b))
     share = steps * windows.depth / DEPTH / time(*best)
-    return WindowTiles(*best, time(*best)) if share >= _LEAST_SHARE * windows.group / WORD else None
+    return WindowTiles(*best, time(*best)) if share >= record.least_share * windows.group / WORD else None
 
 
 def are_rows_merged(
@@ -90,6 +80,6 @@ def are_rows_merged(
     merged = window_tiles(cpu, (1, math.prod(out)), one_row, dtype=dtype)
     if merged is None:
         return None if apart is None else False
-    copying = chunks * words * WORD / DEPTH * _COPY_TIME / (channels * block)
+    copying = chunks * words * WORD / DEPTH * cpu.processor.matrix_tiles.copy_time / (channels * block)
     padding = copying if computed < 1 else 0.0
     return apart is None or merged.time + copying * kh * kw * copied < apart.time + padding
