@@ -9,6 +9,7 @@ from onnx import TensorProto
 from tests.random_operators.case import Graph, Tolerance
 from tests.random_operators.draw import Draw
 from tests.random_operators.families.linear import fitting, window
+from tests.random_operators.families.microsoft_attention import ATTENTION
 
 _DOMAIN = "com.microsoft"
 _SIDES = (1, 2, 3, 5, 8, 17)
@@ -17,9 +18,10 @@ _CLOSE = Tolerance("close", 128)
 
 def microsoft(g: Graph) -> Tolerance:
     """A case of one of the operators."""
-    operator, inputs, attributes = g.draw.of(_conv, _gemm, _integers, _dynamic, _rotary)(g)
-    (name,) = g.emit(inputs, operator=operator, domain=_DOMAIN, **attributes)
-    g.declared[name] = TensorProto.FLOAT
+    operator, inputs, attributes = g.draw.of(_conv, _gemm, _integers, _dynamic, _rotary, _few_bits, *ATTENTION)(g)
+    outputs = 3 if "Attention" in operator and attributes.get("num_heads") and len(inputs) > 5 else 1
+    for name in g.emit(inputs, outputs, operator=operator, domain=_DOMAIN, **attributes):
+        g.declared[name] = TensorProto.FLOAT
     return _CLOSE
 
 
@@ -110,3 +112,19 @@ def _rotary(g: Graph) -> _Node:
     tables = [g.input(table.astype("float32")) for table in (np.cos(angles), np.sin(angles))]
     # A table of one head size says how wide the heads are; with num_heads that is told twice.
     return "RotaryEmbedding", [_floats(g, *shape), g.input(places.astype("int64")), *tables], attributes
+
+
+def _few_bits(g: Graph) -> _Node:
+    """Weights of 4 or 8 bits in blocks, with zero points or without, in float arithmetic."""
+    bits, block = g.draw.of(4, 8), g.draw.of(16, 32, 64)
+    inner, columns = g.draw.of(16, 31, 64, 96), g.draw.of(1, 3, 8, 17)
+    blocks = -(-inner // block)
+    codes = g.fixed(g.draw.integers("uint8", (columns, blocks, block * bits // 8), 0, 256))
+    inputs = [
+        _floats(g, *g.draw.of((), (2,)), g.draw.of(1, 2, 7), inner),
+        codes,
+        g.fixed(_scales(g.draw, columns * blocks)),
+    ]
+    if g.draw.of(False, True):
+        inputs.append(g.fixed(g.draw.integers("uint8", (columns * -(-blocks * bits // 8),), 0, 256)))
+    return "MatMulNBits", inputs, {"K": inner, "N": columns, "bits": bits, "block_size": block}

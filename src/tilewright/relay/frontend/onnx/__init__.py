@@ -5,7 +5,7 @@ importer.py    walks the graph            context.py    the interface of convert
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 backend.py     ONNX's backend interface   legacy_opsets.py  operators before opset 7
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
-microsoft.py microsoft_attention.py microsoft_experts.py fused.py rotary.py
+microsoft.py microsoft_attention.py microsoft_decoding.py microsoft_packed.py microsoft_experts.py fused.py rotary.py
 qlinear.py, microsoft_quantized.py, microsoft_ordered.py: integers with scales
 microsoft_nbits.py: products with weights of few bits
 ml.py randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
@@ -23,9 +23,11 @@ from tilewright.relay.frontend.onnx import (
     losses,
     microsoft,
     microsoft_attention,
+    microsoft_decoding,
     microsoft_experts,
     microsoft_nbits,
     microsoft_ordered,
+    microsoft_packed,
     microsoft_quantized,
     ml,
     normalization,
@@ -49,7 +51,8 @@ from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
     "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "losses", "microsoft",
-    "microsoft_attention", "microsoft_experts", "microsoft_nbits", "microsoft_ordered", "microsoft_quantized",
+    "microsoft_attention", "microsoft_decoding", "microsoft_experts", "microsoft_nbits", "microsoft_ordered",
+    "microsoft_packed", "microsoft_quantized",
     "ml", "normalization", "pooling",
     "qlinear", "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences",
     "shape", "spectral", "training", "unpooling", "vision",

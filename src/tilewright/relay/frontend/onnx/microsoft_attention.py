@@ -62,7 +62,7 @@ def _split(data: RelayExpr, heads: int) -> RelayExpr:
     return typed(relay_op.reshape(data, (-4, -1, heads, -2)))
 
 
-def _attend(
+def attended(
     ctx: NodeContext,
     parts: Parts,
     additions: list[RelayExpr],
@@ -110,7 +110,7 @@ def _masked(ctx: NodeContext, keep: RelayExpr, like: RelayExpr, value: float) ->
     return typed(relay_op.where(keep, _scalar(ctx, 0.0, like), _scalar(ctx, value, like)))
 
 
-def _key_mask(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
+def key_mask(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
     """Return the addition by a mask of keys: (batch, total) or (batch, length, total) of 0 and 1, or (batch)
     lengths.
     """
@@ -153,6 +153,11 @@ def _causal(ctx: NodeContext, q: RelayExpr, k: RelayExpr) -> RelayExpr:
     return _seen(ctx, k, relay_op.expand_dims(relay_op.add(places_along(ctx, q, 2), behind), 0))
 
 
+def lowest_where_not(ctx: NodeContext, keep: RelayExpr, like: RelayExpr) -> RelayExpr:
+    """Return the addition to scores by which only keys count where ``keep`` is true."""
+    return _masked(ctx, keep, like, _LOWEST)
+
+
 @converter("Attention", domain=_DOMAIN, in_float32=True)
 def convert_attention(ctx: NodeContext) -> Any:
     """Self-attention of one input by joint weights for queries, keys and values."""
@@ -176,7 +181,7 @@ def joint_attention(ctx: NodeContext, joint: RelayExpr, mask: int, past: int, ad
         k, v = (
             typed(relay_op.concatenate([relay_op.squeeze(o, [0]), n], axis=2)) for o, n in zip(old, (k, v), strict=True)
         )
-    found = _attend(ctx, (q, k, v), additions_to_scores(ctx, q, k, mask, addition))
+    found = attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, mask, addition))
     return [found, relay_op.stack([k, v], axis=0)] if ctx.num_outputs > 1 else found
 
 
@@ -184,7 +189,7 @@ def additions_to_scores(
     ctx: NodeContext, q: RelayExpr, k: RelayExpr, mask: int, addition: int | None
 ) -> list[RelayExpr]:
     """Return what is added to scores: for a mask of keys, an input of additions, and causal attention."""
-    found = [_key_mask(ctx, ctx.input(mask), k)] if ctx.has_input(mask) else []
+    found = [key_mask(ctx, ctx.input(mask), k)] if ctx.has_input(mask) else []
     found += [ctx.input(addition)] if addition is not None and ctx.has_input(addition) else []
     return found + ([_causal(ctx, q, k)] if ctx.attr("unidirectional", 0) else [])
 
@@ -198,7 +203,7 @@ def convert_multi_head_attention(ctx: NodeContext) -> Any:
     if ctx.has_input(6):
         k = typed(relay_op.concatenate([ctx.input(6), k], axis=2))
         v = typed(relay_op.concatenate([ctx.input(7), v], axis=2))
-    return [_attend(ctx, (q, k, v), additions_to_scores(ctx, q, k, 4, 5)), k, v][: ctx.num_outputs]
+    return [attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, 4, 5)), k, v][: ctx.num_outputs]
 
 
 def _three_parts(ctx: NodeContext, heads: int) -> Parts:
@@ -250,7 +255,7 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     wide = [x if heads == groups else typed(relay_op.repeat(x, heads // groups, 1)) for x in (keys, values)]
     additions = [_seen(ctx, keys, places, ctx.attr("local_window_size", -1))]
     additions += [ctx.input(10)] if ctx.has_input(10) else []
-    found = _attend(ctx, (q, wide[0], wide[1]), additions, ctx.attr("softcap", 0.0), _sink(ctx, q))
+    found = attended(ctx, (q, wide[0], wide[1]), additions, ctx.attr("softcap", 0.0), _sink(ctx, q))
     return [found, keys, values][: ctx.num_outputs]
 
 
