@@ -1,6 +1,6 @@
 """Torchvision's own operators, in Python: its wheel of PyPI loads them with a CUDA build of torch alone.
 
-Importing this before torchvision makes ``import torchvision`` work beside ``torch==...+cpu``.
+``define()`` before it makes ``import torchvision`` work beside ``torch==...+cpu``.
 """
 
 from __future__ import annotations
@@ -64,6 +64,3 @@ def _shape_of_roi_align(
     data: torch.Tensor, rois: torch.Tensor, scale: float, height: int, width: int, ratio: int, aligned: bool
 ) -> torch.Tensor:
     return data.new_empty((rois.shape[0], data.shape[1], height, width))
-
-
-define()
