@@ -277,6 +277,7 @@ def _json_report(compiled: Compiled) -> dict[str, Any]:
             {"node": d.node, "operator": d.operator, "reason": d.reason} for d in report.quantized if d.reason
         ],
         "precision": [{"node": w.node, "bytes": w.bytes, "dtype": w.dtype, "reason": w.reason} for w in report.halved],
+        "bfloat16_gain": min(report.bfloat16_gains, default=1.0),
         "weight_bytes": report.parameter_bytes,
         "prepared_bytes": report.prepared_bytes,
         "activation_bytes": report.activation_bytes,

@@ -43,7 +43,7 @@ from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.devices.control_on_devices import PlainControlFlow, has_control_flow
 from tilewright.relay.transform.devices.for_each_device import names_devices
-from tilewright.relay.transform.precision import halve_weights
+from tilewright.relay.transform.precision import bfloat16_gain, halve_weights
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.interrupt import heard_interrupts
@@ -269,11 +269,13 @@ def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
 def _to_kernels(module: IRModule, targets: TargetMap, codegen: ExecutorCodegen, report: BuildReport) -> IRModule:
     """Optimize, fuse and prepare for an executor; the primitive functions of the result become kernels."""
     halve_weights.check_precision(module)
-    with report.stage("optimize"), collecting() as decisions, halve_weights.collecting() as halved:
+    notes = collecting(), halve_weights.collecting(), bfloat16_gain.collecting()
+    with report.stage("optimize"), notes[0] as decisions, notes[1] as halved, notes[2] as gains:
         passes = codegen.optimization_passes(optimization_passes())
         module = targets.run(passes, _placed(module, targets, codegen.control_flow), "relay.optimize")
     report.operators = _count_operators(module["main"])
     report.quantized, report.halved = tuple(dict.fromkeys(decisions)), tuple(halved)
+    report.bfloat16_gains = tuple(gains)
     with report.stage("fuse"):
         module = targets.fused(fusion_passes(), module)
     with report.stage("lower"):

@@ -40,6 +40,7 @@ from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.indexing import Take
 from tilewright.relay.transform.common import concrete_shape, open_children, trait_of, typed_function_pass
+from tilewright.relay.transform.precision import bfloat16_gain
 from tilewright.relay.transform.precision.to_mixed_precision import convert
 from tilewright.relay.transform.simplify.fold_constant import as_constant
 from tilewright.relay.visitor import ExprRewriter, direct_children, post_order
@@ -265,6 +266,8 @@ def HalveWeights() -> Pass:
         dtype = half_dtype()
         if ctx.option(PRECISION) == MIXED:
             _note_mixed(func)
+        if ctx.option(PRECISION) == FLOAT32:
+            bfloat16_gain.note(func)
         chosen = _chosen(func, dtype) if dtype is not None else {}
         return _Halver(dtype, chosen).visit(func) if dtype is not None and chosen else func
 
