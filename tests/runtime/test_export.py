@@ -14,6 +14,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -519,3 +520,12 @@ def test_standalone_library_holds_the_runtime(factory: runtime.GraphExecutorFact
 def test_objects_are_linked_into_a_c_program(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
     network = factory.export_library(tmp_path / "network.o")
     assert run_c_program(tmp_path, [network, ARCHIVE, "-rdynamic"], []) == [v + 2.0 for v in range(15)]
+
+
+def test_weights_that_do_not_fit_the_disk_are_an_error_before_anything_is_written(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export.shutil, "disk_usage", lambda path: SimpleNamespace(total=1000, free=10))
+    monkeypatch.setattr(export, "_write_objects", None)
+    failing_export(factory, tmp_path / "x.so", "its weights take 0 MB, and 0 MB are free on its disk")
+    assert list(tmp_path.iterdir()) == []

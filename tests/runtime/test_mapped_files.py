@@ -1,5 +1,6 @@
 """Arrays that are views of files."""
 
+import errno
 import gc
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime
+from tilewright.runtime import mapped_files
 from tilewright.runtime.mapped_files import MappedFile, check_mapped_files
 from tilewright.runtime.ndarray import numpy_view
 
@@ -64,3 +66,33 @@ def test_a_strided_array_is_saved_in_row_major_order(order: tuple[int, ...], tmp
     path = tmp_path / "net.params"
     runtime.save_param_dict_to_file({"w": runtime.ndarray.share_memory(values)}, path)
     assert (runtime.load_param_dict_from_file(path)["w"].numpy() == values).all()
+
+
+def test_weights_beyond_a_bound_are_in_a_file_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(mapped_files, "_held", {})
+    monkeypatch.setattr(mapped_files, "IN_MEMORY", 3 << 20)
+    files = len(os.listdir("/proc/self/fd"))
+    arrays = [mapped_files.weight_array((1 << 19,), "float32") for _ in range(3)]
+    small = mapped_files.weight_array((3,), "float32")
+    addresses = [f"{array._tensor.data:x}-" for array in arrays]
+    rows = Path("/proc/self/maps").read_text().splitlines()
+    assert [any(row.startswith(a) and str(tmp_path) in row for row in rows) for a in addresses] == [False, True, True]
+    for array in (*arrays, small):
+        array.copyfrom(np.full(array.shape, 7, "float32"))
+        assert (array.numpy() == 7).all()
+    assert list(tmp_path.iterdir()) == [] and len(os.listdir("/proc/self/fd")) <= files + 2
+    del arrays, array
+    gc.collect()
+    assert not mapped_files._held and str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
+def test_where_the_disk_is_full_weights_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(mapped_files, "IN_MEMORY", 0)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    array = mapped_files.weight_array((1 << 19,), "float32")
+    array.copyfrom(np.ones(1 << 19, "float32"))
+    assert array.numpy().sum() == 1 << 19

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
-from tilewright.runtime.export import check_symbol_prefix
+from tilewright.runtime.export import check_space, check_symbol_prefix
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
@@ -137,6 +137,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         with _records(options), context, in_budget():
             with report.stage("import"):
                 mod, params = import_model(options.model, shapes, options.frontend, dims=parse_dim_limits(options.dims))
+            check_space(options.output, _least_bytes(params, options.precision))
             if dump:
                 dump.write("import", str(mod))
             for compiler in options.partition:
@@ -182,6 +183,12 @@ def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[s
         return
     linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
     factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)
+
+
+def _least_bytes(params: Mapping[str, Any], precision: str) -> int:
+    """Return what weights take at least in a library; those of another precision than float32 may be halved."""
+    size = sum(int(array.nbytes) for array in params.values())
+    return size if precision == FLOAT32 else size // 2
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:

@@ -400,6 +400,19 @@ def _check_destination(target: Path, suffix: str) -> None:
         raise ExportError(f"cannot write {target}: no permission to write in {target.parent}")
 
 
+def check_space(target: Path, nbytes: int) -> None:
+    """Raise ExportError where the disk of a file to be written has less space than its weights take.
+
+    Args:
+        target: the file, whose folder exists.
+        nbytes: the size of its weights.
+    """
+    disk = shutil.disk_usage(target.absolute().parent)
+    if disk.total and nbytes > disk.free:
+        needed, free = (f"{size / 1e6:,.0f} MB" for size in (nbytes, disk.free))
+        raise ExportError(f"cannot write {target}: its weights take {needed}, and {free} are free on its disk")
+
+
 def check_symbol_prefix(prefix: str, target: Path) -> None:
     """Raise ExportError where symbols of a file cannot have a prefix."""
     if target.suffix not in (".o", ".a"):
@@ -505,6 +518,7 @@ def export_library(
         # finds out what permission bits do not tell, before the work is done
         partial.touch()
         partial.unlink()
+        check_space(target, saved_bytes(root))
         with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
             folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
             apart = fcompile is None and suffix == ".so" and _in_segment(root)

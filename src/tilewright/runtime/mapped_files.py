@@ -1,14 +1,21 @@
 """Files that arrays are views of: nothing is read before it is used, and the system takes pages back when it needs
 them.
 
-Writing to such an array changes no file. A file that changes or becomes shorter meanwhile is an error, which
+Writing to a view of a model's file changes no file. A file that changes or becomes shorter meanwhile is an error, which
 ``check_mapped_files`` finds; who looks at a part that is gone is ended by the system.
+
+``weight_array`` gives the memory of weights that a compiler makes of others: beyond ``IN_MEMORY`` bytes it is that of
+a file without a name on the disk.
 """
 
 from __future__ import annotations
 
+import errno
+import itertools
 import mmap
 import os
+import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from weakref import WeakSet
@@ -17,7 +24,7 @@ import numpy as np
 
 from .dtype import DataType
 from .error import TVMError
-from .ndarray import NDArray, share_memory
+from .ndarray import NDArray, empty, share_memory
 
 _PRIVATE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
 _State = tuple[int, int, int, int]
@@ -54,6 +61,46 @@ class MappedFile:
         if offset + int(np.prod(shape, dtype=np.int64)) * kind.itemsize > len(self._memory):
             raise ValueError(f"{self.path.name} has become shorter")
         return share_memory(np.ndarray(tuple(shape), kind, self._memory, offset))
+
+
+IN_MEMORY = 1 << 28
+_LARGE = 1 << 20  # bytes; smaller arrays are not worth a file
+_held: dict[int, int] = {}  # bytes of large arrays in memory
+_numbers = itertools.count()
+
+
+def weight_array(shape: Sequence[int], dtype: str) -> NDArray:
+    """Return an array with undefined contents for a weight that is made of others.
+
+    Where large ones take over ``IN_MEMORY`` bytes already, its pages are those of a file that has no name, in TMPDIR or
+    /var/tmp: the system writes them out when it needs memory, and the file goes with the array. Where the disk is full
+    it is in memory.
+    """
+    kind = DataType(dtype).to_numpy()
+    nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    if nbytes < _LARGE:
+        return empty(shape, dtype)
+    if sum(_held.values()) + nbytes > IN_MEMORY and kind.itemsize <= 8:
+        memory = _on_disk(nbytes)
+        if memory is not None:
+            return share_memory(np.ndarray(tuple(shape), kind, memory))
+    array, number = empty(shape, dtype), next(_numbers)
+    _held[number] = nbytes
+    weakref.finalize(array, _held.pop, number, None)
+    return array
+
+
+def _on_disk(nbytes: int) -> mmap.mmap | None:
+    """Return memory of a file without a name; None where the disk has no room."""
+    folder = os.environ.get("TMPDIR") or ("/var/tmp" if os.access("/var/tmp", os.W_OK) else None)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, nbytes)
+            return mmap.mmap(file.fileno(), nbytes)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES):
+            raise
+        return None
 
 
 def _state(status: os.stat_result) -> _State:

@@ -251,3 +251,13 @@ def test_operands_that_do_not_belong_together_are_refused(change: dict[str, Any]
     operands = [relay.var(name, shape=shapes[name], dtype=dtype) for name, dtype in dtypes.items()]
     with pytest.raises(TypeInferenceError, match=message):
         infer_expr(relay.nn.matmul_nbits(X, *operands, **form))
+
+
+@pytest.mark.parametrize("rows", [16, 40, 43])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_packed_codes_are_the_codes(rows: int, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nbits, "_PART", 100)  # many parts
+    codes = np.random.default_rng(0).integers(0, 256, (rows, 3, 32 * bits // 8), "uint8")
+    words = nbits.packed_codes(codes, bits, 32, 8)
+    assert words.shape[0] == -(-rows // 8)
+    assert (nbits.codes_of_words(words, bits, 32, rows) == nbits.unpacked_codes(codes, bits, 32)).all()

@@ -61,9 +61,26 @@ def words_of_block(bits: int, block: int) -> int:
     return -(-block * bits // WORD_BITS)
 
 
-def packed_codes(codes: Array, bits: int, block: int, lanes: int) -> Array:
-    """Return ``codes`` in words for ``lanes`` rows at a time: int32 (n / lanes, blocks, words, lanes)."""
-    rows, blocks, _ = codes.shape
+_PART = 1 << 18  # bytes of codes that are packed at a time
+
+
+def packed_codes(codes: Array, bits: int, block: int, lanes: int, out: Array | None = None) -> Array:
+    """Return ``codes`` in words for ``lanes`` rows at a time: int32 (n / lanes, blocks, words, lanes), in ``out``."""
+    rows, blocks, width = codes.shape
+    if out is None:
+        out = np.empty((-(-rows // lanes), blocks, words_of_block(bits, block), lanes), "<i4")
+    panels = max(1, _PART // max(1, lanes * blocks * width))
+    for start in range(0, len(out), panels):
+        part = codes[start * lanes : (start + panels) * lanes]
+        out[start : start + panels] = _packed_panels(part, bits, block, lanes)
+    return out
+
+
+def _packed_panels(codes: Array, bits: int, block: int, lanes: int) -> Array:
+    rows, blocks, width = codes.shape
+    if bits == 4 and rows % lanes == 0 and width % 4 == 0 and width * 2 == block:
+        whole = _interleaved(np.ascontiguousarray(codes).view("<u4")).view("<i4")
+        return whole.reshape(-1, lanes, blocks, width // 4).transpose(0, 2, 3, 1)
     words, shifts = words_of_block(bits, block), 8 // bits
     numbers = unpacked_codes(codes, bits, block)
     ends = (-rows % lanes, 0, words * WORD_BITS // bits - block)
@@ -71,6 +88,14 @@ def packed_codes(codes: Array, bits: int, block: int, lanes: int) -> Array:
     parts = numbers << (bits * np.arange(shifts, dtype="uint8"))[:, None]
     whole = np.bitwise_or.reduce(parts, axis=-2).transpose(0, 2, 3, 1, 4)
     return np.ascontiguousarray(whole).view("<i4")[..., 0]
+
+
+def _interleaved(words: Array) -> Array:
+    """Return words with their eight numbers of 4 bits in the order 0, 4, 1, 5, 2, 6, 3, 7 from the lowest on."""
+    for kept, moved, shift in ((0xFF0000FF, 0x0000FF00, 8), (0xF00FF00F, 0x00F000F0, 4)):
+        low, high = np.uint32(moved), np.uint32(moved << shift)
+        words = (words & np.uint32(kept)) | ((words & low) << np.uint32(shift)) | ((words & high) >> np.uint32(shift))
+    return words
 
 
 def codes_of_words(words: Array, bits: int, block: int, rows: int) -> Array:

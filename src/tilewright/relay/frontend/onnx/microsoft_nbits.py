@@ -11,6 +11,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.runtime.ndarray import share_memory
 from tilewright.topi.nn import nbits
 
 _DOMAIN = "com.microsoft"
@@ -38,7 +39,7 @@ def convert_matmul_of_bits(ctx: NodeContext) -> RelayExpr:
         codes = _in_order(codes, bits, block, order)
     points = None if zeros is None else const(zeros)
     product: RelayExpr = relay_op.nn.matmul_nbits(
-        data, const(codes), const(scales), points, bits, block, level, ctx.dtype(data)
+        data, const(share_memory(codes)), const(share_memory(scales)), points, bits, block, level, ctx.dtype(data)
     )
     if ctx.has_input(5):
         product = relay_op.nn.bias_add(typed(product), ctx.input(5), axis=-1)

@@ -31,6 +31,8 @@ from tilewright.relay.op.strategy.implementation import OpStrategy, one_implemen
 from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
 from tilewright.relay.op.tensor.unary import Cast
 from tilewright.relay.op.transform.axes import Transpose
+from tilewright.runtime.mapped_files import weight_array
+from tilewright.runtime.ndarray import numpy_view
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.extern import schedule_extern
@@ -68,11 +70,13 @@ def matmul_nbits_legalize_cpu(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExp
 def _packed(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExpr], size: int) -> Call:
     """Return the product of a matrix of ``size`` columns with the packed weight."""
     bits, block, level = (int(v) for v in (attrs.bits, attrs.block_size, attrs.accuracy_level))
-    codes, scales, *zeros = (e.data.numpy() for e in inputs[1:] if isinstance(e, Constant))
+    codes, scales, *zeros = (numpy_view(e.data) for e in inputs[1:] if isinstance(e, Constant))
     if block >= size:  # one block, of which no more is packed than there is
         codes, block = codes[:, :, : -(-size * bits // 8)], size
     lanes = nbits_lanes(bits, level, block)
-    words = nbits.packed_codes(codes, bits, block, lanes)
+    shape = -(-len(codes) // lanes), codes.shape[1], nbits.words_of_block(bits, block), lanes
+    words = weight_array(shape, "int32")
+    nbits.packed_codes(codes, bits, block, lanes, numpy_view(words, writable=True))
     packed = [nbits.packed_by_block(p, lanes) for p in (_narrow(scales), *zeros)]
     form = MatmulNBitsPackAttrs(bits, block, level, len(codes), attrs.out_dtype)
     return call("nn.contrib_matmul_nbits_pack", [inputs[0], *(const(v) for v in (words, *packed))], form)

@@ -38,6 +38,7 @@ from tilewright.relay.transform.common import BoundLet, call_of, children_with_m
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import ExprMutator, bind
 from tilewright.runtime import ndarray as nd
+from tilewright.runtime.mapped_files import weight_array
 from tilewright.runtime.ndarray import numpy_view
 
 # A transposed weight of that size is a view of the weight: it is copied when it is packed, or becomes a parameter, and
@@ -63,7 +64,7 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
     values = np.reshape(value, type_.concrete_shape)
     if values.nbytes >= _SHARED_BYTES and values.dtype == nd.numpy_dtype(type_.dtype) and _is_permuted(values):
         return const(nd.share_memory(values)).with_checked_type(type_)
-    data = nd.empty(type_.concrete_shape, type_.dtype)
+    data = weight_array(type_.concrete_shape, type_.dtype)
     np.copyto(numpy_view(data, writable=True), values, casting="unsafe")
     return const(data).with_checked_type(type_)
 
