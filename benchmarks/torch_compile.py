@@ -4,7 +4,8 @@
 
 Each engine runs each model in a process of its own, with random weights and one input, in evaluation. Weights are
 constants for both (``freezing``), and inductor tunes what it generates (``max_autotune_pointwise``). ``--models``
-chooses among the names that ``--list`` shows; torchvision's models need torchvision (``pip install --no-deps torchvision``).
+chooses among the names that ``--list`` shows; torchvision's models need torchvision
+(``pip install --no-deps torchvision``).
 ``--processor`` takes processor time, with one thread, where other programs use the machine too.
 """
 
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -79,7 +81,7 @@ def _layers(count: int, width: int, heads: int, **options: bool) -> Callable[[],
 def _mlp(*widths: int) -> Callable[[], torch.nn.Module]:
     def make() -> torch.nn.Module:
         layers: list[torch.nn.Module] = []
-        for a, b in zip(widths, widths[1:], strict=False):
+        for a, b in pairwise(widths):
             layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
         return torch.nn.Sequential(*layers)
 
