@@ -115,3 +115,15 @@ def test_tail_is_in_the_same_kernel() -> None:
     assert len(lib.build_report.implementations) == 1
     real = (x.astype("int64") @ weight.astype("int64").T).astype("float32") * scale + bias
     np.testing.assert_array_equal(found, np.clip(np.rint(np.maximum(real, 0) * np.float32(20)), 0, 255).astype("uint8"))
+
+
+@pytest.mark.parametrize("processor", ["haswell", "x86-64", "skylake-avx512"])
+def test_weights_that_a_program_packs_itself_do_not_saturate(processor: str) -> None:
+    if not runs_here(f"llvm -mcpu={processor}"):
+        pytest.skip("this machine's processor lacks what the code needs")
+    x = relay.var("x", shape=(3, 8), dtype="uint8")
+    weight = relay.const(np.full((1, 2, 16, 4), 127, "int8"))
+    body = relay.nn.contrib_dense_pack(x, weight, "NC16n4c", units=16, out_dtype="int32")
+    mod = tvm.IRModule.from_expr(relay.Function([x], body))
+    found, _ = compute(mod, f"llvm -mcpu={processor}", np.full((3, 8), 255, "uint8"))
+    np.testing.assert_array_equal(found, np.full((3, 16), 8 * 255 * 127))

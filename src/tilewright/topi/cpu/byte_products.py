@@ -108,7 +108,7 @@ def byte_product(
     return found or ByteProduct("plain", data_dtype, weight_dtype, cpu.lanes(32))
 
 
-def packed_form(data_dtype: str, weight_dtype: str, group: int, small_weights: bool = True) -> ByteProduct:
+def packed_form(data_dtype: str, weight_dtype: str, group: int, small_weights: bool = False) -> ByteProduct:
     """Return the form that bytes packed in groups were packed for, under the current target."""
     form = byte_product(data_dtype, weight_dtype, small_weights and group == _BYTES)
     if form.name == "madd" and (data_dtype, group) == ("uint8", _BYTES):

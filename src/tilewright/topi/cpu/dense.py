@@ -238,7 +238,8 @@ def _schedule_product(
 def _multiply_bytes(tile: te.Stage, rows: IterVar, columns: IterVar, inside: IterVar) -> None:
     """Multiply each row's word of bytes with the vectors of a block of columns by the processor's instructions."""
     data, weight = tile.op.input_tensors
-    form = packed_form(data.dtype, weight.dtype, constant_extent(inside) or 0)
+    small = bool(tile.op.attrs.get("small_weights", False))
+    form = packed_form(data.dtype, weight.dtype, constant_extent(inside) or 0, small)
     vector, lane = tile.split(columns, factor=form.lanes)
     tile.reorder(rows, vector, lane, inside)
     tile.unroll(rows)

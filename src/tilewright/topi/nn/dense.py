@@ -68,12 +68,17 @@ def dense(
 
 
 def dense_pack(
-    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
+    data: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    out_dtype: str | None = None,
+    small_weights: bool = False,
 ) -> te.Tensor:
     """Compute ``dense`` with a packed weight (n / b, k, b), layout "NK<b>n", which vector units read in order.
 
     The number of columns is n / b * b; when the layer has fewer, the caller slices. A weight of bytes may be
-    (n / b, k / g, b, g), layout "NK<b>n<g>k": g neighbours along the sum lie together.
+    (n / b, k / g, b, g), layout "NK<b>n<g>k": g neighbours along the sum lie together. ``small_weights``: no product
+    of two bytes with two neighbours of them exceeds 16 bits.
     """
     out_dtype = out_dtype or data.dtype
     blocks, steps, width, *group = get_const_tuple(weight.shape)
@@ -89,7 +94,9 @@ def dense_pack(
         return te.sum(ops.cast(out_dtype, data(*i[:-1], depth)) * ops.cast(out_dtype, w), axis=[k, *inside])
 
     shape = (*data.shape[:-1], blocks * width)
-    product = te.compute(shape, body, name="T_dense_pack", tag=DENSE_PACK, attrs={"block": width})
+    product = te.compute(
+        shape, body, name="T_dense_pack", tag=DENSE_PACK, attrs={"block": width, "small_weights": small_weights}
+    )
     if bias is None:
         return product
     return te.compute(

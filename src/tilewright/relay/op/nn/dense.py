@@ -47,14 +47,18 @@ class MatmulAttrs(Attrs):
 
 
 class DensePackAttrs(Attrs):
-    """As DenseAttrs, the layout of the packed weight, such as NC16n, and the tuned configuration (``choices_of``)."""
+    """As DenseAttrs, the layout of the packed weight, such as NC16n, and the tuned configuration (``choices_of``).
+
+    ``small_weights``: products of bytes with two neighbours in a word of weights are known to fit 16 bits.
+    """
 
     units: int | None
     out_dtype: str = ""
     weight_layout: str = "NC"
     tuned: str = ""
+    small_weights: bool = False
 
-    internal = ("tuned",)
+    internal = ("tuned", "small_weights")
 
 
 class BatchMatmulAttrs(Attrs):

@@ -194,7 +194,7 @@ def pack_bytes(
         block = byte_block(typical_extent(data.shape[0]), units, inner, form, target)
     block = choose_part(COLUMN_BLOCK, units, [form.lanes * n for n in (1, 2, 3)], block, whole=False)
     layout = f"NC{block}n{form.group}c"
-    return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, layout, tuned))
+    return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, layout, tuned, small))
 
 
 def has_small_weights(weight: RelayExpr) -> bool:

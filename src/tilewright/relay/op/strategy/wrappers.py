@@ -181,7 +181,9 @@ def wrap_compute_dense_pack(topi_compute: Callable[..., Any]) -> Compute:
     """Return a compute that calls a packed product of topi and drops the columns that pad the last block."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
-        (product,) = wrap_compute_dense(topi_compute)(attrs, inputs, out_type)
+        small = (True,) if attrs.small_weights else ()
+        kernel = wrap_compute_dense(lambda *args: topi_compute(*args, *small))
+        (product,) = kernel(attrs, inputs, out_type)
         if known(product.shape[1]) == known(out_type.shape[1]):
             return [product]
         return [te.compute(out_type.shape, lambda i, j: product(i, j), name="T_dense_cut", tag="injective")]

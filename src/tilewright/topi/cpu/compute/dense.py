@@ -32,6 +32,7 @@ def dense_pack(
     weight: te.Tensor,
     bias: te.Tensor | None = None,
     out_dtype: str | None = None,
+    small_weights: bool = False,
 ) -> te.Tensor:
     """Compute ``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b), or (n, k), which is packed first.
 
@@ -41,13 +42,13 @@ def dense_pack(
     if columns is not None:
         lanes = vector_lanes(out_dtype or data.dtype)
         weight = _pack_columns(weight, lanes if typical_extent(columns) <= lanes else 2 * lanes)
-    out = nn.dense_pack(data, weight, bias if columns is None else None, out_dtype)
+    out = nn.dense_pack(data, weight, bias if columns is None else None, out_dtype, small_weights)
     shape = get_const_tuple(out.shape)
     if columns is None and bias is None:
         out = _in_float_tiles(cfg, data, weight, out)
     _, inner, block, *group = get_const_tuple(weight.shape)
     step_bytes = dt.nbytes(data.dtype) * (group[0] if group else 1)
-    taken = packed_form(data.dtype, weight.dtype, group[0]).registers if group else 0
+    taken = packed_form(data.dtype, weight.dtype, group[0], small_weights).registers if group else 0
     rows = typical_extent(shape[-2]) if len(shape) > 1 else 1
     known = len(shape) < 2 or isinstance(shape[-2], int)
     cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
