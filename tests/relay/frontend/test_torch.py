@@ -1,10 +1,12 @@
 """Programs of torch.export compute what eager torch does."""
 
+import importlib
 import subprocess
 import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
@@ -198,3 +200,28 @@ def test_module_on_another_device():
 def test_torch_is_not_imported_for_other_models():
     code = "import sys, tilewright.model; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Quantized(nn.Module):
+    """A dense layer as PT2E leaves it: quantized data and weights, dequantized before the product."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.register_buffer("weight", torch.randint(-127, 128, (32, 64), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(32) * 0.01 + 0.001)
+        self.register_buffer("zeros", torch.zeros(32, dtype=torch.int64))
+
+    def forward(self, x):
+        ops = torch.ops.quantized_decomposed
+        x = ops.quantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8)
+        x = ops.dequantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8)
+        weight = ops.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        y = ops.quantize_per_tensor(F.linear(x, weight), 0.05, -7, -128, 127, torch.int8)
+        return ops.dequantize_per_tensor(y, 0.05, -7, -128, 127, torch.int8)
+
+
+def test_quantized_program_computes_integers():
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
+    model = agrees(Quantized(), torch.randn(4, 64), atol=0.051)  # a step where a half is rounded
+    assert "1 of 1 matrix products on integers" in model.report()

@@ -30,6 +30,7 @@ from tilewright.relay.frontend.torch.dtypes import TorchImportError, as_array, d
 from tilewright.relay.frontend.torch.registry import UNUSED, find_converter, reason_of_refusal
 from tilewright.relay.frontend.torch.symbols import Symbols
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
+from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
 
@@ -103,14 +104,17 @@ class GraphImporter:
         return numpy_view(self.params[var.name_hint]) if self.is_param(var) else None
 
     def with_params(self, expr: RelayExpr) -> RelayExpr:
-        """Return the expression: constants stand in it as such."""
-        return expr
+        """Return the expression with parameters as constants."""
+        binds = {v: const(self.params[v.name_hint]) for v in free_vars(expr) if isinstance(v, Var) and self.is_param(v)}
+        return substitute(expr, binds)
 
     def is_constant_expr(self, expr: RelayExpr) -> bool:
         """Return whether an expression depends on constants alone."""
         return expr in self._constant_exprs or isinstance(expr, Constant)
 
-    is_known = is_constant_expr
+    def is_known(self, expr: RelayExpr) -> bool:
+        """Return whether an expression is a parameter, or depends on constants alone."""
+        return self.is_param(expr) if isinstance(expr, Var) else self.is_constant_expr(expr)
 
     def inputs_of(self, expr: RelayExpr) -> list[str]:
         """Return the inputs that an expression is computed from."""

@@ -20,8 +20,12 @@ _OF_ONNX = ("int8", "uint8", "int16", "uint16")
 
 
 def _parameter(ctx: TorchContext, value: Any, dtype: str) -> RelayExpr:
+    """Return a scale or zero point: as a constant where it is known, which integers are computed with."""
     if not is_tensor(value):
         return const(np.array(value, dtype), dtype)
+    known = ctx.importer.param_value(value) if ctx.is_var(value) else ctx.constant_or_none(value)
+    if known is not None:
+        return const(np.array(known, dtype).reshape(() if known.shape == (1,) else known.shape), dtype)
     made = ctx.cast(value, dtype)
     return ctx.reshape(made, []) if ctx.dims(made) == [1] else made
 
