@@ -171,7 +171,11 @@ def compile(
         ),
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="Executor: graph (known shapes, no branches or loops), vm, or auto: the one it needs.")
+        str,
+        typer.Option(
+            help="Executor: graph (known shapes, no branches or loops), aot (the same as one function), vm, or auto: "
+            "the one it needs."
+        ),
     ] = "auto",
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,

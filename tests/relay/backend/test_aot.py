@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tilewright
 import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import UnsupportedError
@@ -61,7 +63,7 @@ def values(mod: tvm.IRModule) -> dict[str, np.ndarray]:
 def test_a_program_computes_what_the_network_means(make: Callable[[], tvm.IRModule], target: str) -> None:
     mod = make()
     inputs = values(mod)
-    executor = relay.build(mod, target, executor="aot")["default"](tvm.cpu())
+    executor = relay.build(mod, target, executor="aot").create_executor(tvm.cpu())
     executor.run(**inputs)
     expected = interpret(mod, inputs)
     expected = expected if isinstance(expected, (list, tuple)) else [expected]
@@ -90,7 +92,7 @@ def test_threads_run_one_program_at_once() -> None:
     found: dict[int, np.ndarray] = {}
 
     def work(number: int) -> None:
-        executor = factory["default"]()
+        executor = factory.create_executor(tvm.cpu())
         for _ in range(20):
             executor.run(**inputs[number])
         found[number] = executor.get_output(0).numpy()
@@ -107,7 +109,7 @@ def test_threads_run_one_program_at_once() -> None:
 def test_an_index_out_of_range_is_an_error_and_the_next_run_is_right() -> None:
     x, i = relay.var("x", shape=(4, 2)), relay.var("i", shape=(3, 2), dtype="int64")
     mod = tvm.IRModule.from_expr(relay.Function([x, i], relay.gather(x, 0, i)))
-    executor = relay.build(mod, "c -runtime=c", executor="aot")["default"]()
+    executor = relay.build(mod, "c -runtime=c", executor="aot").create_executor(tvm.cpu())
     data = RNG.normal(size=(4, 2)).astype("float32")
     with pytest.raises(TVMError, match="out of range"):
         executor.run(x=data, i=np.int64([[0, 0], [4, 1], [1, 1]]))
@@ -116,7 +118,7 @@ def test_an_index_out_of_range_is_an_error_and_the_next_run_is_right() -> None:
 
 
 def test_wrong_inputs_are_refused() -> None:
-    executor = relay.build(network(), "llvm", executor="aot")["default"]()
+    executor = relay.build(network(), "c -runtime=c", executor="aot").create_executor(tvm.cpu())
     with pytest.raises(TVMError, match=r"input 'x': expected the shape \(1, 3, 7, 7\), found \(2,\)"):
         executor.set_input("x", np.zeros(2, "float32"))
     with pytest.raises(TVMError, match="there is no input 'y'; there is x"):
@@ -130,6 +132,24 @@ def test_unknown_shapes_are_refused() -> None:
         relay.build(mod, "llvm", executor="aot")
 
 
-def test_a_library_for_loading_is_refused_with_the_way_out(tmp_path: object) -> None:
+def test_code_without_a_runtime_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="tilewright compile -f c"):
-        relay.build(network(), "llvm", executor="aot").export_library(f"{tmp_path}/net.so")
+        relay.build(network(), "c -runtime=c", executor="aot").export_library(tmp_path / "net.so")
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_library_loads_as_those_of_the_graph_executor(target: str, tmp_path: Path) -> None:
+    mod = network()
+    inputs = values(mod)
+    relay.build(mod, target, executor="aot").export_library(tmp_path / "net.so")
+    model = tilewright.load(tmp_path / "net.so")
+    assert list(model.inputs) == ["x"]
+    np.testing.assert_allclose(model(**inputs), interpret(mod, inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_a_loaded_library_tells_which_index_is_out_of_range(tmp_path: Path) -> None:
+    x, i = relay.var("x", shape=(4, 2)), relay.var("i", shape=(1, 2), dtype="int64")
+    mod = tvm.IRModule.from_expr(relay.Function([x, i], relay.gather(x, 0, i)))
+    executor = relay.build(mod, "llvm", executor="aot").create_executor(tvm.cpu())
+    with pytest.raises(TVMError, match=r"4.*out of"):
+        executor.run(x=np.zeros((4, 2), "float32"), i=np.int64([[0, 4]]))

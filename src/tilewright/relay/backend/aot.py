@@ -1,7 +1,8 @@
 """The ahead-of-time executor: how ``relay.build`` compiles for it.
 
-The network becomes one function (``aot_main.py``) beside its kernels; nothing interprets a graph when it runs. It takes
-what the graph executor takes: data flow between tensors of known shapes, on one device.
+The network becomes one function (``aot_main.py``) beside its kernels; nothing interprets a graph when it runs. A
+library of it loads as any other (``aot_library.py``); without a runtime it is exported as C (``tilewright.micro``). It
+takes what the graph executor takes: data flow between tensors of known shapes, on one device.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Any, ClassVar
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.transform import Pass
+from tilewright.relay.backend.aot_library import graph_of, packed_main
 from tilewright.relay.backend.aot_main import aot_program
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
-from tilewright.relay.backend.graph_codegen import GraphCodegen
-from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_report
+from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
+from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_report, library_metadata
 from tilewright.relay.backend.lowered import is_external, kernels
-from tilewright.relay.function_attributes import GLOBAL_SYMBOL, OUTPUT_NAMES
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.options import is_freestanding
@@ -51,21 +53,26 @@ class AotBuild(ExecutorCodegen):
         """Add the main function to the library; return what makes the factory of a library."""
         _check(program)
         graph = GraphCodegen(program.lowered, program.targets.default_device, separate_results=True).codegen()
-        names = OUTPUT_NAMES.get(program.fused, ())
-        if len(names) == len(graph.heads):
-            graph.metadata["outputs"] = [str(name) for name in names]
+        graph.metadata = library_metadata(program.fused, graph, program.targets)
         functions = list(kernels(program.lowered).values())
-        own = {}
-        if is_freestanding(program.target):
-            own = {GLOBAL_SYMBOL.of(f): pool_allocations(f).nbytes for f in functions}
+        standalone = is_freestanding(program.target)
+        own = {GLOBAL_SYMBOL.of(f): pool_allocations(f).nbytes for f in functions} if standalone else {}
         made = aot_program(graph, main_symbol(program.name), program.target, own)
         program.builder.add(made.main)
+        called: Graph | None = None
+        if not standalone:
+            symbol = f"tvmgen_{program.name}_run"
+            program.builder.add(packed_main(made, symbol, program.target))
+            called = graph_of(made, symbol, graph.metadata)
 
         def finish(library: Module) -> AOTExecutorFactoryModule:
             fill_report(program.report, graph, functions)
             program.report.activation_bytes = made.layout.workspace_bytes
             info = function_metadata(program.fused, program.lowered, graph, program.targets)
-            factory = AOTExecutorFactoryModule(program.source, program.target, library, program.name, made.layout, info)
+            loaded = (called.to_json(), called.params) if called is not None else None
+            factory = AOTExecutorFactoryModule(
+                program.source, program.target, library, program.name, made.layout, info, loaded
+            )
             factory.build_report = program.report
             return factory
 

@@ -28,7 +28,7 @@ from tilewright.relay.visitor import bind
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.dtype import DataType
-from tilewright.runtime.executor.aot import AotModule
+from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotModule
 from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.vm import VirtualMachine
 
@@ -120,9 +120,9 @@ class GraphExecutor(Executor):
 class AotExecutor(GraphExecutor):
     """Executor that compiles ahead of time: what the graph executor takes, as one function."""
 
-    def _built(self, mod: IRModule) -> AotModule:
-        made: AotModule = build(mod, self.target, executor="aot")["default"](self.device)
-        return made
+    def _built(self, mod: IRModule) -> GraphModule | AotModule:
+        factory: AOTExecutorFactoryModule = build(mod, self.target, executor="aot")
+        return factory.create_executor(self.device)
 
 
 class VMExecutor(Executor):

@@ -69,7 +69,7 @@ class GraphExecutorBuild(ExecutorCodegen):
         """Generate the graph, its report and its metadata; return what makes the factory of a library."""
         targets = program.targets
         graph = GraphCodegen(program.lowered, targets.default_device).codegen()
-        graph.metadata = _metadata(program.fused, graph, targets)
+        graph.metadata = library_metadata(program.fused, graph, targets)
 
         def finish(library: Module) -> GraphExecutorFactoryModule:
             functions = list(kernels(program.lowered).values())
@@ -90,7 +90,7 @@ class GraphExecutorBuild(ExecutorCodegen):
         return finish
 
 
-def _metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, Any]:
+def library_metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, Any]:
     """Return the library's metadata: version and target, and the outputs' names, where the importer recorded them."""
     made = {"made_by": f"Tilewright {__version__}", "target": str(targets)}
     names = OUTPUT_NAMES.get(module, ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from ..error import TVMError
 from ..export import ExportError
 from ..module import Module
 from ..ndarray import NDArray, empty, numpy_view
+from ..registry import need_global_func
+from .graph import GraphModule
 
 ALIGNMENT = 64
 """Bytes to which the block of constants and the workspace are aligned."""
@@ -85,17 +88,31 @@ class AOTExecutorFactoryModule:
     libmod_name : the network's name
     layout : what the program takes
     function_metadata : sizes of each function
+    module : what is exported and loaded; None for code without a runtime
     build_report : what the compiler did
     """
 
     executor = "aot"
 
     def __init__(
-        self, ir_mod: Any, target: Any, lib: Module, libmod_name: str, layout: AotLayout, function_metadata: Any = None
+        self,
+        ir_mod: Any,
+        target: Any,
+        lib: Module,
+        libmod_name: str,
+        layout: AotLayout,
+        function_metadata: Any = None,
+        graph: tuple[str, Mapping[str, NDArray]] | None = None,
     ) -> None:
         self.ir_mod, self.target, self.lib, self.libmod_name = ir_mod, target, lib, libmod_name
         self.layout, self.function_metadata = layout, function_metadata
         self.build_report: Any = None
+        self.module: Module | None = None
+        self._graph = graph[0] if graph is not None else None
+        if graph is not None:
+            pairs = [item for pair in graph[1].items() for item in pair]
+            create = need_global_func("tvm.graph_executor_factory.create")
+            self.module = create(graph[0], lib, libmod_name, *pairs)
 
     def get_params(self) -> dict[str, NDArray]:
         """Return the constants by name."""
@@ -109,30 +126,45 @@ class AOTExecutorFactoryModule:
         """Return the text of the compiled functions."""
         return self.lib.get_source(fmt)
 
-    def get_executor_config(self) -> None:
-        """Return nothing: the program is code."""
+    def get_executor_config(self) -> str | None:
+        """Return the graph of a library, which has one node; None without a runtime."""
+        return self._graph
 
     def __getitem__(self, name: str) -> Any:
         """Return the function that makes executors, by the network's name."""
+        if self.module is not None:
+            return self.module[name]
         if name not in (self.libmod_name, "default"):
             raise TVMError(f"there is no {name!r}: an ahead-of-time program has {self.libmod_name!r}")
         return lambda device=None: AotModule(self, device)
 
+    def create_executor(self, device: Device) -> GraphModule | AotModule:
+        """Return an executor of the program in this process, with inputs and outputs by name."""
+        made = self[self.libmod_name](device)
+        return made if isinstance(made, AotModule) else GraphModule(made)
+
     def __iter__(self) -> Iterator[Any]:
         """Yield configuration, library and parameters, for the three-value form."""
-        return iter((None, self.lib, self.get_params()))
+        return iter((self._graph, self.lib, self.get_params()))
 
-    def export_library(self, file_name: Any, *args: Any, **kwargs: Any) -> str:
-        """Raise: the program is exported as C source."""
+    def export_library(self, file_name: str | Path, *args: Any, **kwargs: Any) -> str:
+        """Write code and constants to one library; see :func:`runtime.export.export_library`.
+
+        Raises
+        ------
+        ExportError : the code has no runtime; it is exported as C sources
+        """
+        if self.module is not None:
+            return self.module.export_library(file_name, *args, **kwargs)
         raise ExportError(
-            f"cannot write {file_name}: an ahead-of-time program is exported as a folder of C sources "
+            f"cannot write {file_name}: code without a runtime is exported as a folder of C sources "
             "(tilewright compile -f c, tilewright.micro.export_bundle) or in the Model Library Format "
-            "(tilewright.micro.export_model_library_format); for a library compile for the graph executor"
+            "(tilewright.micro.export_model_library_format)"
         )
 
 
 class AotModule:
-    """An ahead-of-time program in this process, with the methods of a graph executor.
+    """An ahead-of-time program without a runtime, in this process, with the methods of a graph executor.
 
     Parameters
     ----------

@@ -41,14 +41,14 @@ from tilewright.tir.transform.make_packed_api import CPU
 
 
 def make_unpacked_api(func: PrimFunc) -> PrimFunc:
-    """Give ``func`` the plain C signature; one that has it is unchanged.
+    """Give ``func`` the plain C signature; one that has a signature of its own is unchanged.
 
     Raises
     ------
     TilewrightError : it lacks ``global_symbol`` or ``target``
     UnsupportedError : a buffer's shape is not known
     """
-    if CALLING_CONV.get(func) == CallingConv.UNPACKED:
+    if CALLING_CONV.get(func):
         return func
     name = GLOBAL_SYMBOL.get(func)
     if name is None:
