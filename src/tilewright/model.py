@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import onnx
-
 from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
@@ -18,6 +16,7 @@ from tilewright.relay.backend.executor_choice import AUTO
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import from_onnx, import_model
+from tilewright.relay.frontend.onnx.loading import model_of_bytes
 from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.relay.type_infer import infer_module
@@ -114,7 +113,7 @@ def _imported(
             raise TypeError("a Relay module states its shapes: input_shapes and dims are for models that are imported")
         return model, {}
     if isinstance(model, bytes):
-        return from_onnx(onnx.load_model_from_string(model), input_shapes, dims=dims)
+        return from_onnx(model_of_bytes(model), input_shapes, dims=dims)
     return import_model(model, input_shapes, dims=dims, **of_torch)
 
 

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
 from tilewright import nd, relay
+from tilewright.relay.frontend.onnx.context import OnnxImportError
 from tilewright.runtime.error import TVMError
 
 SHAPES = {"graph": [2, 4], "virtual machine": ["n", 4]}
@@ -165,6 +166,12 @@ def test_loading_needs_no_compiler(library: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "(2, 3)\n[]\n"
+
+
+@pytest.mark.parametrize("data", [b"", b"abc"])
+def test_bytes_that_are_no_model_are_told(data: bytes) -> None:
+    with pytest.raises(OnnxImportError, match=f"{len(data)} bytes: not an ONNX model, or cut short"):
+        tw.compile(data)
 
 
 def test_bytes_and_paths_are_compiled(tmp_path: Path) -> None:

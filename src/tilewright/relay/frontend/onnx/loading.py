@@ -127,6 +127,17 @@ def no_model(given: Any) -> str:
     return f"{text}; {remedy}" if remedy else text
 
 
+def model_of_bytes(data: bytes) -> onnx.ModelProto:
+    """Return the model whose file holds ``data``; raise OnnxImportError where that is none."""
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:
+        raise OnnxImportError(f"{len(data)} bytes: not an ONNX model, or cut short ({first_line(error)})") from None
+    if not model.HasField("graph"):
+        raise OnnxImportError(f"{len(data)} bytes: not an ONNX model, or cut short: it holds no graph")
+    return model
+
+
 def _read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
     """Return a model without its external data, which is checked, and the data's folder."""
     file = Path(path)
