@@ -1,7 +1,7 @@
 """TOPI, the tensor operator inventory: what operators compute (in tensor expressions) and how (schedules).
 
 broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py argwhere.py scan.py sparse.py
-           einsum.py   tensors                          checks.py   indices
+trees.py            einsum.py   tensors                          checks.py   indices
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
@@ -30,6 +30,7 @@ from tilewright.topi.shape_checks import *  # noqa: F403
 from tilewright.topi.sort import *  # noqa: F403
 from tilewright.topi.sparse import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403
+from tilewright.topi.trees import *  # noqa: F403
 from tilewright.topi.unique import *  # noqa: F403
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple
 

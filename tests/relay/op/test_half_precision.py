@@ -93,6 +93,7 @@ EXACT = {
     "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.dropout", "shape_of", "device_copy", "on_device",
     "vision.get_valid_counts", "vision.non_max_suppression", "vision.roi_pool",
     "searchsorted", "sparse_reshape", "sparse_to_dense", "random.threefry_generate", "random.threefry_split",
+    "tree_leaves",
     "nn.bitpack", "nn.bitserial_conv2d", "nn.bitserial_dense",  # of integers
     "nn.sparse_transpose", "unique", "vision.all_class_non_max_suppression",
     "image.dilation2d",  # one sum, then the largest

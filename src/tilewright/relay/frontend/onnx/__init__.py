@@ -8,7 +8,8 @@ conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py 
 microsoft.py microsoft_attention.py microsoft_decoding.py microsoft_packed.py microsoft_experts.py fused.py rotary.py
 qlinear.py, microsoft_quantized.py, microsoft_ordered.py: integers with scales
 microsoft_nbits.py: products with weights of few bits
-ml.py randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
+ml.py ml_scores.py ml_linear.py ml_features.py ml_trees.py, ai.onnx.ml
+randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
 control.py unpooling.py selection.py sequences.py spectral.py losses.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
 """
@@ -30,6 +31,9 @@ from tilewright.relay.frontend.onnx import (
     microsoft_packed,
     microsoft_quantized,
     ml,
+    ml_features,
+    ml_linear,
+    ml_trees,
     normalization,
     pooling,
     qlinear,
@@ -53,7 +57,7 @@ __all__ = [
     "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "losses", "microsoft",
     "microsoft_attention", "microsoft_decoding", "microsoft_experts", "microsoft_nbits", "microsoft_ordered",
     "microsoft_packed", "microsoft_quantized",
-    "ml", "normalization", "pooling",
+    "ml", "ml_features", "ml_linear", "ml_trees", "normalization", "pooling",
     "qlinear", "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences",
     "shape", "spectral", "training", "unpooling", "vision",
 ]  # fmt: skip

@@ -324,7 +324,8 @@ class GraphImporter:
         for op_type, nodes in sorted(missing.items()):
             shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
             remedy = f" (on the host, by {_BACKEND})" if op_type in host_operators() else ""
-            lines.append(f"  {op_type} (opset {self.opset}): {shown}{remedy}")
+            opset = self.versions.get(op_type.rpartition(".")[0], self.opset)
+            lines.append(f"  {op_type} (opset {opset}): {shown}{remedy}")
         raise UnsupportedError("the model uses operators that are not supported:\n" + "\n".join(lines))
 
     def _find(self, node: onnx.NodeProto) -> Converter | None:

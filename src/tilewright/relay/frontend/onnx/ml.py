@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml, and TfIdfVectorizer: look-ups, n-grams, trees."""
+"""Operators of ai.onnx.ml that look up, TfIdfVectorizer, and ZipMap."""
 
 from __future__ import annotations
 
@@ -38,6 +38,12 @@ def convert_binarizer(ctx: NodeContext) -> RelayExpr:
     threshold = const(ctx.attr("threshold", 0.0), dtype if dt.is_float(dtype) else "float32")
     wide = data if dt.is_float(dtype) else relay_op.cast(data, "float32")
     return relay_op.cast(relay_op.greater(wide, threshold), dtype)
+
+
+@converter("ZipMap", domain=_ML)
+def convert_zip_map(ctx: NodeContext) -> RelayExpr:
+    """The scores as they are, a row for each example: a column stands for the label that a map would have as key."""
+    return ctx.input(0)
 
 
 @converter("LabelEncoder", domain=_ML, since=2)
@@ -152,119 +158,3 @@ def _occurrences(ctx: NodeContext, rows: RelayExpr, grams: Array) -> RelayExpr |
         same = relay_op.equal(relay_op.expand_dims(items, 2), const(grams[:, i].astype(ctx.dtype(rows))))
         hits = relay_op.logical_and(hits, same)
     return relay_op.sum(relay_op.cast(hits, "float32"), axis=1)
-
-
-# --------------------------------------------------------------------------------------------------------- trees
-
-_TESTS = {0: "less_equal", 1: "less", 2: "greater_equal", 3: "greater", 4: "equal", 5: "not_equal"}
-_MEMBER = 6
-
-
-@converter("TreeEnsemble", domain=_ML, since=5)
-def convert_tree_ensemble(ctx: NodeContext) -> RelayExpr:
-    """Decision trees: every row walks all trees at once, as many steps as the deepest tree has."""
-    data = ctx.input(0)
-    dtype = ctx.dtype(data)
-    rows, _ = ctx.shape(data)
-    trees = _Trees(ctx)
-    at: RelayExpr = relay_op.broadcast_to(const(trees.roots), (rows, len(trees.roots)))
-    for _ in range(trees.depth):
-        at = trees.step(ctx, data, typed(at))
-    leaf = typed(relay_op.subtract(at, const(trees.nodes, "int32")))
-    weights = relay_op.take(const(np.asarray(ctx.required("leaf_weights"), dtype)), leaf, axis=0)
-    targets = relay_op.take(const(np.array(ctx.required("leaf_targetids"), "int32")), leaf, axis=0)
-    wanted = const(np.arange(ctx.required("n_targets"), dtype="int32"))
-    mine = relay_op.equal(relay_op.expand_dims(targets, 2), wanted)
-    return _after(ctx, _aggregated(ctx, typed(weights), typed(mine), len(trees.roots)))
-
-
-def _aggregated(ctx: NodeContext, weights: RelayExpr, mine: RelayExpr, trees: int) -> RelayExpr:
-    dtype, kind = ctx.dtype(weights), ctx.attr("aggregate_function", 1)
-    wide = relay_op.expand_dims(weights, 2)
-    zero = const(0, dtype)
-    if kind in (0, 1):
-        total = relay_op.sum(relay_op.where(mine, wide, zero), axis=1)
-        return total if kind else relay_op.divide(total, const(trees, dtype))
-    if kind not in (2, 3):
-        ctx.unsupported(f"aggregate_function {kind}; 0 to 3 are supported")
-    far = const(np.inf if kind == 2 else -np.inf, dtype)
-    reduce = relay_op.min if kind == 2 else relay_op.max
-    found = reduce(relay_op.where(mine, wide, far), axis=1)
-    return relay_op.where(relay_op.any(mine, axis=1), found, zero)
-
-
-def _after(ctx: NodeContext, result: RelayExpr) -> RelayExpr:
-    kind = ctx.attr("post_transform", 0)
-    if kind > 2:
-        ctx.unsupported(f"post_transform {kind}; 0 (none), 1 (softmax) and 2 (logistic) are supported")
-    return [lambda x: x, lambda x: relay_op.nn.softmax(x, axis=-1), relay_op.sigmoid][kind](result)
-
-
-class _Trees:
-    """The nodes as tables, leaves after them as nodes that lead to themselves."""
-
-    def __init__(self, ctx: NodeContext) -> None:
-        self.modes = np.asarray(ctx.required("nodes_modes")).astype("int32")
-        self.nodes = len(self.modes)
-        leaves = len(ctx.required("leaf_targetids"))
-        if self.modes.max(initial=0) > _MEMBER:
-            ctx.fail(f"nodes_modes has {self.modes.max()}; 0 to {_MEMBER} are defined")
-        itself = np.arange(self.nodes, self.nodes + leaves)
-        self.next = [self._targets(ctx, kind, itself, leaves) for kind in ("false", "true")]
-        pad = np.zeros(leaves)
-        self.features = np.append(ctx.required("nodes_featureids"), pad).astype("int32")
-        self.splits = np.append(np.asarray(ctx.required("nodes_splits")), pad)
-        self.every_mode = np.append(self.modes, pad).astype("int32")
-        self.members = self._members(ctx)
-        roots = np.array(ctx.required("tree_roots"), "int32")
-        if roots.min(initial=0) < 0 or roots.max(initial=0) >= self.nodes:
-            ctx.fail(f"tree_roots {roots.tolist()} are not among the {self.nodes} nodes")
-        self.roots = roots
-        self.depth = self._depth(ctx)
-
-    def _targets(self, ctx: NodeContext, kind: str, itself: Array, leaves: int) -> Array:
-        ids = np.array(ctx.required(f"nodes_{kind}nodeids"), "int64")
-        is_leaf = np.array(ctx.required(f"nodes_{kind}leafs"), bool)
-        limit = np.where(is_leaf, leaves, self.nodes)
-        if (ids < 0).any() or (ids >= limit).any():
-            ctx.fail(f"nodes_{kind}nodeids has numbers that are no nodes or leaves")
-        return np.append(np.where(is_leaf, ids + self.nodes, ids), itself).astype("int32")
-
-    def _members(self, ctx: NodeContext) -> Array:
-        """Return the set of each MEMBER node, a row for each node, padded with NaN."""
-        values = np.asarray(ctx.attr("membership_values", np.zeros(0)))
-        sets = [part[~np.isnan(part)] for part in np.split(values, np.flatnonzero(np.isnan(values)))]
-        width = max((len(s) for s in sets), default=0)
-        table = np.full((len(self.features), max(width, 1)), np.nan)
-        for row, members in zip(np.flatnonzero(self.modes == _MEMBER), sets, strict=False):
-            table[row, : len(members)] = members
-        return table
-
-    def _depth(self, ctx: NodeContext) -> int:
-        at, steps = set(self.roots.tolist()), 0
-        while any(n < self.nodes for n in at):
-            at = {int(table[n]) for n in at for table in self.next}
-            steps += 1
-            if steps > self.nodes:
-                ctx.fail("the nodes of a tree lead back to one another")
-        return steps
-
-    def step(self, ctx: NodeContext, data: RelayExpr, at: RelayExpr) -> RelayExpr:
-        """Return the node of each row in each tree after one more test."""
-        dtype = ctx.dtype(data)
-        table = lambda values, kind: typed(relay_op.take(const(values.astype(kind)), at, axis=0))  # noqa: E731
-        value = typed(relay_op.gather(data, 1, table(self.features, "int32")))
-        split, mode = (
-            table(self.splits, dtype),
-            table(np.append(self.modes, np.zeros(len(self.features) - self.nodes)), "int32"),
-        )
-        passed: RelayExpr = const(False, "bool")
-        for number in sorted(set(self.modes.tolist())):
-            if number == _MEMBER:
-                test = relay_op.any(relay_op.equal(relay_op.expand_dims(value, 2), table(self.members, dtype)), axis=2)
-            else:
-                test = getattr(relay_op, _TESTS[number])(value, split)
-            passed = relay_op.logical_or(
-                passed, relay_op.logical_and(test, relay_op.equal(mode, const(number, "int32")))
-            )
-        return relay_op.where(passed, table(self.next[1], "int32"), table(self.next[0], "int32"))

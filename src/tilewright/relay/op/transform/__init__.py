@@ -1,7 +1,7 @@
 """Operators that reshape, move and index tensors.
 
 reshape.py axes.py join.py layout.py slicing.py replicate.py   shapes and layouts
-indexing.py scatter.py sorting.py matrix.py                    elements by index, order, and position
+indexing.py scatter.py sorting.py matrix.py trees.py           elements by index, order, and position
 """
 
 from tilewright.relay.op.transform import (  # noqa: F401
@@ -17,5 +17,6 @@ from tilewright.relay.op.transform import (  # noqa: F401
     slicing,
     sorting,
     sparse,
+    trees,
     unique,
 )
