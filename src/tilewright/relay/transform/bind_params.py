@@ -35,11 +35,16 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
 
 def with_params(func: Function, params: Mapping[str, Any]) -> Function:
     """As ``bind_params_by_name``; raise TilewrightError for an array whose type is not its parameter's."""
+    names = {param.name_hint for param in func.params}
+    arrays = {
+        name: value if isinstance(value, NDArray) else const(value).data
+        for name, value in params.items()
+        if name in names and value is not None
+    }
     for param in func.params:
-        value = params.get(param.name_hint)
-        if value is not None:
-            _check_param(param, value if isinstance(value, NDArray) else const(value).data)
-    return bind_params_by_name(func, params)
+        if param.name_hint in arrays:
+            _check_param(param, arrays[param.name_hint])
+    return bind_params_by_name(func, arrays)
 
 
 def _check_param(param: Any, array: NDArray) -> None:
