@@ -32,7 +32,7 @@ def _attributes(rank: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bo
     }  # fmt: skip
 
 
-def _register(rank: int) -> None:
+def _register_max(rank: int) -> None:
     @converter(f"max_pool{rank}d")
     def convert_max(
         ctx: TorchContext, x: RelayExpr, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
@@ -63,6 +63,8 @@ def _register(rank: int) -> None:
 
         return _with_batch(ctx, x, rank, both)
 
+
+def _register_avg(rank: int) -> None:
     @converter(f"avg_pool{rank}d")
     def convert_avg(
         ctx: TorchContext, x: RelayExpr, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
@@ -83,6 +85,8 @@ def _register(rank: int) -> None:
 
         return _with_batch(ctx, x, rank, pooled)
 
+
+def _register_adaptive(rank: int) -> None:
     @converter(f"adaptive_avg_pool{rank}d", f"_adaptive_avg_pool{rank}d")
     def convert_adaptive_avg(ctx: TorchContext, x: RelayExpr, size: Any) -> Any:
         """Means of windows that divide the data into parts."""
@@ -127,4 +131,6 @@ def _adaptive(ctx: TorchContext, kind: str, x: RelayExpr, parts: Sequence[Any]) 
 
 
 for _rank in (1, 2, 3):
-    _register(_rank)
+    _register_max(_rank)
+    _register_avg(_rank)
+    _register_adaptive(_rank)
