@@ -7,7 +7,7 @@ types, broadcasting and what is written in place.
 importer.py   from_pytorch           inputs.py      input_infos        mirror.py    the module's parameters, by name
 evaluator.py  runs a graph           values.py      what is known while tracing
 control.py    branches and loops     python_ops.py  numbers, lists, strings; questions about tensors
-custom.py     operators that the caller converts
+custom.py     operators that the caller converts                 quantized.py quantized tensors and operators
 
 torch itself is imported when somebody gives a module.
 """
@@ -40,7 +40,7 @@ def from_pytorch(
             operands, tensors as Relay expressions, and their data types; it returns the result.
         default_dtype: the data type of inputs for which neither the module nor ``input_infos`` has one.
         use_parser_friendly_name: whether names of parameters have "_" in place of ".".
-        keep_quantized_weight: whether weights of quantized modules are parameters of int8, and not float32.
+        keep_quantized_weight: of TVM 0.8; weights of quantized modules are int8 either way.
 
     Returns:
         The module: inputs first, as ``input_infos`` names them, then parameters by their names in the ``state_dict``;

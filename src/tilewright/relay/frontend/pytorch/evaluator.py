@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tilewright.relay.frontend.pytorch import control, python_ops
+from tilewright.relay.frontend.pytorch import control, python_ops, quantized
 from tilewright.relay.frontend.pytorch.mirror import Mirror
 from tilewright.relay.frontend.pytorch.values import Known, Truth, as_tensors, is_known
 
@@ -20,6 +20,14 @@ Handler = Callable[["Evaluator", Any, list[Any]], Any]
 Custom = Callable[[Any, Sequence[Any]], Any]
 
 _DTYPES = {number: dtype for dtype, number in python_ops.SCALAR_TYPES.items()}
+_NUMBERS = (
+    "aten::item",
+    "aten::Int",
+    "aten::Float",
+    "aten::ScalarImplicit",
+    "aten::IntImplicit",
+    "aten::FloatImplicit",
+)
 _FORMATS = {
     0: torch.contiguous_format,
     1: torch.preserve_format,
@@ -38,7 +46,15 @@ class Evaluator:
 
     def __init__(self, custom: Mapping[str, Custom]) -> None:
         self._custom = custom
+        self._numbers: dict[int, tuple[Any, torch.Tensor]] = {}
         self.structure: Any = None  # of what the graph returned: the places of tensors, in tuples
+
+    def _attribute(self, module: Any, name: str) -> Any:
+        """Return an attribute; note the number in a buffer of one element, such as a scale."""
+        value = module.get(name)
+        if isinstance(value, torch.Tensor) and name in module.numbers:
+            self._numbers[id(value)] = (value, module.numbers[name])
+        return value
 
     def run(self, graph: Any, arguments: Sequence[Any]) -> Any:
         """Return the value of a graph for arguments, the module first where the graph has one."""
@@ -73,7 +89,11 @@ class Evaluator:
             if kind == "prim::Constant":
                 return _constant(node)
             if kind == "prim::GetAttr":
-                return arguments[0].get(node.s("name"))
+                return self._attribute(arguments[0], node.s("name"))
+            if kind in _NUMBERS and (found := self._numbers.get(id(arguments[0]))):
+                arguments = [Known(found[1])]
+            if quantized.concerns(kind, arguments):
+                return quantized.evaluate(kind, arguments, lambda given: self._value(node, given))
             if kind in self._custom:
                 positional, named = _arguments(node, as_tensors(arguments))
                 return self._custom[kind](overload_of(node), [*positional, *named.values()])

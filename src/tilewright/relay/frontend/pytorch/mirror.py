@@ -18,6 +18,7 @@ class Mirror(nn.Module):
     def __init__(self, script: Any, made: dict[int, nn.Parameter] | None = None) -> None:
         super().__init__()
         object.__setattr__(self, "script", script)
+        object.__setattr__(self, "numbers", {})
         made = {} if made is None else made
         for name, tensor in script._c.named_attributes(False) if hasattr(script._c, "named_attributes") else ():
             if isinstance(tensor, torch.Tensor):
@@ -28,6 +29,8 @@ class Mirror(nn.Module):
         for name, tensor in script._buffers.items():
             self._buffers.pop(name, None)
             self.register_buffer(name, tensor)
+            if tensor is not None and tensor.numel() == 1:
+                self.numbers[name] = tensor.detach().reshape(())
         for name, child in script._modules.items():
             self.add_module(name, None if child is None else Mirror(child, made))
 

@@ -106,4 +106,4 @@ def convert_choose_parameters(
     scale = typed(relay_op.maximum(relay_op.divide(relay_op.subtract(most, least), steps), const(eps, "float32")))
     place = relay_op.subtract(const(float(low), "float32"), relay_op.nearbyint(relay_op.divide(least, scale)))
     point = relay_op.clip(place, float(low), float(high))
-    return [relay_op.cast(scale, "float64"), relay_op.cast(point, "int64")]
+    return [ctx.reshape(typed(relay_op.cast(v, t)), [1]) for v, t in ((scale, "float64"), (point, "int64"))]
