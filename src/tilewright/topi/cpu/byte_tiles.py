@@ -50,6 +50,12 @@ def tile_rows(cpu: CpuFeatures, rows: Any, steps: int, group: int, dtype: str) -
     return next((n for n in range(_MOST_ROWS, 0, -BLOCK) if rows % n == 0), 0)
 
 
+def row_choices(rows: int, untuned: int) -> list[int]:
+    """Return how many rows of a dense layer may be computed together: ``untuned``, or others that divide them."""
+    fitting = (n for n in range(SIDE, min(rows, 2 * _MOST_ROWS) + 1) if rows % n == 0)
+    return sorted({untuned, *fitting})
+
+
 def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "uint8") -> te.TensorIntrin:
     """Return data (rows, steps * 4) of uint8 times weight (steps, 32, 4) of int8, as int32 (rows, 32).
 

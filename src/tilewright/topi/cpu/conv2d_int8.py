@@ -37,7 +37,7 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.conv2d import UNKNOWN_EXTENT, tests_columns
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
-from tilewright.topi.cpu.conv2d_tiles import schedule_windows_in_tiles, tiles_of
+from tilewright.topi.cpu.conv2d_tiles import define_tiles, schedule_windows_in_tiles
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.model.conv2d import (
     Conv2dLayouts,
@@ -204,9 +204,7 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     cfg.settle("tile_ow", SplitEntity([-1, tile.spatial]))
     outer = is_streamed(cpu, weight_bytes) and (oh == 1 or data_bytes * blocks <= weight_bytes * oh)
     cfg.settle("channels_outer", OtherOptionEntity(outer))
-    tiles = tiles_of(out.op)
-    cfg.define_knob("matrix_tiles", [True, False] if tiles else [False])
-    cfg.settle("matrix_tiles", OtherOptionEntity(tiles is not None))
+    define_tiles(cfg, out.op)
 
 
 def _form(conv: Any) -> ByteProduct:
@@ -239,7 +237,7 @@ def schedule_conv2d_NCHWc_int8(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         s[conv].set_scope("local")
     parallel = worth_threads(anchor, measured().threads.least_byte_products)
     if cfg["matrix_tiles"].val:
-        schedule_windows_in_tiles(s, s[last], sums, parallel)
+        schedule_windows_in_tiles(s, cfg, s[last], sums, parallel)
     else:
         _schedule_tile(s, cfg, s[last], sums, parallel)
     return s

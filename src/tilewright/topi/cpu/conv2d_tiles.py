@@ -13,14 +13,17 @@ import math
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
 from tilewright.ir import dtype as dt
 from tilewright.topi.cpu.byte_tiles import Windows, window_intrinsic
 from tilewright.topi.cpu.common import constant_extent, machine, worth_threads
 from tilewright.topi.cpu.loops import fuse_all
-from tilewright.topi.cpu.model.matrix_tiles import WindowTiles, window_tiles
+from tilewright.topi.cpu.model.matrix_tiles import WindowTiles, window_blocks, window_tiles
 from tilewright.topi.cpu.tile_code import WORD
 from tilewright.topi.kinds import PAD
 from tilewright.topi.utils import get_const_tuple
+
+_TRIED = 12  # blocks of a convolution that tuning tries, the fastest by the model
 
 
 def tiles_of(conv: Any) -> WindowTiles | None:
@@ -30,20 +33,44 @@ def tiles_of(conv: Any) -> WindowTiles | None:
     return window_tiles(machine(), (height, width), kernel, conv.attrs["dilation"][1] != 1, conv.input_tensors[0].dtype)
 
 
-def schedule_windows_in_tiles(s: te.Schedule, out: te.Stage, sums: te.Tensor, parallel: bool) -> None:
+def define_tiles(cfg: ConfigSpace, conv: Any) -> None:
+    """Define whether tiles compute the operation ``conv``, in which blocks, and whether channels are outside."""
+    found, blocks = tiles_of(conv), _blocks(conv)
+    cfg.define_knob("matrix_tiles", [True, False] if blocks else [False])
+    cfg.settle("matrix_tiles", OtherOptionEntity(found is not None))
+    if not blocks:
+        return
+    names = [str(block) for block in blocks]
+    cfg.define_knob("tile_block", names[:_TRIED])
+    cfg.settle("tile_block", OtherOptionEntity(names[0]), lambda entity: entity.val in names)
+    cfg.define_knob("tile_channels_outer", [True, False])
+    cfg.settle("tile_channels_outer", OtherOptionEntity(_is_channel_outside(conv, _chosen(cfg, conv))))
+
+
+def _blocks(conv: Any) -> list[WindowTiles]:
+    _, _, height, width, _ = get_const_tuple(conv.output(0).shape)
+    kernel, dtype = get_const_tuple(conv.input_tensors[1].shape), conv.input_tensors[0].dtype
+    return window_blocks(machine(), (height, width), kernel, conv.attrs["dilation"][1] != 1, dtype)
+
+
+def _chosen(cfg: ConfigSpace, conv: Any) -> WindowTiles:
+    """Return the block of the configuration."""
+    return next(block for block in _blocks(conv) if str(block) == cfg["tile_block"].val)
+
+
+def schedule_windows_in_tiles(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, sums: te.Tensor, parallel: bool) -> None:
     """Schedule the loops of the result, and inside them the sums in tiles."""
     tile = s[sums]
     for tensor in tile.op.input_tensors:
         if PAD(tensor.op):
             _schedule_padding(s, tensor.op)
-    found = tiles_of(tile.op)
-    assert found is not None
+    found = _chosen(cfg, tile.op)
     n, oc, oh, ow, block = out.op.axis
     oh_outer, oh_inner = out.split(oh, factor=found.rows)
     ow_outer, ow_inner = out.split(ow, factor=found.columns)
     vector, lane = out.split(block, factor=machine().lanes(32))
     positions = [oh_outer, ow_outer]
-    order = [oc, *positions] if _is_channel_outside(tile.op, found) else [*positions, oc]
+    order = [oc, *positions] if cfg["tile_channels_outer"].val else [*positions, oc]
     out.reorder(n, *order, oh_inner, ow_inner, vector, lane)
     outer = out.fuse(n, *order)
     if parallel:

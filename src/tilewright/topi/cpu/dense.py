@@ -14,7 +14,7 @@ from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
 from tilewright.topi.cpu.byte_products import ByteProduct, interleave_intrinsic, packed_form, product_intrinsic
-from tilewright.topi.cpu.byte_tiles import BLOCK, tile_intrinsic, tile_rows
+from tilewright.topi.cpu.byte_tiles import BLOCK, tile_intrinsic
 from tilewright.topi.cpu.common import (
     calls_functions,
     constant_extent,
@@ -66,8 +66,7 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     if group and cfg["matrix_tiles"].val:
-        rows = tile_rows(machine(), constant_extent(anchor.axis[0]), steps, group[0], anchor.input_tensors[0].dtype)
-        _schedule_matrix_tiles(s, tensors, anchor, rows, steps)
+        _schedule_matrix_tiles(s, tensors, anchor, cfg["matrix_rows"].val, steps)
         return s
     chosen = _Blocking(
         cfg["tile_m"].size[-1], block, cfg["columns_outer"].val, cfg["row_groups"].val, cfg["tile_k"].val
@@ -387,9 +386,8 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         return s
     packed = next(t.op for t in anchor.input_tensors if MATRIX_PACK(t.op))
     if cfg["matrix_tiles"].val:
-        steps, group = (constant_extent(a) or 0 for a in anchor.reduce_axis)
-        rows = tile_rows(machine(), constant_extent(anchor.axis[1]), steps, group, anchor.input_tensors[0].dtype)
-        _schedule_matrix_tiles(s, tensors, anchor, rows, steps)
+        steps = constant_extent(anchor.reduce_axis[0]) or 0
+        _schedule_matrix_tiles(s, tensors, anchor, cfg["matrix_rows"].val, steps)
     else:
         _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
     form = None

@@ -11,7 +11,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.byte_products import ByteProduct, byte_product, packed_form
-from tilewright.topi.cpu.byte_tiles import BLOCK, tile_rows
+from tilewright.topi.cpu.byte_tiles import BLOCK, row_choices, tile_rows
 from tilewright.topi.cpu.common import (
     machine,
     typical_extent,
@@ -63,8 +63,7 @@ def dense_pack(
     cfg.settle("row_groups", OtherOptionEntity(groups))
     if group:
         tiles = tile_rows(machine(), _known_rows(shape), inner, group[0], data.dtype) if block == BLOCK else 0
-        cfg.define_knob("matrix_tiles", [True, False] if tiles else [False])
-        cfg.settle("matrix_tiles", OtherOptionEntity(tiles > 0))
+        _define_tiles(cfg, _known_rows(shape), tiles)
     chunk = _chunk(-(-rows // groups), tile_m, inner, block, step_bytes)
     cfg.settle("tile_k", OtherOptionEntity(chunk), lambda entity: isinstance(entity, OtherOptionEntity))
     return out if columns is None else _cut_columns(out, columns, bias)
@@ -85,6 +84,16 @@ def _in_float_tiles(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, out: t
         return out
     parts = parts_of_data(data, tiles.blocks * tiles.tiles, tiles.height, tiles.parts)
     return dense_of_parts(parts, weight, rows, inner, tiles.tiles)
+
+
+def _define_tiles(cfg: ConfigSpace, rows: Any, untuned: int) -> None:
+    """Define whether tiles compute the product, and how many of ``rows`` rows at once; ``untuned`` 0: they do not."""
+    cfg.define_knob("matrix_tiles", [True, False] if untuned else [False])
+    cfg.settle("matrix_tiles", OtherOptionEntity(untuned > 0))
+    if untuned:
+        choices = row_choices(rows, untuned)
+        cfg.define_knob("matrix_rows", choices)
+        cfg.settle("matrix_rows", OtherOptionEntity(untuned), lambda entity: entity.val in choices)
 
 
 def _known_rows(shape: tuple[Any, ...]) -> Any:
@@ -189,8 +198,7 @@ def batch_matmul(
     inner = get_const_tuple(tensor_a.shape)[-1]
     fits = form is not None and block == BLOCK and isinstance(inner, int)
     tiles = tile_rows(machine(), rows, inner // group, group, tensor_a.dtype) if fits else 0
-    cfg.define_knob("matrix_tiles", [True, False] if tiles else [False])
-    cfg.settle("matrix_tiles", OtherOptionEntity(tiles > 0))
+    _define_tiles(cfg, rows, tiles)
     packed = _pack_columns(tensor_b, block, transpose_b, form.group if form else 0)
     one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
     k = te.reduce_axis((0, packed.shape[2]), name="k")

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.ir import dtype as dt
 from tilewright.target.features import CpuFeatures
 from tilewright.topi.cpu.byte_tiles import Windows, has_tiles
 from tilewright.topi.cpu.model.tiling import divisors_up_to
@@ -17,17 +18,33 @@ from tilewright.topi.cpu.tile_code import DEPTH, SIDE, WORD, even_rows
 
 @dataclass(frozen=True)
 class WindowTiles:
-    """Rows and columns of the result that are computed together, and the time of all steps of a position."""
+    """Rows and columns of the result that are computed together, and the time of all steps of a position.
+
+    ``share``: of the tiles' peak.
+    """
 
     rows: int
     columns: int
     time: float
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}"
 
 
 def window_tiles(
     cpu: CpuFeatures, out: Sequence[int], kernel: Sequence[int], dilated: bool = False, dtype: str = "uint8"
 ) -> WindowTiles | None:
-    """Return the blocks of a convolution in packed channels; None where vector registers are as fast.
+    """Return the fastest of ``window_blocks``; None where vector registers are as fast."""
+    found = window_blocks(cpu, out, kernel, dilated, dtype)
+    least = cpu.processor.matrix_tiles.least_share / dt.nbytes(dtype)
+    return found[0] if found and found[0].share >= least else None
+
+
+def window_blocks(
+    cpu: CpuFeatures, out: Sequence[int], kernel: Sequence[int], dilated: bool = False, dtype: str = "uint8"
+) -> list[WindowTiles]:
+    """Return the blocks in which tiles can compute a convolution of packed channels, the fastest first.
 
     Parameters
     ----------
@@ -37,33 +54,31 @@ def window_tiles(
     dtype : of the data
     """
     if not has_tiles(cpu, dtype) or not all(isinstance(n, int) and n > 0 for n in (*out, *kernel)):
-        return None
+        return []
     _, chunks, kh, kw, words, block, group = kernel
     windows = Windows(1, 1, block, chunks, words * WORD, (kh, kw), (1, 1), (1, 2 if dilated else 1), dtype=dtype)
     if block % SIDE or group != windows.group:
-        return None
+        return []
     steps, record = math.prod(windows.steps), cpu.processor.matrix_tiles
 
-    def time(rows: int, columns: int) -> float:
+    def made(rows: int, columns: int) -> WindowTiles:
         tiles, each = even_rows(columns)
         step = 1 - record.row_share + record.row_share * max(each, SIDE // 2) / SIDE
         lone = 1.5 if block // SIDE < 4 and rows * tiles % 2 else 1.0  # fewer than four sums wait for one another
-        return (rows * tiles * step * lone * steps + record.call_time * SIDE / block) * SIDE / (rows * columns)
+        time = (rows * tiles * step * lone * steps + record.call_time * SIDE / block) * SIDE / (rows * columns)
+        return WindowTiles(rows, columns, time, steps * windows.depth / DEPTH / time)
 
-    if kernel[0] >= cpu.cores and math.prod(out) * block * 4 <= record.whole_sums:
-        blocks = [(out[0], out[1])]
-    else:
-        most = record.most_sums // (4 * block)
-        blocks = [
-            (rows, columns)
-            for columns in divisors_up_to(out[1], most)
-            for rows in divisors_up_to(out[0], most // columns if columns == out[1] else 1)
-        ]
-    if not blocks:
-        return None
-    best = min(blocks, key=lambda b: (time(*b), b))
-    share = steps * windows.depth / DEPTH / time(*best)
-    return WindowTiles(*best, time(*best)) if share >= record.least_share * windows.group / WORD else None
+    most = record.most_sums // (4 * block)
+    blocks = [
+        made(rows, columns)
+        for columns in divisors_up_to(out[1], most)
+        for rows in divisors_up_to(out[0], most // columns if columns == out[1] else 1)
+    ]
+    blocks.sort(key=lambda b: (b.time, b.rows, b.columns))
+    if kernel[0] < cpu.cores or math.prod(out) * block * 4 > record.whole_sums:
+        return blocks
+    whole = made(out[0], out[1])  # a block of channels then reads its weights once
+    return [whole, *(b for b in blocks if b != whole)]
 
 
 def are_rows_merged(
