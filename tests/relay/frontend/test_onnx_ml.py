@@ -258,3 +258,10 @@ def test_the_message_about_a_missing_operator_names_its_domain_s_version() -> No
     )
     with pytest.raises(UnsupportedError, match=r"ai\.onnx\.ml\.CastMap \(opset 1\)"):
         relay.frontend.from_onnx(made)
+
+
+def test_trees_need_to_know_how_many_features_there_are() -> None:
+    made = model("TreeEnsembleRegressor", [X], 1, n_targets=1, **trees("target", MODES[:1] * 6, 1))
+    made.graph.input[0].type.tensor_type.shape.dim[1].Clear()
+    with pytest.raises(UnsupportedError, match=r"dimension 1 .* must be known"):
+        relay.frontend.from_onnx(made)

@@ -35,7 +35,7 @@ class Forest:
         self.following.append(following)
         return len(self.features) - 1
 
-    def tables(self, ctx: NodeContext, leaves: int, dtype: str, columns: Any) -> tuple[Array, Array, Array]:
+    def tables(self, ctx: NodeContext, leaves: int, dtype: str, columns: int) -> tuple[Array, Array, Array]:
         """Return the nodes, thresholds and roots that ``tree_leaves`` takes."""
         count = len(self.features)
         itself = np.arange(count, count + leaves)
@@ -44,7 +44,7 @@ class Forest:
         nodes[:count, 1:] = np.array(self.following, "int64").reshape(count, 3)
         nodes[count:, 1:] = itself[:, None]
         nodes[:, 1:] = np.where(nodes[:, 1:] < 0, count - 1 - nodes[:, 1:], nodes[:, 1:])
-        if count and not (min(self.features) >= 0 and (not isinstance(columns, int) or max(self.features) < columns)):
+        if count and not 0 <= min(self.features) <= max(self.features) < columns:
             ctx.fail(f"its nodes test features {min(self.features)} to {max(self.features)} of {columns}")
         roots = [count - 1 - r if r < 0 else r for r in self.roots]
         depths = self._depths(ctx, nodes, roots, count)
@@ -182,7 +182,7 @@ class _Listed:
 
 def _leaves(ctx: NodeContext, forest: Forest, data: RelayExpr, leaves: int, dtype: str) -> RelayExpr:
     """Return the number of the leaf that each row reaches in each tree."""
-    tables = forest.tables(ctx, leaves, dtype, ctx.dims(data)[1])
+    tables = forest.tables(ctx, leaves, dtype, ctx.extent(data, 1))
     at = relay_op.tree_leaves(data, *(const(table) for table in tables))
     count = len(forest.features)
     return typed(relay_op.subtract(at, const(count, "int32")) if count else at)
