@@ -24,24 +24,13 @@ def convert_view(ctx: TorchContext, x: RelayExpr, size: Any) -> RelayExpr:
     """The elements in another shape, or the bits as another type."""
     if not isinstance(size, (list, tuple)):
         return relay_op.reinterpret(x, ctx.result_dtype())
-    stated = [d for d in ctx.meta().shape]
-    sizes = [
-        d if not is_number(s) or s != -1 else _stated(ctx, d) for s, d in zip(size, stated, strict=True)
-    ] if all(is_number(s) for s in size) else _inferred(ctx, size)  # fmt: skip
-    return ctx.reshape(x, [s if not is_number(s) else int(s) for s in sizes] if sizes else [])
-
-
-def _stated(ctx: TorchContext, dim: Any) -> Any:
-    found = ctx.importer.symbols.dim(dim)
-    return -1 if found is None or not is_number(found) else found
-
-
-def _inferred(ctx: TorchContext, size: Sequence[Any]) -> list[Any]:
-    return list(size)
+    known = [ctx.importer.symbols.dim(d) for d in ctx.meta().shape]
+    sizes = [d if is_number(s) and s == -1 and is_number(d) else s for s, d in zip(size, known, strict=True)]
+    return ctx.reshape(x, sizes)
 
 
 @converter("alias", "detach", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "positive", "alias_copy",
-           "detach_copy", "resolve_conj", "resolve_neg", "_assert_tensor_metadata_none", "lift")  # fmt: skip
+           "detach_copy", "resolve_conj", "resolve_neg", "lift")  # fmt: skip
 def convert_identity(ctx: TorchContext, x: RelayExpr) -> RelayExpr:
     """The data themselves."""
     return x
