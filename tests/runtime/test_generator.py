@@ -134,7 +134,7 @@ def test_inputs_and_outputs_that_are_not_there_are_not_carried(decoders: Mapping
     generator = Generator(decoders["grouped"][0])
     machine = generator._machine.module
     with pytest.raises(tvm.TVMError, match="have no values; call set_input first"):
-        machine["set_one_input"]("main", 0, np.zeros((1, 1), "int64"))
+        machine["carry"]("main", np.zeros((0, 2), "int64"), 0, np.zeros((1, 1), "int64"))
     generator([1, 2], 1)
     for pairs, message in (
         ([[99, 1]], 'has no parameter 99'), ([[-1, 1]], "has no parameter -1"), ([[2, 99]], "gave no tensor 99"),
@@ -144,6 +144,10 @@ def test_inputs_and_outputs_that_are_not_there_are_not_carried(decoders: Mapping
             machine["carry"]("main", np.array(pairs, "int64"))
     with pytest.raises(tvm.TVMError, match=r"int64\[n, 2\]"):
         machine["carry"]("main", np.array([[2, 1]], "int32"))
+    with pytest.raises(tvm.TVMError, match="has no parameter 99"):
+        machine["carry"]("main", np.zeros((0, 2), "int64"), 99, np.zeros((1, 1), "int64"))
+    with pytest.raises(tvm.TVMError, match="a value behind each"):
+        machine["carry"]("main", np.zeros((0, 2), "int64"), 0)
     assert len(generator([1, 2], 3)) == 3
 
 

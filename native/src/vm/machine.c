@@ -208,18 +208,6 @@ static int replace_input(Vm* vm, int function, int64_t param, TVMValue value, in
   return 0;
 }
 
-/* set_one_input(function, parameter's number, value): the others stay. */
-static int set_one_input(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  static const char who[] = "set_one_input";
-  Vm* vm = ((TwModule*)resource)->data;
-  int function;
-  int64_t param;
-  (void)ret;
-  if (n != 3) return tw_fail("%s: expected a function, a parameter's number and a value", who);
-  if (tw_arg_int(args, codes, n, 1, who, &param) != 0 || find(vm, args, codes, n, who, &function) != 0 || begin(vm) != 0) return -1;
-  return end(vm, replace_input(vm, function, param, args[2], codes[2]));
-}
-
 /* set_input(function, value, ...) */
 static int set_input(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   Vm* vm = ((TwModule*)resource)->data;
@@ -311,19 +299,33 @@ static int carry_over(Vm* vm, int function, const DLTensor* pairs) {
   return 0;
 }
 
-/* carry(function, pairs): inputs become outputs of the last run, without a copy where they grow in place. Pairs are int64[n, 2],
- * the number of a parameter and that of an output. */
+static int set_numbered(Vm* vm, int function, TVMValue* args, int* codes, int n, int at) {
+  for (int i = at; i < n; i += 2) {
+    int64_t param;
+    if (tw_arg_int(args, codes, n, i, "carry", &param) != 0) return -1;
+    if (replace_input(vm, function, param, args[i + 1], codes[i + 1]) != 0) return -1;
+  }
+  return 0;
+}
+
+/* carry(function, pairs, number, value, ...): inputs become outputs of the last run, without a copy where they grow in place;
+ * then parameters become the values that follow their numbers, and the others stay. Pairs are int64[n, 2], the number of a
+ * parameter and that of an output. */
 static int carry(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  enum { FIRST_NUMBER = 2 };
   Vm* vm = ((TwModule*)resource)->data;
   int function;
   (void)ret;
-  const DLTensor* pairs = n == 2 && (codes[1] == kTVMNDArrayHandle || codes[1] == kTVMDLTensorHandle) ? args[1].v_handle : NULL;
+  const bool given = n >= FIRST_NUMBER && n % 2 == 0 && (codes[1] == kTVMNDArrayHandle || codes[1] == kTVMDLTensorHandle);
+  const DLTensor* pairs = given ? args[1].v_handle : NULL;
   if (pairs == NULL || pairs->ndim != 2 || pairs->shape[1] != 2 || pairs->dtype.code != kDLInt || pairs->dtype.bits != 64 ||
       pairs->dtype.lanes != 1 || !tw_is_host(pairs->device) || !tw_is_compact(pairs)) {
-    return tw_fail("carry: expected a function, and int64[n, 2] on the host: numbers of parameters and of outputs");
+    return tw_fail("carry: expected a function, int64[n, 2] on the host: numbers of parameters and of outputs, and then numbers of "
+                   "parameters, a value behind each");
   }
   if (find(vm, args, codes, n, "carry", &function) != 0 || begin(vm) != 0) return -1;
-  return end(vm, carry_over(vm, function, pairs));
+  int rc = carry_over(vm, function, pairs);
+  return end(vm, rc == 0 ? set_numbered(vm, function, args, codes, n, FIRST_NUMBER) : rc);
 }
 
 /* get_output(index) */
@@ -427,8 +429,8 @@ static int machine_function(TwModule* self, const char* name, TwFunc** out) {
   static const struct {
     const char* name;
     TVMPackedCFunc callback;
-  } methods[] = {{"init", init}, {"set_input", set_input}, {"set_one_input", set_one_input}, {"carry", carry},
-                 {"invoke", invoke}, {"invoke_stateful", invoke_stateful},
+  } methods[] = {{"init", init}, {"set_input", set_input}, {"carry", carry}, {"invoke", invoke},
+                 {"invoke_stateful", invoke_stateful},
                  {"invoke_return_to_device", invoke_return_to_device}, {"get_output", get_output},
                  {"get_num_outputs", get_num_outputs}, {"get_input_index", get_input_index},
                  {"set_limits", set_limits}, {"memory_usage", memory_usage}, {"profile", profile}};

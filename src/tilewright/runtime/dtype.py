@@ -92,7 +92,7 @@ class DataType:
             return type_str
         if isinstance(type_str, str):
             return _parse(type_str)
-        return _parse(_numpy_name(np.dtype(type_str)))
+        return _of_numpy(np.dtype(type_str))
 
     @property
     def itemsize(self) -> int:
@@ -167,6 +167,12 @@ def _parse(text: str) -> DataType:
     if not (0 < bits < 256 and 0 < lanes < 65536):
         raise ValueError(f'data type "{text}" is out of range')
     return make_dtype(code, bits, lanes)
+
+
+@cache
+def _of_numpy(dtype: np.dtype[Any]) -> DataType:
+    """Return the type of numpy's, whose name is slow to ask for."""
+    return _parse(_numpy_name(dtype))
 
 
 _OF_ML_DTYPES = frozenset([*_SMALL_CODES, "int2", "int4", "uint2", "uint4"])

@@ -96,8 +96,8 @@ class Generator:
         self.model = model if isinstance(model, Model) else load(model)
         self._names = _Names(self.model, ids, caches, logits)
         self._machine = VirtualMachine(Executable(self.model.module), cpu())
-        names = "set_input", "set_one_input", "carry", "invoke_stateful", "get_output"
-        self._set, self._set_one, self._carry, self._run, self._output = (self._machine.module[n] for n in names)
+        names = "set_input", "carry", "invoke_stateful", "get_output"
+        self._set, self._carry, self._run, self._output = (self._machine.module[n] for n in names)
 
     def __call__(
         self,
@@ -171,9 +171,7 @@ class Generator:
         if state.seen == 0:
             self._set("main", *({**given, **state.caches()}[name] for name in names.interface.inputs))
         else:
-            self._carry("main", names.pairs)
-            for name, value in given.items():
-                self._set_one("main", names.number[name], value)
+            self._carry("main", names.pairs, *(x for name, value in given.items() for x in (names.number[name], value)))
         self._run("main")
         state.seen += ids.shape[1]
         logits = numpy_view(self._output(names.logits))

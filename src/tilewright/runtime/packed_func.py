@@ -132,6 +132,9 @@ def _pack(arg: Any, value: TVMValue, keep: list[Any]) -> int:
     if isinstance(arg, NDArray):
         value.v_handle = arg.handle
         return TypeCode.DLTENSOR if isinstance(arg, BorrowedArray) else TypeCode.NDARRAY
+    if isinstance(arg, np.ndarray):
+        value.v_handle = ctypes.addressof(_tensor_of(arg, keep))
+        return TypeCode.DLTENSOR
     if arg is None:
         value.v_handle = None
         return TypeCode.NULL
@@ -162,10 +165,6 @@ def _pack_object(arg: Any, value: TVMValue, keep: list[Any]) -> int:
     if isinstance(arg, object_class):
         value.v_handle = arg.handle
         return TypeCode.OBJECT
-    if isinstance(arg, np.ndarray):
-        tensor = _tensor_of(arg, keep)
-        value.v_handle = ctypes.addressof(tensor)
-        return TypeCode.DLTENSOR
     if hasattr(arg, "__dlpack__"):
         keep.append(from_dlpack(arg))
         value.v_handle = keep[-1].handle
@@ -207,22 +206,18 @@ def _pack_bytes(data: bytes | bytearray | memoryview, value: TVMValue, keep: lis
     return TypeCode.BYTES
 
 
+_HOST = DLDevice(1, 0)
+
+
 def _tensor_of(data: np.ndarray[Any, Any], keep: list[Any]) -> DLTensor:
     """Describe a numpy array's memory, without a copy."""
     shape = (ctypes.c_int64 * data.ndim)(*data.shape)
     strides = None
     if not data.flags.c_contiguous:
         strides = (ctypes.c_int64 * data.ndim)(*(step // data.itemsize for step in data.strides))
-    tensor = DLTensor(
-        data.ctypes.data,
-        DLDevice(1, 0),
-        data.ndim,
-        to_native(DataType(data.dtype)),
-        ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
-        ctypes.cast(strides, ctypes.POINTER(ctypes.c_int64)) if strides is not None else None,
-        0,
-    )
-    keep.append((data, shape, strides, tensor))
+    dtype = to_native(DataType(data.dtype))
+    tensor = DLTensor(data.ctypes.data, _HOST, data.ndim, dtype, shape, strides, 0)  # which keeps shape and strides
+    keep.append((data, tensor))
     return tensor
 
 
