@@ -8,9 +8,11 @@ from tests.relay.transform.texts import check, parse
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.ir.prim_expr import DimVar
 from tilewright.ir.transform import PassContext
 from tilewright.relay import transform
 from tilewright.relay.interpreter import interpret
+from tilewright.relay.op.transform.checks import CheckIndicesAttrs, check_indices
 
 
 def test_fold_constant_evaluates_what_depends_on_constants_alone() -> None:
@@ -97,6 +99,48 @@ def test_calls_with_other_attributes_are_not_common() -> None:
           add(%0, %1)
         }"""
     check(transform.EliminateCommonSubexpr(), text, text)
+
+
+def _lengths(first: relay.Expr, second: relay.Expr) -> relay.Expr:
+    """The sum of the last dimensions of two matrices."""
+    ends = [relay.take(relay.shape_of(x), relay.const(1, "int32")) for x in (first, second)]
+    return relay.add(*ends)
+
+
+def _left(mod: tvm.IRModule, operator: str) -> int:
+    return transform.EliminateCommonSubexpr()(transform.InferType()(mod)).astext().count(f"{operator}(")
+
+
+def test_shapes_with_the_same_names_are_read_once() -> None:
+    past, other = DimVar("past"), DimVar("other")
+    x, y, z = (relay.var(n, shape=(2, d)) for n, d in (("x", past), ("y", past), ("z", other)))
+    alike, apart = (tvm.IRModule.from_expr(relay.Function([x, v], _lengths(x, v))) for v in (y, z))
+    assert (_left(alike, "shape_of"), _left(alike, "take")) == (1, 1)
+    assert (_left(apart, "shape_of"), _left(apart, "take")) == (2, 2)
+
+
+def test_a_branch_does_not_read_the_shape_of_a_tensor_of_another() -> None:
+    x, y = (relay.var(n, shape=(2, DimVar("past"))) for n in "xy")
+    which = relay.var("which", shape=(), dtype="bool")
+    branches = (relay.shape_of(relay.exp(x)), relay.shape_of(relay.log(y)))
+    mod = tvm.IRModule.from_expr(relay.Function([which, x, y], relay.If(which, *branches)))
+    assert _left(mod, "shape_of") == 2
+
+
+def test_checks_that_differ_in_their_texts_alone_are_made_once() -> None:
+    x = relay.var("x", shape=(3,), dtype="int32")
+    first, second, third = (
+        check_indices(x, CheckIndicesAttrs(what, (extent,))) for what, extent in (("a", 4), ("b", 4), ("c", 5))
+    )
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([first, second, third])))
+    assert _left(mod, "check_indices") == 2
+
+
+@pytest.mark.parametrize(("one", "two", "left"), [(1, 1, 1), (1, 2, 2), (0.0, -0.0, 2)])
+def test_constants_are_compared_by_their_bits(one: float, two: float, left: int) -> None:
+    x = relay.var("x", shape=(2,))
+    sums = relay.Tuple([relay.add(x, relay.const(value, "float32")) for value in (one, two)])
+    assert _left(tvm.IRModule.from_expr(relay.Function([x], sums)), "add") == left
 
 
 def test_dead_lets_are_dropped_with_what_only_they_used() -> None:
