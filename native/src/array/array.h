@@ -43,6 +43,8 @@ TwArray* tw_array_retain(TwArray* array);
 void tw_array_release(TwArray* array);
 int tw_read_array(TilewrightStream* s, TwArray** out);
 int tw_write_array(TilewrightStream* s, const TwArray* array);
+/* Its nbytes of elements alone, in row-major order. */
+int tw_write_elements(TilewrightStream* s, const TwArray* array, size_t nbytes);
 int tw_write_params(TilewrightStream* s, char* const* names, TwArray* const* arrays, size_t count);
 
 typedef struct {
@@ -56,6 +58,16 @@ int tw_read_named(TilewrightStream* s, TwParams* out);
 /* The contents of save_param_dict. */
 int tw_read_params(TilewrightStream* s, TwParams* out);
 void tw_free_params(TwParams* params);
+
+/* ---- files of weights (weights.c) ---- */
+/* Maps the file of a name relative to the folder of a library, whose arrays the stream then may refer to. */
+int tw_open_weights(TilewrightStream* s, const char* library, const char* name);
+/* Finds a tensor's elements, and checks that they are those that a library means. */
+int tw_find_weight(const TwMapping* file, uint64_t offset, uint64_t nbytes, uint64_t checksum, const char** out);
+/* Adds to the file `old` (or "": there is none) what it lacks: `added` gets it, at the places behind the old. */
+struct TwWeights* tw_weights_open(const char* old, const char* added);
+int tw_weights_add(struct TwWeights* weights, const TwArray* array, size_t nbytes, uint64_t* offset, uint64_t* checksum);
+int tw_weights_close(struct TwWeights* weights);
 
 /* ---- pools (pool.c) ---- */
 /* Memory of one device that is kept for the next who wants as much. Any thread may take of it and give back. */

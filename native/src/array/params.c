@@ -4,6 +4,7 @@
 #include "array.h"
 
 static const uint64_t array_magic = 0xDD5E40F096B4A13Fu;
+static const uint64_t apart_magic = 0xDD5E40F096B4A150u; /* the place and the checksum in a file of weights follow */
 static const uint64_t params_magic = 0xF7E58D4F05049CB7u;
 
 /* Arrays from this size are used where they lie in a library, when that is aligned. An array of zeros before each in a
@@ -18,10 +19,21 @@ typedef struct {
   DLDataType dtype;
 } ArrayHeader;
 
+/* An array whose elements are in the file of weights. */
+static int read_apart(TilewrightStream* s, const int64_t* shape, const ArrayHeader* h, uint64_t nbytes, TwArray** out) {
+  uint64_t offset, checksum;
+  const char* data;
+  if (s->weights == NULL) return tw_fail("damaged array: its elements are in a file of weights, and none is named");
+  if (tw_read_u64(s, &offset) != 0 || tw_read_u64(s, &checksum) != 0) return -1;
+  if (tw_find_weight(s->weights, offset, nbytes, checksum, &data) != 0) return -1;
+  *out = tw_array_mapped(s->weights, data, shape, h->ndim, h->dtype);
+  return *out == NULL ? -1 : 0;
+}
+
 int tw_read_array(TilewrightStream* s, TwArray** out) {
   ArrayHeader h;
   if (TilewrightStreamRead(s, &h, sizeof h) != 0) return -1;
-  if (h.magic != array_magic) return tw_fail("not an array in TVM's serialized form");
+  if (h.magic != array_magic && h.magic != apart_magic) return tw_fail("not an array in TVM's serialized form");
   if (h.ndim < 0 || (size_t)h.ndim > s->left / sizeof(int64_t)) return tw_fail("damaged array: %d dimensions", h.ndim);
   int64_t* shape = malloc((size_t)h.ndim * sizeof(int64_t) + 1);
   if (shape == NULL) return tw_out_of_memory((size_t)h.ndim * sizeof(int64_t));
@@ -30,10 +42,13 @@ int tw_read_array(TilewrightStream* s, TwArray** out) {
   size_t expected;
   int rc = TilewrightStreamRead(s, shape, (size_t)h.ndim * sizeof(int64_t));
   if (rc == 0) rc = tw_read_u64(s, &nbytes);
-  if (rc == 0 && (!tw_tensor_bytes(h.ndim, shape, h.dtype, &expected) || expected != nbytes || nbytes > s->left)) {
+  if (rc == 0 && (!tw_tensor_bytes(h.ndim, shape, h.dtype, &expected) || expected != nbytes ||
+                  (h.magic == array_magic && nbytes > s->left))) {
     rc = tw_fail("damaged array: %llu bytes of data announced, %zu left", (unsigned long long)nbytes, s->left);
   }
-  if (rc == 0 && s->mapping != NULL && nbytes >= MAPPED_BYTES && (uintptr_t)s->data % TW_ALIGNMENT == 0) {
+  if (rc == 0 && h.magic == apart_magic) {
+    rc = read_apart(s, shape, &h, nbytes, &a);
+  } else if (rc == 0 && s->mapping != NULL && nbytes >= MAPPED_BYTES && (uintptr_t)s->data % TW_ALIGNMENT == 0) {
     a = tw_array_mapped(s->mapping, s->data, shape, h.ndim, h.dtype);
     rc = a == NULL ? -1 : 0;
     s->data += nbytes;
@@ -52,40 +67,14 @@ int tw_read_array(TilewrightStream* s, TwArray** out) {
   return 0;
 }
 
-/* Writes the elements of a strided array on the host in row-major order, by way of a piece of memory. */
-static int write_strided(TilewrightStream* s, const DLTensor* t, size_t item) {
-  enum { PIECE = 1 << 20 };
-  int64_t index[64] = {0}, run = 1, count = 1;
-  int ndim = t->ndim;
-  for (int i = 0; i < ndim; ++i) count *= t->shape[i];
-  while (ndim > 0 && t->strides[ndim - 1] == run) run *= t->shape[--ndim];
-  const size_t nbytes = (size_t)run * item;
-  char* piece = malloc(PIECE);
-  if (piece == NULL) return tw_out_of_memory(PIECE);
-  const char* from = (const char*)t->data + t->byte_offset;
-  size_t filled = 0;
-  int rc = 0;
-  for (int64_t left = count; rc == 0 && left > 0; left -= run) {
-    if (filled + nbytes > PIECE) {
-      rc = TilewrightStreamWrite(s, piece, filled);
-      filled = 0;
-    }
-    if (nbytes > PIECE) {
-      rc = rc != 0 ? rc : TilewrightStreamWrite(s, from, nbytes);
-    } else {
-      memcpy(piece + filled, from, nbytes);
-      filled += nbytes;
-    }
-    for (int i = ndim - 1; i >= 0; --i) {
-      from += t->strides[i] * (int64_t)item;
-      if (++index[i] < t->shape[i]) break;
-      from -= t->strides[i] * (int64_t)item * index[i];
-      index[i] = 0;
-    }
-  }
-  if (rc == 0) rc = TilewrightStreamWrite(s, piece, filled);
-  free(piece);
-  return rc;
+/* Whether an array may be a description, such as that of a program's inputs, which belongs into the library. */
+static bool is_text(const DLTensor* t) { return t->ndim == 1 && t->dtype.bits == 8 && t->shape[0] < 1 << 20; }
+
+/* Where the elements are in the file of weights, which gets them. */
+static int write_apart(TilewrightStream* s, const TwArray* array, size_t nbytes) {
+  uint64_t offset = 0, checksum = 0;
+  if (s->counted == NULL && tw_weights_add(s->apart, array, nbytes, &offset, &checksum) != 0) return -1;
+  return tw_write_u64(s, offset) != 0 ? -1 : tw_write_u64(s, checksum);
 }
 
 int tw_write_array(TilewrightStream* s, const TwArray* array) {
@@ -94,19 +83,15 @@ int tw_write_array(TilewrightStream* s, const TwArray* array) {
   const bool compact = tw_is_compact(t);
   if (!compact && (!tw_is_host(t->device) || t->ndim > 64)) return tw_fail("only compact arrays can be saved");
   if (!tw_tensor_bytes(t->ndim, t->shape, t->dtype, &nbytes)) return tw_fail("damaged array shape");
-  ArrayHeader h = {.magic = array_magic, .device = {kDLCPU, 0}, .ndim = t->ndim, .dtype = t->dtype};
+  const bool apart = s->apart != NULL && nbytes >= MAPPED_BYTES && !is_text(t);
+  ArrayHeader h = {
+      .magic = apart ? apart_magic : array_magic, .device = {kDLCPU, 0}, .ndim = t->ndim, .dtype = t->dtype};
   if (TilewrightStreamWrite(s, &h, sizeof h) != 0 ||
       TilewrightStreamWrite(s, t->shape, (size_t)t->ndim * sizeof(int64_t)) != 0 || tw_write_u64(s, nbytes) != 0) {
     return -1;
   }
-  if (s->counted != NULL) return TilewrightStreamWrite(s, NULL, nbytes);
-  if (!compact) return write_strided(s, t, tw_type_bytes(t->dtype));
-  if (tw_is_host(t->device)) return TilewrightStreamWrite(s, (const char*)t->data + t->byte_offset, nbytes);
-  TwArray* here = tw_array_new(t->shape, t->ndim, t->dtype, (DLDevice){kDLCPU, 0});
-  int rc = here == NULL ? -1 : tw_copy(t, &here->tensor);
-  if (rc == 0) rc = TilewrightStreamWrite(s, here->tensor.data, nbytes);
-  tw_array_release(here);
-  return rc;
+  if (apart) return write_apart(s, array, nbytes);
+  return s->counted != NULL ? TilewrightStreamWrite(s, NULL, nbytes) : tw_write_elements(s, array, nbytes);
 }
 
 static bool is_large(const TwArray* a) {
@@ -129,15 +114,16 @@ static int write_padding(TilewrightStream* s, int ndim) {
 }
 
 int tw_write_named(TilewrightStream* s, const TwParams* params) {
+  const bool padded = s->apart == NULL;
   uint64_t count = params->count;
-  for (size_t i = 0; i < params->count; ++i) count += is_large(params->arrays[i]);
+  for (size_t i = 0; padded && i < params->count; ++i) count += is_large(params->arrays[i]);
   int rc = tw_write_u64(s, count) != 0 || tw_write_u64(s, count) != 0 ? -1 : 0;
   for (size_t i = 0; rc == 0 && i < params->count; ++i) {
-    if (is_large(params->arrays[i])) rc = tw_write_string(s, padding_name, sizeof padding_name - 1);
+    if (padded && is_large(params->arrays[i])) rc = tw_write_string(s, padding_name, sizeof padding_name - 1);
     if (rc == 0) rc = tw_write_string(s, params->names[i], strlen(params->names[i]));
   }
   for (size_t i = 0; rc == 0 && i < params->count; ++i) {
-    if (is_large(params->arrays[i])) rc = write_padding(s, params->arrays[i]->tensor.ndim);
+    if (padded && is_large(params->arrays[i])) rc = write_padding(s, params->arrays[i]->tensor.ndim);
     if (rc == 0) rc = tw_write_array(s, params->arrays[i]);
   }
   return rc;

@@ -99,11 +99,14 @@ void* tw_map_remove(TwMap* map, const char* key);
 void tw_map_clear(TwMap* map, void (*free_value)(void*));
 
 /* ---- mapped libraries (mapping.c) ---- */
-/* A loaded library's place in memory, which arrays may point into. */
+/* A loaded library's place in memory, or that of a file of data, which arrays may point into. */
 typedef struct TwMapping {
   atomic_int refs;
-  void* handle;          /* of dlopen */
+  void* handle;          /* of dlopen; NULL for a file of data */
   uint64_t device, node; /* of the file; 0 where it is not known */
+  char* start;           /* of a file of data, whose pages are private */
+  size_t length;
+  char* name;
   struct TwMapping* next;
 } TwMapping;
 
@@ -111,6 +114,8 @@ typedef struct TwMapping {
 TwMapping* tw_map_file(const char* full, const char* path);
 /* A mapping of what is open already, which it takes over. */
 TwMapping* tw_map_open(void* handle);
+/* Maps an open file of data, which is not empty, and stays the caller's. */
+TwMapping* tw_map_data(int fd, size_t length, const char* name);
 TwMapping* tw_mapping_retain(TwMapping* mapping);
 void tw_mapping_release(TwMapping* mapping);
 
@@ -119,8 +124,12 @@ struct TilewrightStream {
   const char* data; /* reading from memory */
   size_t left;
   TwMapping* mapping; /* that the memory is part of, or NULL: then arrays are copied out */
+  TwMapping* weights; /* the file that arrays of the data may be in, or NULL */
   FILE* file;        /* writing to a file */
   uint64_t* counted; /* or only counting what would be written */
+  int (*sink)(void* ctx, const void* data, size_t nbytes); /* or giving it to a function */
+  void* ctx;
+  struct TwWeights* apart; /* where large arrays are written, or NULL */
 };
 
 int tw_read_u64(TilewrightStream* s, uint64_t* out);

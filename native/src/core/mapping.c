@@ -1,11 +1,12 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * Shared libraries in memory, counted by those who use what is in them. */
+ * Shared libraries and files of data in memory, counted by those who use what is in them. */
 #include "core.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 /* What is mapped. The lock is held from the look at a file until it is there, and while it goes. */
@@ -19,6 +20,12 @@ TwMapping* tw_mapping_retain(TwMapping* mapping) {
 
 void tw_mapping_release(TwMapping* mapping) {
   if (atomic_fetch_sub_explicit(&mapping->refs, 1, memory_order_acq_rel) != 1) return;
+  if (mapping->handle == NULL) {
+    munmap(mapping->start, mapping->length);
+    free(mapping->name);
+    free(mapping);
+    return;
+  }
   tw_lock(&mappings_lock);
   TwMapping** link = &mappings;
   while (*link != mapping) link = &(*link)->next;
@@ -100,5 +107,29 @@ TwMapping* tw_map_open(void* handle) {
   tw_lock(&mappings_lock);
   TwMapping* mapping = new_mapping(handle, 0, 0);
   tw_unlock(&mappings_lock);
+  return mapping;
+}
+
+/* Who writes to an array gets its pages for himself; the file is not changed, and needs no permission for that. */
+TwMapping* tw_map_data(int fd, size_t length, const char* name) {
+  TwMapping* mapping = calloc(1, sizeof *mapping);
+  char* copy = mapping == NULL ? NULL : tw_strdup(name);
+  if (copy == NULL) {
+    free(mapping);
+    tw_out_of_memory(sizeof *mapping);
+    return NULL;
+  }
+  void* start = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  if (start == MAP_FAILED) {
+    tw_fail("cannot map %s: %s", name, strerror(errno));
+    free(copy);
+    free(mapping);
+    return NULL;
+  }
+  atomic_init(&mapping->refs, 1);
+  mapping->start = start;
+  mapping->length = length;
+  mapping->name = copy;
+  if (length >= 2 * TW_HUGE_PAGE) tw_advise_huge_pages(start, length);
   return mapping;
 }

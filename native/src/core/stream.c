@@ -25,6 +25,7 @@ int TilewrightStreamWrite(TilewrightStream* s, const void* data, size_t nbytes) 
     *s->counted += nbytes;
     return 0;
   }
+  if (s->sink != NULL) return s->sink(s->ctx, data, nbytes);
   if (s->file == NULL) return tw_fail("this stream is for reading");
   if (nbytes != 0 && fwrite(data, 1, nbytes, s->file) != nbytes) {
     return tw_fail("writing %zu bytes failed: %s", nbytes, strerror(errno));

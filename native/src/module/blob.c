@@ -3,6 +3,7 @@
  * The module table that an exported library carries in __tvm_dev_mblob:
  *
  *   u64 number of entries, then each entry: its type key, then what its loader reads
+ *     "_weights"      the name of the file, beside the library, that arrays of further entries are in
  *     "_lib"          nothing; stands for the library itself
  *     "_import_tree"  two vectors of u64: row pointers, and child indices into the other entries
  *     any other key   the payload that the loader of that key reads (loaders.c) */
@@ -31,7 +32,16 @@ static int read_u64_vector(TilewrightStream* s, uint64_t** out, size_t* count) {
   return 0;
 }
 
-static int load_entry(TilewrightStream* s, const char* key, TwModule* lib, Table* t) {
+static int open_weights(TilewrightStream* s, const char* path) {
+  char* name;
+  if (tw_read_string(s, &name, NULL) != 0) return -1;
+  int rc = tw_open_weights(s, path, name);
+  free(name);
+  return rc;
+}
+
+static int load_entry(TilewrightStream* s, const char* key, const char* path, TwModule* lib, Table* t) {
+  if (strcmp(key, "_weights") == 0) return open_weights(s, path);
   if (strcmp(key, "_import_tree") == 0) {
     if (read_u64_vector(s, &t->rows, &t->num_rows) != 0) return -1;
     return read_u64_vector(s, &t->children, &t->num_children);
@@ -70,7 +80,7 @@ static int connect(Table* t, TwModule* lib, TwModule** out) {
   return 0;
 }
 
-int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, TwModule* lib, TwModule** out) {
+int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, const char* path, TwModule* lib, TwModule** out) {
   TilewrightStream s = {.data = blob, .left = nbytes, .mapping = mapping};
   Table t = {0};
   uint64_t count;
@@ -82,10 +92,11 @@ int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, TwModule* 
     char* key;
     rc = tw_read_string(&s, &key, NULL);
     if (rc != 0) break;
-    rc = load_entry(&s, key, lib, &t);
+    rc = load_entry(&s, key, path, lib, &t);
     free(key);
   }
   if (rc == 0) rc = connect(&t, lib, out);
+  if (s.weights != NULL) tw_mapping_release(s.weights); /* arrays keep it */
   for (size_t i = 0; i < t.num_modules; ++i) tw_module_release(t.modules[i]);
   free(t.modules);
   free(t.rows);
@@ -99,7 +110,7 @@ int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHandle lib, 
   memcpy(&size, blob, sizeof size);
   if (size > nbytes - sizeof size) return tw_fail("the module table ends too early");
   TwModule* m;
-  if (tw_load_blob(blob + sizeof size, (size_t)size, NULL, lib, &m) != 0) return -1;
+  if (tw_load_blob(blob + sizeof size, (size_t)size, NULL, NULL, lib, &m) != 0) return -1;
   *out = m;
   return 0;
 }

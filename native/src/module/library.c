@@ -139,13 +139,13 @@ static bool is_writable(const void* address) {
 }
 
 /* The root of a module table whose "_lib" is m, which it takes over; m itself where there is no table. */
-static int open_table(TwModule* m, const char* blob, TwMapping* mapping, TwModule** out) {
+static int open_table(TwModule* m, const char* blob, TwMapping* mapping, const char* path, TwModule** out) {
   uint64_t size;
   *out = m;
   if (blob == NULL) return 0;
   memcpy(&size, blob, sizeof size);
   advise_weights(blob, size);
-  int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, m, out);
+  int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, path, m, out);
   tw_module_release(m); /* the root holds what it needs */
   return rc;
 }
@@ -159,7 +159,7 @@ static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
     return -1;
   }
   TwModule* m = wrap_library(mapping);
-  return m == NULL ? -1 : open_table(m, dlsym(handle, "__tvm_dev_mblob"), mapping, out);
+  return m == NULL ? -1 : open_table(m, dlsym(handle, "__tvm_dev_mblob"), mapping, path, out);
 }
 
 int tw_library_open(const char* path, TwModule** out) {
@@ -227,7 +227,7 @@ static Linked* open_linked(const TilewrightSymbol* symbols) {
     return NULL;
   }
   tw_fill_context(linked_symbol, ctx, m);
-  if (open_table(m, linked_symbol(ctx, "__tvm_dev_mblob"), &program, &found->root) != 0) {
+  if (open_table(m, linked_symbol(ctx, "__tvm_dev_mblob"), &program, NULL, &found->root) != 0) {
     free(found);
     return NULL;
   }

@@ -104,15 +104,23 @@ int TilewrightModGetSource(TVMModuleHandle mod, const char* format, TVMValue* re
   return 0;
 }
 
-int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) {
-  TwModule* m = mod;
+static int save_to_file(TwModule* m, const char* path, struct TwWeights* apart) {
   if (m->cls->save == NULL) return tw_fail("a module of type %s cannot be saved", m->type_key);
-  TilewrightStream s = {.file = fopen(path, "ab")};
+  TilewrightStream s = {.file = fopen(path, "ab"), .apart = apart};
   if (s.file == NULL) return tw_fail("cannot write %s", path);
   /* where to pad depends on the position, which append mode may not tell before the first write */
   int rc = fseek(s.file, 0, SEEK_END) != 0 ? tw_fail("cannot write %s", path) : m->cls->save(m, &s);
   if (fclose(s.file) != 0 && rc == 0) rc = tw_fail("cannot write %s", path);
   return rc;
+}
+
+int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) { return save_to_file(mod, path, NULL); }
+
+int TilewrightModSaveWithWeights(TVMModuleHandle mod, const char* path, const char* old, const char* added) {
+  struct TwWeights* apart = tw_weights_open(old, added);
+  if (apart == NULL) return -1;
+  int rc = save_to_file(mod, path, apart);
+  return tw_weights_close(apart) != 0 ? -1 : rc;
 }
 
 int TilewrightModSavedBytes(TVMModuleHandle mod, uint64_t* out) {

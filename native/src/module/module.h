@@ -51,8 +51,8 @@ void tw_drop_value(TVMValue value, int code);
 
 /* ---- libraries (library.c, blob.c) ---- */
 int tw_library_open(const char* path, TwModule** out);
-/* The blob may lie in a mapping, or that is NULL. */
-int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, TwModule* lib, TwModule** out);
+/* The blob may lie in a mapping, and in the library at path, or they are NULL. */
+int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, const char* path, TwModule* lib, TwModule** out);
 TwModule* tw_system_lib(void);
 
 /* ---- loaders (loaders.c) ---- */

@@ -125,7 +125,7 @@ static int executable_function(TwModule* self, const char* name, TwFunc** out) {
 /* A module's payload is the file as one string, as in TVM 0.8. */
 static int executable_save(TwModule* self, TilewrightStream* s) {
   uint64_t size = 0;
-  TilewrightStream counting = {.counted = &size};
+  TilewrightStream counting = {.counted = &size, .apart = s->apart};
   if (vm_write_program(&counting, self->data) != 0 || tw_write_u64(s, size) != 0) return -1;
   return vm_write_program(s, self->data);
 }
@@ -160,7 +160,7 @@ static int load_binary(TVMValue* args, int* codes, int n, TVMRetValueHandle ret,
   if (tw_loader_stream(args, codes, n, "runtime.module.loadbinary_VMExecutable", &s) != 0) return -1;
   if (tw_read_u64(s, &size) != 0) return -1;
   if (size > s->left) return tw_fail("the data ends too early: bytecode of %llu bytes, and %zu are left", (unsigned long long)size, s->left);
-  TilewrightStream part = {.data = s->data, .left = (size_t)size, .mapping = s->mapping};
+  TilewrightStream part = {.data = s->data, .left = (size_t)size, .mapping = s->mapping, .weights = s->weights};
   s->data += size;
   s->left -= (size_t)size;
   if (new_executable(&part, &m) != 0) return -1;

@@ -187,6 +187,10 @@ def compile(
             help="Of an object file (.o, .a): its symbols begin with NAME_, so that a program links several.",
         ),
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Put the weights into this file, which several libraries may share."),
+    ] = None,
     records: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tuning records, of `tilewright tune`, to choose schedules by.")
     ] = None,
@@ -247,17 +251,23 @@ def compile(
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
-            symbol_prefix or "", precision, tuple(keep or ()), output_format, matmul_precision,
+            symbol_prefix or "", precision, tuple(keep or ()), output_format, matmul_precision, weights,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 
 
 @app.command()
-def info(library: Library, as_json: Json = False) -> None:
+def info(
+    library: Library,
+    as_json: Json = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the checksums of weights in a file beside the library.")
+    ] = False,
+) -> None:
     """Print a library's inputs, outputs, requirements and origin."""
     from tilewright.driver.info import show_info
 
-    show_info(library, as_json)
+    show_info(library, as_json, verify)
 
 
 @app.command()

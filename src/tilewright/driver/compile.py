@@ -34,9 +34,11 @@ from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
+from tilewright.runtime.error import TVMError
 from tilewright.runtime.export import check_space, check_symbol_prefix
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
+from tilewright.runtime.weights_file import check_weights_file
 from tilewright.target.target import Target
 from tilewright.topi.cpu.model.float_tiles import HIGHEST, matmul_precision_config
 
@@ -101,6 +103,7 @@ class CompileOptions:
     keep: tuple[str, ...] = ()
     format: str = LIBRARY
     matmul_precision: str = HIGHEST
+    weights: Path | None = None
 
     @property
     def name(self) -> str:
@@ -137,7 +140,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         with _records(options), context, in_budget():
             with report.stage("import"):
                 mod, params = import_model(options.model, shapes, options.frontend, dims=parse_dim_limits(options.dims))
-            check_space(options.output, _least_bytes(params, options.precision))
+            if options.weights is None:
+                check_space(options.output, _least_bytes(params, options.precision))
             if dump:
                 dump.write("import", str(mod))
             for compiler in options.partition:
@@ -159,6 +163,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
 def _checked_target(options: CompileOptions) -> Target:
     """Return the target; raise for an output that cannot be written, or is none of the format."""
     check_format(options.format)
+    if options.weights is not None:
+        _check_weights(options, options.weights)
     if options.format == C:
         check_identifier(options.name)
         check_folder(options.output)
@@ -173,6 +179,14 @@ def _checked_target(options: CompileOptions) -> Target:
     return Target(options.target)
 
 
+def _check_weights(options: CompileOptions, weights: Path) -> None:
+    if options.format != LIBRARY:
+        raise TVMError(f"--weights is for libraries, not for --format {options.format}")
+    if runtime_config(options.runtime):
+        raise TVMError(f"--weights and --for {options.runtime} exclude each other: only Tilewright finds such a file")
+    check_weights_file(options.output, weights)
+
+
 def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[str, Any]) -> None:
     """Write the output."""
     if options.format == C:
@@ -182,7 +196,7 @@ def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[s
         export_model_library_format(factory, options.output)
         return
     linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
-    factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, **linker)
+    factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, weights=options.weights, **linker)
 
 
 def _least_bytes(params: Mapping[str, Any], precision: str) -> int:

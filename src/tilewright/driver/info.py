@@ -8,13 +8,15 @@ from pathlib import Path
 from tilewright.driver.options import check_is_file, format_bytes
 from tilewright.driver.report import print_json, print_rows
 from tilewright.runtime.interface import Interface, TensorInfo
-from tilewright.runtime.library_info import LibraryInfo, library_info
+from tilewright.runtime.library_info import LibraryInfo, library_info, verify_weights
 
 
-def show_info(library: Path, as_json: bool) -> None:
-    """Print a library's metadata."""
+def show_info(library: Path, as_json: bool, verify: bool = False) -> None:
+    """Print a library's metadata; with ``verify``, compare the checksums of its weights in a file first."""
     check_is_file(library)
     info = library_info(library)
+    if verify:
+        verify_weights(library)
     if as_json:
         print_json({"library": str(library)} | asdict(info))
     else:
@@ -28,12 +30,13 @@ def _rows(info: LibraryInfo) -> list[tuple[str, str]]:
     rows += [("output", _tensor(name, tensor)) for name, tensor in info.outputs.items()]
     described = Interface(info.inputs, info.outputs, info.dimensions).described
     rows += [("dimension", described(name)) for name in info.dimensions]
+    place = f", in {info.weights_file}" if info.weights_file else ""
     memory = "known when it runs" if info.activation_bytes is None else format_bytes(info.activation_bytes)
     rows += [
         ("executor", {"graph": "graph", "vm": "virtual machine"}[info.executor]),
         ("kernel calls", str(info.kernel_calls)),
         ("code", format_bytes(info.code_bytes)),
-        ("weights", f"{format_bytes(info.parameter_bytes)} in {len(info.parameters)} tensors"),
+        ("weights", f"{format_bytes(info.parameter_bytes)} in {len(info.parameters)} tensors{place}"),
         ("activation memory", memory),
     ]
     return rows

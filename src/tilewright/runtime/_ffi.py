@@ -194,6 +194,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightModGetSource": (_Handle, ctypes.c_char_p, _Values, _Codes),
     "TilewrightModSave": (_Handle, ctypes.c_char_p, ctypes.c_char_p),
     "TilewrightModSaveToFile": (_Handle, ctypes.c_char_p),
+    "TilewrightModSaveWithWeights": (_Handle, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p),
+    "TilewrightCheckWeights": (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t),
     "TilewrightModSavedBytes": (_Handle, ctypes.POINTER(ctypes.c_uint64)),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),
     "TilewrightRpcCallForBytes": (_Handle, _Values, _Codes, _Int, Allocator, _Handle),

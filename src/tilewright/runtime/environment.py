@@ -126,6 +126,13 @@ SHIPPED_RECORDS = Variable(
 TRACEBACK = Variable(
     "TILEWRIGHT_TRACEBACK", _flag, "1 or 0", False, "whether the command line shows where errors arose"
 )
+VERIFY_WEIGHTS = Variable(
+    "TILEWRIGHT_VERIFY_WEIGHTS",
+    _flag,
+    "1 or 0",
+    False,
+    "whether loading a library compares the checksums of its weights in a file beside it (`--weights`)",
+)
 ZOO = Variable("TILEWRIGHT_ZOO", _folder, "a folder", None, "where `tilewright.testing.zoo` keeps exported networks")
 NUM_THREADS = Variable(
     "TVM_NUM_THREADS",
@@ -155,6 +162,7 @@ VARIABLES: tuple[
     RUNTIME_LIBRARY,
     SHIPPED_RECORDS,
     TRACEBACK,
+    VERIFY_WEIGHTS,
     ZOO,
     NUM_THREADS,
     TEST_TARGETS,

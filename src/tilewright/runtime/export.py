@@ -3,7 +3,8 @@
 The library holds the objects of all modules whose code is machine code, and, when there is more than that,
 the module table ``__tvm_dev_mblob``: an 8-byte size, then what each other module saves, and who imports
 whom. TVM 0.8 reads it the same way. A small table is linked; a large one is written behind the linked library, as a
-segment of its own (``elf_segments.py``): the linker never sees weights.
+segment of its own (``elf_segments.py``): the linker never sees weights. Weights may also be in a file beside
+the library, which others share (``weights_file.py``).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .elf_objects import data_object, join_objects
 from .elf_segments import PLACE, append_segment
 from .error import ExportError, TVMError
 from .mapped_files import check_mapped_files
+from .weights_file import WeightsFile, adding_weights, check_weights_file
 
 if TYPE_CHECKING:
     from .module import Module
@@ -117,8 +119,10 @@ def _vector(numbers: Sequence[int]) -> bytes:
     return struct.pack(f"<Q{len(numbers)}Q", len(numbers), *numbers)
 
 
-def write_blob(root: Module, path: Path) -> None:
+def write_blob(root: Module, path: Path, weights: WeightsFile | None = None) -> None:
     """Append the module table of an import tree, with its 8-byte size in front, to a file.
+
+    Large arrays go to ``weights``, where it is given.
 
     Raises:
         TVMError: a module in it cannot be saved.
@@ -126,11 +130,15 @@ def write_blob(root: Module, path: Path) -> None:
     parts = _collect(root)
     with path.open("ab") as file:
         start = file.tell()
-        file.write(struct.pack("<QQ", 0, len(parts.entries) + 1))
+        file.write(struct.pack("<QQ", 0, len(parts.entries) + (1 if weights is None else 2)))
+        if weights is not None:
+            file.write(_string("_weights") + _string(weights.name))
     for entry in parts.entries:
         with path.open("ab") as file:
             file.write(_string("_lib" if entry is None else entry.type_key))
-        if entry is not None:
+        if entry is not None and weights is not None:
+            weights.save_module(entry, path)
+        elif entry is not None:
             check_call(LIB.TilewrightModSaveToFile(entry.handle, os.fsencode(path)))
     rows = [0]
     for children in parts.children:
@@ -284,7 +292,9 @@ def saved_bytes(root: Module) -> int:
     return total
 
 
-def _write_objects(root: Module, folder: Path, compiler: list[str], options: list[str], apart: bool) -> list[str]:
+def _write_objects(
+    root: Module, folder: Path, compiler: list[str], options: list[str], apart: bool, weights: WeightsFile | None
+) -> list[str]:
     """Write everything of the library as object files into a folder; returns their paths.
 
     With ``apart``, the module table is only a place for it, which ``append_segment`` fills.
@@ -313,7 +323,7 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
         files.append(str(target))
     elif any(module is not None for module in parts.entries):
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
-        write_blob(root, blob)
+        write_blob(root, blob, weights)
         section = _blob_section(blob.stat().st_size, _other_machine(root))
         if compiler:
             assembly.write_text(_BLOB_ASSEMBLY.format(path=blob, section=section))
@@ -457,6 +467,11 @@ def _is_alive(process: int) -> bool:
     return True
 
 
+def _storing(library: Path, weights: Path) -> contextlib.AbstractContextManager[WeightsFile]:
+    _remove_abandoned(weights.parent)
+    return adding_weights(library, weights, weights.with_name(f".{weights.name}.{_this_thread()}.partial"))
+
+
 def export_library(
     root: Module,
     file_name: str | Path,
@@ -468,6 +483,7 @@ def export_library(
     options: Sequence[str] | None = None,
     standalone: bool = False,
     symbol_prefix: str = "",
+    weights: str | Path | None = None,
     **kwargs: Any,
 ) -> str:
     """Write a module and everything that it imports to one file, which appears whole or not at all.
@@ -489,6 +505,9 @@ def export_library(
         symbol_prefix: of a ``.o`` or ``.a``: every symbol that it defines begins with this and ``_``, so that several
             models link into one program, dynamic or static; ``PREFIX_model`` is what ``TilewrightModelOpenLinked``
             takes.
+        weights: of a ``.so``: the file, in this folder or another, that weights of 4 KiB and more are in. Several
+            libraries may share it: what it has already is used there, and the rest is added. The library finds it by
+            its place relative to its own.
         kwargs: passed to fcompile.
 
     Returns:
@@ -506,6 +525,9 @@ def export_library(
         _check_destination(target, suffix)
     if symbol_prefix:
         check_symbol_prefix(symbol_prefix, target)
+    if weights is not None:
+        weights = Path(weights).resolve()
+        check_weights_file(target, weights)
     extra = list(options or [])
     libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(root) else []
     triple = _other_machine(root)
@@ -513,16 +535,18 @@ def export_library(
     compiler = _compiler_or_none(root, suffix if fcompile is None else "", named, extra)
     # beside the target, so that the finished file is moved within one file system
     partial = target.with_name(f".{target.name}.{_this_thread()}.partial{suffix}")
+    storing = contextlib.nullcontext() if weights is None else _storing(target, weights)
     _remove_abandoned(target.parent)
     try:
         # finds out what permission bits do not tell, before the work is done
         partial.touch()
         partial.unlink()
-        check_space(target, saved_bytes(root))
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
+        if weights is None or not weights.exists():
+            check_space(weights or target, saved_bytes(root))
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary, storing as store:
             folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
-            apart = fcompile is None and suffix == ".so" and _in_segment(root)
-            files = [*_write_objects(root, folder, compiler, extra, apart), *(addons or [])]
+            apart = fcompile is None and suffix == ".so" and weights is None and _in_segment(root)
+            files = [*_write_objects(root, folder, compiler, extra, apart, store), *(addons or [])]
             if standalone:
                 files += _runtime_archive(triple)
             if symbol_prefix:

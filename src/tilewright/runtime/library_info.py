@@ -5,13 +5,16 @@ This works for libraries of other machines too.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ._ffi import LIB, check_call
 from .bytecode import Opcode, read_code
 from .error import TVMError
 from .interface import Interface, Limits, TensorInfo
@@ -29,7 +32,8 @@ class LibraryInfo:
 
     ``executor`` is "graph" or "vm". ``activation_bytes`` is what an executor takes beside inputs and parameters; None
     where that is known when it runs. ``made_by`` and ``target`` are "" where the library does not tell, and constants
-    of a program have no names: they are numbered. ``kernel_calls`` of a program are those that its text has.
+    of a program have no names: they are numbered. ``weights_file`` is the name of the file, beside the library, that
+    weights are in; "" where the library has them. ``kernel_calls`` of a program are those that its text has.
     """
 
     name: str
@@ -46,6 +50,7 @@ class LibraryInfo:
     file_bytes: int
     code_bytes: int
     parameter_bytes: int
+    weights_file: str
     activation_bytes: int | None
 
 
@@ -55,19 +60,39 @@ def library_info(path: str | Path) -> LibraryInfo:
     Raises:
         TVMError: the file is no shared library, is damaged, or holds no network.
     """
-    file = Path(path)
+    return _read(Path(path))[0]
+
+
+def verify_weights(path: str | Path) -> int:
+    """Compare the checksums of a library's weights in the file beside it; return how many bytes those are.
+
+    Raises:
+        TVMError: the file is missing, too short, another build's or damaged.
+    """
+    info, tensors = _read(Path(path))
+    if not info.weights_file:
+        return 0
+    numbers = (ctypes.c_uint64 * (3 * len(tensors)))(*(number for tensor in tensors for number in tensor))
+    check_call(LIB.TilewrightCheckWeights(os.fsencode(path), os.fsencode(info.weights_file), numbers, len(tensors)))
+    return sum(nbytes for _, nbytes, _ in tensors)
+
+
+def _read(file: Path) -> tuple[LibraryInfo, list[tuple[int, int, int]]]:
+    """Return what a library is, and the place, size and checksum of each tensor in a file of weights."""
     try:
         with file.open("rb") as stream:
             view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        return _describe(_Elf(view), len(view))
+        elf = _Elf(view)
+        reader = Reader(elf.symbol("__tvm_dev_mblob"))
+        return _describe(elf, reader, len(view)), reader.apart
     except OSError as error:
         raise TVMError(f"{file}: {error.strerror}") from None
     except (ValueError, struct.error, LookupError, TypeError) as error:
         raise TVMError(f"{file}: not a library that Tilewright wrote, or damaged ({error})") from None
 
 
-def _describe(elf: _Elf, file_bytes: int) -> LibraryInfo:
-    found = _read_module(Reader(elf.symbol("__tvm_dev_mblob")))
+def _describe(elf: _Elf, reader: Reader, file_bytes: int) -> LibraryInfo:
+    found = _read_module(reader)
     features = elf.text("__tilewright_cpu_features")
     return LibraryInfo(
         machine=elf.machine,
@@ -110,8 +135,8 @@ def _program_fields(reader: Reader) -> dict[str, Any]:
     head = bytes(reader.view[start : reader.at])
     constants = []
     for _ in range(reader.u64()):
-        shape, dtype, nbytes = reader.array_header()
-        constants.append((TensorInfo(shape, str(dtype)), reader.take(nbytes)))
+        shape, dtype, elements = reader.skip_array()
+        constants.append((TensorInfo(shape, str(dtype)), elements))
     reader.take(8 * reader.u64())  # a device for each
     code = read_code(head, bytes(reader.view[reader.at : end]))
     described = code.interface_constant
@@ -167,24 +192,27 @@ class _Tensors:
 def _read_module(reader: Reader) -> dict[str, Any]:
     """Return the fields of ``LibraryInfo`` from the model in a module table; see native/src/module/blob.c."""
     reader.u64()
+    weights_file = ""
     for _ in range(reader.u64()):
         key = reader.text()
+        if key == "_weights":
+            weights_file = reader.text()
+            continue
         if key == "VMExecutable":
-            return _program_fields(reader)
+            return _program_fields(reader) | {"weights_file": weights_file}
         if key in _FACTORIES:
             graph = json.loads(reader.text())
             reader.u64()
             arrays = [(name, _skip_array(reader)) for name in reader.texts()]
             parameters = {name: info for name, info in arrays if name != _PADDING}
-            return _graph_fields(graph, parameters, reader.text())
+            return _graph_fields(graph, parameters, reader.text()) | {"weights_file": weights_file}
         if key != "_lib":
             break
     raise ValueError("it holds no network")
 
 
 def _skip_array(reader: Reader) -> TensorInfo:
-    shape, dtype, nbytes = reader.array_header()
-    reader.take(nbytes)
+    shape, dtype, _ = reader.skip_array()
     return TensorInfo(shape, str(dtype))
 
 

@@ -23,6 +23,7 @@ from .ndarray import NDArray, array, empty
 
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
+_APART_MAGIC = 0xDD5E40F096B4A150  # of an array in a file of weights: place and checksum follow; no TVM has it
 _HEADER = struct.Struct("<QQiiiBBH")
 
 
@@ -71,6 +72,7 @@ class Reader:
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.view = memoryview(data)
         self.at = 0
+        self.apart: list[tuple[int, int, int]] = []
 
     def take(self, size: int) -> memoryview:
         """Return the next size bytes."""
@@ -92,10 +94,22 @@ class Reader:
         """Return the next vector of strings."""
         return [self.text() for _ in range(self.u64())]
 
-    def array_header(self) -> tuple[tuple[int, ...], DataType, int]:
+    def skip_array(self) -> tuple[tuple[int, ...], DataType, memoryview]:
+        """Return shape, dtype and elements of the next array; no elements where they are in a file of weights.
+
+        The place, size and checksum of those are added to ``apart``.
+        """
+        if self.view[self.at : self.at + 8] != _APART_MAGIC.to_bytes(8, "little"):
+            shape, dtype, nbytes = self.array_header()
+            return shape, dtype, self.take(nbytes)
+        shape, dtype, nbytes = self.array_header(_APART_MAGIC)
+        self.apart.append((self.u64(), nbytes, self.u64()))
+        return shape, dtype, self.take(0)
+
+    def array_header(self, expected: int = _ARRAY_MAGIC) -> tuple[tuple[int, ...], DataType, int]:
         """Return shape, dtype and size in bytes of the next array, whose elements follow."""
         magic, _, _, _, ndim, code, bits, lanes = _HEADER.unpack(self.take(_HEADER.size))
-        if magic != _ARRAY_MAGIC or not 0 <= ndim <= 1024:
+        if magic != expected or not 0 <= ndim <= 1024:
             raise ValueError("the parameter file is damaged: an array does not begin as it should")
         *shape, nbytes = struct.unpack(f"<{ndim}qq", self.take(8 * (ndim + 1)))
         dtype = make_dtype(code, bits, lanes)

@@ -152,8 +152,13 @@ class AOTExecutorFactoryModule:
 
         Raises
         ------
-        ExportError : the code has no runtime; it is exported as C sources
+        ExportError : the code has no runtime, and is exported as C sources; or ``weights`` are given
         """
+        if kwargs.get("weights") is not None:
+            raise ExportError(
+                f"cannot write {file_name}: the weights of an ahead-of-time program are part of its code, and cannot "
+                "be in a file beside it; build for the executor graph or vm"
+            )
         if self.module is not None:
             return self.module.export_library(file_name, *args, **kwargs)
         raise ExportError(
