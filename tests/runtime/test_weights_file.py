@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.native_objects import NATIVE, run_sanitized, runtime_objects
+from tests.runtime.test_export import chain_json, parameters
 
 import tilewright
-from tilewright import rpc, runtime
+from tilewright import relay, rpc, runtime
 from tilewright.runtime.error import ExportError, TVMError
 from tilewright.runtime.library_info import verify_weights
 
@@ -250,3 +253,91 @@ def test_exports_at_the_same_time_lose_nothing(built: dict[tuple[str, str], Any]
             done.result()
     for i, (_, name) in enumerate(keys):
         _check(tmp_path / f"{i}.so", *((_A, _B) if name == "ab" else (_B, _C)))
+
+
+_PROGRAM = r"""
+#include <stdio.h>
+#include <tilewright.h>
+
+static int failed(void) {
+  printf("%s\n", TVMGetLastError());
+  return 1;
+}
+
+int main(int argc, char** argv) {
+  static float data[120];
+  const DLDevice cpu = {kDLCPU, 0};
+  int64_t shape[2] = {3, 40};
+  DLTensor x = {data, cpu, 2, {kDLFloat, 32, 1}, shape, NULL, 0};
+  TilewrightModel* model;
+  TVMModuleHandle lib = NULL;
+  TVMArrayHandle y;
+  for (int i = 0; i < 120; ++i) data[i] = (float)(i % 7);
+  if (argc > 1) {
+    if (TilewrightModelOpen(argv[1], cpu, &model) != 0) return failed();
+  } else if (TilewrightModLoadSelf(&lib) != 0 || TilewrightModelFromModule(lib, cpu, &model) != 0) {
+    return failed();
+  }
+  if (TilewrightModelSetInput(model, "x", &x) != 0 || TilewrightModelRun(model) != 0) return failed();
+  if (TilewrightModelOutput(model, 0, &y) != 0) return failed();
+  for (int i = 0; i < 120; ++i) printf("%.9g\n", (double)((float*)y->data)[i]);
+  TVMArrayFree(y);
+  TilewrightModelFree(model);
+  if (lib != NULL) TVMModFree(lib);
+  return 0;
+}
+"""
+_C_X = (np.arange(120) % 7).astype("float32").reshape(3, 40)
+
+
+def _check_program(output: str) -> None:
+    found = np.array(output.split(), "float32").reshape(3, 40)
+    np.testing.assert_allclose(found, _C_X @ _A.T @ _B.T, rtol=1e-4, atol=1e-3)
+
+
+def test_a_c_program_opens_such_libraries_and_leaks_nothing(export: Export, tmp_path: Path) -> None:
+    sanitized = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    (tmp_path / "main.c").write_text(_PROGRAM)
+    command = ["gcc", f"-I{NATIVE / 'include'}", *sanitized, str(tmp_path / "main.c")]
+    objects = runtime_objects("gcc", "-g", *sanitized)
+    subprocess.run([*command, *objects, "-o", tmp_path / "main", "-lpthread", "-ldl", "-lm"], check=True)
+    options = {"ASAN_OPTIONS": "detect_leaks=1", "TILEWRIGHT_VERIFY_WEIGHTS": "on"}
+    for kind in KINDS:
+        done = run_sanitized([str(tmp_path / "main"), str(export(kind, "ab"))], options)
+        assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+        _check_program(done.stdout)
+    for change in (lambda: _change(tmp_path / "w.bin", 1000), (tmp_path / "w.bin").unlink):
+        change()
+        done = run_sanitized([str(tmp_path / "main"), str(tmp_path / "ab.so")], options)
+        assert done.returncode == 1 and "w.bin" in done.stdout and not done.stderr, done.stdout + done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_standalone_library_finds_its_weights(
+    kind: str, built: dict[tuple[str, str], tilewright.Model], tmp_path: Path
+) -> None:
+    built[kind, "ab"].save(tmp_path / "libab.so", weights=tmp_path / "w.bin", standalone=True)
+    (tmp_path / "main.c").write_text(_PROGRAM)
+    command = ["gcc", f"-I{NATIVE / 'include'}", "main.c", "-L.", "-lab", "-Wl,-rpath,$ORIGIN", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "main"], cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _check_program(done.stdout)
+
+
+def test_an_ahead_of_time_program_has_its_weights_in_its_code(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(3, 40))
+    mod = tilewright.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.const(_A))))
+    library = relay.build(mod, "llvm", executor="aot")
+    with pytest.raises(ExportError, match="the weights of an ahead-of-time program are part of its code"):
+        library.export_library(tmp_path / "x.so", weights=tmp_path / "w.bin")
+
+
+def test_a_parameter_in_another_order_is_written_in_row_major_order(compiled: runtime.Module, tmp_path: Path) -> None:
+    params = {"w": runtime.ndarray.share_memory(_A.T), "same": np.ascontiguousarray(_A.T), "small": _A[:1]}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(0), compiled, "default", params)
+    made.export_library(tmp_path / "x.so", weights=tmp_path / "w.bin")
+    assert (tmp_path / "w.bin").stat().st_size == 128 + _A.nbytes
+    loaded = parameters(runtime.load_module(tmp_path / "x.so"))
+    for name, value in params.items():
+        np.testing.assert_array_equal(loaded[name].numpy(), value.numpy() if name == "w" else value)
