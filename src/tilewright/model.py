@@ -81,6 +81,8 @@ def compile(
         TilewrightError: the model is not valid, or uses what the target cannot run.
         BudgetError: compiling takes more than ``relay.budget.*`` of ``config`` allows.
     """
+    if isinstance(example_inputs, str) or hasattr(example_inputs, "kind"):
+        raise TypeError(f"a target is given by its name: compile(model, target={str(example_inputs)!r})")
     options = dict(config or {}) | precision_config(precision, keep) | matmul_precision_config(matmul_precision)
     if specialize:
         options[SPECIALIZE] = ";".join(specialize)

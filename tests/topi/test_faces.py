@@ -28,7 +28,7 @@ def test_a_face_computes_what_the_cpu_does(face: ModuleType) -> None:
 
 
 def test_what_callers_of_a_template_give() -> None:
-    assert list(inspect.signature(topi.x86.dense_pack).parameters) == ["data", "weight", "bias", "out_dtype"]
+    assert list(inspect.signature(topi.x86.dense_pack).parameters)[:4] == ["data", "weight", "bias", "out_dtype"]
     assert list(inspect.signature(topi.x86.schedule_dense_pack).parameters) == ["outs"]
 
 

@@ -29,7 +29,7 @@ class Activations:
     def __init__(self, model: onnx.ModelProto, tensors: Sequence[str], target: Any, progress: Progress) -> None:
         progress("compile the float model", 0, 1)
         self.given = {v.name for v in model.graph.input}
-        self._model = compile_model(with_outputs(model, [t for t in tensors if t not in self.given]), target)
+        self._model = compile_model(with_outputs(model, [t for t in tensors if t not in self.given]), target=target)
         self._tensors, self._progress = tensors, progress
 
     def run(self, samples: Samples, stage: str) -> Iterator[tuple[Sample, Mapping[str, Array]]]:

@@ -102,7 +102,7 @@ def measure(quantized: Quantized, progress: Progress, seconds: float = 60.0) -> 
     """Measure each layer on the samples, for about ``seconds`` but on one batch at least, and both models on all."""
     target = quantized.options.target
     progress("compile both models", 0, 2)
-    exact, whole = compile_model(quantized.float_model, target), compile_model(quantized.model, target)
+    exact, whole = (compile_model(m, target=target) for m in (quantized.float_model, quantized.model))
     own, float_tally = _Tally(), _Tally()
     count = 0
     sample: Sample = {}
@@ -162,7 +162,7 @@ def _at_sample(model: Model, proto: onnx.ModelProto, sample: Sample, target: Any
     """Return the model, or with named dimensions the same for the sample's: profiles tell its kernels' nodes then."""
     if not model.dimensions:
         return model
-    return compile_model(proto, target, input_shapes={name: array.shape for name, array in sample.items()})
+    return compile_model(proto, target=target, input_shapes={name: array.shape for name, array in sample.items()})
 
 
 def _times(model: Model, proto: onnx.ModelProto, sample: Sample) -> dict[str, float]:

@@ -158,7 +158,7 @@ class CCode:
         from tilewright.runtime.export import CPLUSPLUS_LIBRARIES, find_compiler, for_language, run_compiler
 
         source, out = folder / f"module.{self.source_suffix}", folder / result
-        source.write_text(self.source)
+        source.write_text(self.source + self.registration)  # which is empty for this process
         libraries = ["-lm", *(CPLUSPLUS_LIBRARIES if self.source_suffix == "cc" else ())]
         options = for_language(self.source_suffix, flags)
         run_compiler([*find_compiler(), *options, f"-I{include_dir()}", "-o", str(out), str(source), *libraries])
