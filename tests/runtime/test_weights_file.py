@@ -16,6 +16,7 @@ from tests.runtime.test_export import chain_json, parameters
 
 import tilewright
 from tilewright import relay, rpc, runtime
+from tilewright.runtime import weights_file
 from tilewright.runtime.error import ExportError, TVMError
 from tilewright.runtime.library_info import verify_weights
 
@@ -240,6 +241,24 @@ def test_an_rpc_server_asks_for_the_file(export: Export, tmp_path: Path) -> None
     module = runtime.GraphModule(remote.load_module("ab.so")["default"](remote.cpu()))
     module.run(x=_X)
     np.testing.assert_allclose(module.get_output(0).numpy(), _X @ _A.T @ _B.T, rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_that_someone_else_replaced_meanwhile_stays(
+    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = weights_file._copy_start
+
+    def replaced(*args: Any) -> None:
+        copy(*args)
+        (tmp_path / "w.bin").unlink()
+        (tmp_path / "w.bin").write_text("another's")
+
+    export("graph", "ab")
+    monkeypatch.setattr(weights_file, "_copy_start", replaced)
+    with pytest.raises(ExportError, match=r"w\.bin was changed by someone else meanwhile; export again"):
+        export("graph", "bc")
+    assert (tmp_path / "w.bin").read_text() == "another's"
+    assert sorted(os.listdir(tmp_path)) == ["ab.so", "w.bin"]
 
 
 def test_exports_at_the_same_time_lose_nothing(built: dict[tuple[str, str], Any], tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tilewright.driver.options import check_is_file
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.library_info import library_info
 from tilewright.runtime.module import Module, load_module
 from tilewright.runtime.packed_func import PackedFunc
 from tilewright.runtime.registry import need_global_func
@@ -90,7 +92,20 @@ class There(Here):
         return self._session.device(device_type)
 
     def load(self, path: Path) -> Module:
-        """The library as a module on the board."""
+        """The library as a module on the board, with the file that its weights are in.
+
+        Raises:
+            TVMError: that is missing, or in another folder, which the board's server does not have.
+        """
+        weights = _weights_file(path)
+        if "/" in weights:
+            raise TVMError(
+                f"the weights of {path} are in {weights}, in another folder than the library; a board has one folder: "
+                "compile with --weights to a file beside the library"
+            )
+        if weights:
+            check_is_file(path.parent / weights)
+            self._session.upload(path.parent / weights)
         self._session.upload(path)
         return self._session.load_module(path.name)
 
@@ -100,6 +115,14 @@ class There(Here):
             return self._session.get_function(name)
         except AttributeError:
             raise TVMError(f"the board's runtime has no function {name}") from None
+
+
+def _weights_file(path: Path) -> str:
+    """Return the name of the file of a library's weights; "" also for what is no library, which the board tells."""
+    try:
+        return library_info(path).weights_file
+    except TVMError:
+        return ""
 
 
 def place_of(board: Board | None) -> Here:

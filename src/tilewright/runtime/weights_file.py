@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 class WeightsFile:
     """A file that weights are being added to.
 
-    ``name`` is its place relative to the library's folder, ``old`` the file that is there already (None: none), and
-    ``added`` the one that gets what it lacks.
+    ``name`` is its place relative to the library's folder, ``old`` the file that is there already (None: none),
+    ``state`` how it is, and ``added`` the one that gets what it lacks.
     """
 
     name: str
     old: Path | None
+    state: tuple[int, ...]
     added: Path
 
     def save_module(self, module: Module, table: Path) -> None:
@@ -42,15 +43,23 @@ class WeightsFile:
 
     def finish(self, target: Path) -> None:
         """Let the file take the place of the old one, if anything was added."""
-        if self.old is None:
-            if self.added.exists():
-                os.replace(self.added, target)
-            return
-        size = self.old.stat().st_size
-        if self.added.exists() and self.added.stat().st_size > size:
+        size = self.old.stat().st_size if self.old is not None else 0
+        grows = self.added.exists() and self.added.stat().st_size > size
+        if self.old is not None and grows:
             _copy_start(self.old, self.added, size)
             shutil.copymode(self.old, self.added)
+        if _state(target) != self.state:
+            raise ExportError(f"{target} was changed by someone else meanwhile; export again")
+        if grows:
             os.replace(self.added, target)
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from one that has taken its place, or from itself after a change."""
+    if not path.exists():
+        return ()
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _copy_start(source: Path, target: Path, nbytes: int) -> None:
@@ -88,7 +97,7 @@ def check_weights_file(library: Path, weights: Path) -> None:
 def adding_weights(library: Path, weights: Path, partial: Path) -> Iterator[WeightsFile]:
     """Give a file of weights, which takes its place when the block ends without an error.
 
-    Other exports that add to files in its folder wait meanwhile.
+    Other exports that add to files in its folder wait meanwhile, where its file system has locks of folders.
 
     Args:
         library: whose weights they are.
@@ -98,8 +107,9 @@ def adding_weights(library: Path, weights: Path, partial: Path) -> Iterator[Weig
     name = os.path.relpath(weights, library.parent.resolve())
     lock = os.open(weights.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        file = WeightsFile(name, weights if weights.exists() else None, partial)
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        file = WeightsFile(name, weights if weights.exists() else None, _state(weights), partial)
         yield file
         file.finish(weights)
     finally:
