@@ -58,3 +58,30 @@ def test_sums_of_convolutions_in_one_type_are_fused_as_before() -> None:
     other, last = _fused_calls(relay.add(*sides))
     assert (len(other.op.params), len(last.op.params)) == (2, 3)
     assert other.op.body.op.name == "nn.relu"
+
+
+def _operators(call: relay.Call) -> list[str]:
+    found: list[str] = []
+    post_order_visit(call.op.body, lambda e: found.append(e.op.name) if isinstance(e, relay.Call) else None)
+    return found
+
+
+def _rotated(x: relay.Expr, turn: relay.Expr) -> relay.Expr:
+    """Both halves of each row, turned by an angle."""
+    a, b = relay.split(x, 2, axis=1)
+    cos, sin = relay.cos(turn), relay.sin(turn)
+    sides = [relay.subtract(a * cos, b * sin), relay.add(a * sin, b * cos)]
+    return relay.concatenate(sides, axis=1)
+
+
+def test_computed_parts_of_a_concatenation_are_fused_into_it() -> None:
+    calls = _fused_calls(_rotated(relay.var("x", shape=(3, 8)), relay.var("turn", shape=(1, 4))))
+    assert {"split", "multiply", "subtract", "add", "concatenate"} <= set(_operators(calls[-1]))
+
+
+def test_concatenations_one_after_the_other_stay_apart() -> None:
+    """Each would read both halves of the one before: 2 ** 12 expressions."""
+    x: relay.Expr = relay.var("x", shape=(3, 8))
+    for _ in range(12):
+        x = _rotated(x, relay.var("turn", shape=(1, 4)))
+    assert all(_operators(call).count("concatenate") <= 1 for call in _fused_calls(x))

@@ -17,7 +17,8 @@ after::
 
 An operator may be fused into its immediate post-dominator when every operator on every path between the two
 keeps the pattern fusable (``OpPattern``). Three phases: element-wise tails into convolutions, reductions and
-one another; then injective operators; then injective operators into tuples that were fused in phase two.
+one another; then injective operators; then injective operators into tuples that were fused in phase two, one tuple
+for a kernel.
 Source: T. Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning", OSDI 2018, section 3;
 the dominator tree as in K. Cooper et al., "A Simple, Fast Dominance Algorithm", 2001.
 """
@@ -61,6 +62,7 @@ class _Node:
     group_parent: _Node | None = None
     group_pattern: OpPattern = OpPattern.OPAQUE
     group_size: int = 1
+    has_tuple: bool = False  # fused, in this group
 
     def root(self) -> _Node:
         """Return the representative of the group, with path compression."""
@@ -286,7 +288,8 @@ class _Partitioner:
 
     def _fuse_into_fused_tuple(self, node: _Node, sink: _Node) -> None:
         root = sink.root()
-        if node.group_pattern > OpPattern.INJECTIVE or root.group_pattern == OpPattern.TUPLE:
+        # each concatenation after another would read twice as many expressions
+        if node.root().has_tuple or node.group_pattern > OpPattern.INJECTIVE or root.group_pattern == OpPattern.TUPLE:
             return
         if sink.group_pattern == OpPattern.TUPLE and root.group_pattern <= OpPattern.INJECTIVE:
             injective: _Condition = lambda kind, is_sink: kind <= OpPattern.INJECTIVE  # noqa: E731
@@ -326,7 +329,9 @@ class _Partitioner:
             if child is not target:
                 child.group_parent = target
                 target.group_size += child.group_size
-                target.group_pattern = _combine(child.group_pattern, target.group_pattern)
+                target.has_tuple |= child.has_tuple or child.pattern == OpPattern.TUPLE
+                if child.group_pattern != OpPattern.TUPLE:  # what takes a tuple reads through it
+                    target.group_pattern = _combine(child.group_pattern, target.group_pattern)
 
 
 @dataclass(slots=True)
