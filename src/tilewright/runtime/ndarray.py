@@ -291,12 +291,15 @@ def numpyasarray(np_data: np.ndarray[Any, Any]) -> NDArray:
     return shared
 
 
+_BITS = {size: np.dtype(f"u{size}").str for size in (1, 2, 4, 8)}
+
+
 class _Memory:
     """Memory that numpy takes over; numpy keeps this, and with it the owner, alive."""
 
     def __init__(self, owner: object, interface: dict[str, Any], itemsize: int) -> None:
         self.owner = owner
-        self.__array_interface__ = {"version": 3, "typestr": np.dtype(f"u{itemsize}").str, **interface}
+        self.__array_interface__ = {"version": 3, "typestr": _BITS[itemsize], **interface}
 
 
 def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
@@ -308,18 +311,19 @@ def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
     """
     if writable:
         array._need_writeable()
-    tensor = array._tensor
-    if not array.device.is_host:
+    tensor, shape = array._tensor, array.shape
+    if not LIB.TilewrightDeviceIsHost(tensor.device.device_type):
         raise TVMError(
             f"the host cannot touch memory of {array.device}; copy the array with .numpy() or .copyto(cpu())"
         )
-    dtype = from_native(tensor.dtype)
-    if 0 in array.shape:
+    if 0 in shape:
         return array.numpy()
+    dtype = from_native(tensor.dtype)
     scalar = dtype.with_lanes(1).to_numpy()
-    shape = array.shape if dtype.lanes == 1 else (*array.shape, dtype.lanes)
+    if dtype.lanes != 1:
+        shape = (*shape, dtype.lanes)
     strides = None  # in row-major order
-    if not array.is_contiguous:
+    if tensor.strides:
         steps = [s * dtype.lanes for s in tensor.strides[: tensor.ndim]] + [1] * (dtype.lanes != 1)
         strides = tuple(s * scalar.itemsize for s in steps)
     address = (tensor.data or 0) + tensor.byte_offset
