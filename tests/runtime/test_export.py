@@ -248,7 +248,7 @@ def test_unwritable_destinations_are_reported(factory: runtime.GraphExecutorFact
     failing_export(factory, tmp_path / "x.exe", "must end in one of")
     (tmp_path / "folder.so").mkdir()
     failing_export(factory, tmp_path / "folder.so", "it is a folder")
-    failing_export(factory, Path("/proc/x.so"), "cannot write /proc/x.so")
+    failing_export(factory, Path("/proc/sys/x.so"), "cannot write /proc/sys/x.so")  # /proc itself lists processes
 
 
 def test_full_disk_is_reported_and_the_old_file_stays(
