@@ -141,40 +141,19 @@ def test_names_become_identifiers_each_another() -> None:
     assert c_names(["a b", "a_b", "", "1", "float", "x"]) == ["a_b", "a_b_1", "tensor", "_1", "float_", "x"]
 
 
+def compile_digits(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    digits = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+    command = [sys.executable, "-m", "tilewright", "compile", digits, "-f", "c", *options, "-o", "digits"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
 def test_the_command_line_writes_a_bundle(tmp_path: Path) -> None:
-    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
-    command = [
-        sys.executable,
-        "-m",
-        "tilewright",
-        "compile",
-        str(digits),
-        "-f",
-        "c",
-        "--symbol-prefix",
-        "digits",
-        "-o",
-        "digits",
-    ]
-    run(*command, folder=tmp_path)
+    done = compile_digits(tmp_path, "--symbol-prefix", "digits")
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "as recorded" in run("make", "-s", "CFLAGS=-O1 -Wall -Werror", "test", folder=tmp_path / "digits")
 
 
 def test_the_command_line_refuses_other_targets(tmp_path: Path) -> None:
-    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
-    command = [
-        sys.executable,
-        "-m",
-        "tilewright",
-        "compile",
-        str(digits),
-        "-f",
-        "c",
-        "--target",
-        "llvm -mcpu=haswell",
-        "-o",
-        "digits",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = compile_digits(tmp_path, "--target", "llvm -mcpu=haswell")
     assert done.returncode != 0 and "--format c makes C source" in done.stderr
     assert not (tmp_path / "digits").exists()

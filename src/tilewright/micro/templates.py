@@ -80,19 +80,26 @@ int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs)
 #ifdef __cplusplus
 }}"""
 
-OWN_RUN = """
-#include "{name}.h"
-
+_WORKSPACE = """\
 static union {{
   uint8_t bytes[{NAME}_WORKSPACE_BYTES + {NAME}_ALIGNMENT];
   double alignment;
 }} memory;
+"""
 
+OWN_RUN = (
+    """
+#include "{name}.h"
+
+"""
+    + _WORKSPACE
+    + """
 int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs) {{
   uint8_t* workspace = memory.bytes + (-(uintptr_t)memory.bytes & ({NAME}_ALIGNMENT - 1));
   return {run}(inputs, outputs, workspace, {NAME}_WORKSPACE_BYTES);
 }}
 """
+)
 
 WEIGHTS = """\
 /* The weights of the network "{name}": {weight_bytes} bytes as words of a little-endian machine. */
@@ -178,7 +185,8 @@ target_link_libraries({name}_test {name})
 add_test(NAME {name} COMMAND {name}_test)
 """
 
-TEST = """\
+TEST = (
+    """\
 /* Runs the network "{name}" on recorded inputs and compares its outputs with recorded ones. */
 #include <stdio.h>
 #include "{name}.h"
@@ -186,11 +194,9 @@ TEST = """\
 {arrays}
 
 {compared}
-static union {{
-  uint8_t bytes[{NAME}_WORKSPACE_BYTES + {NAME}_ALIGNMENT];
-  double alignment;
-}} memory;
-
+"""
+    + _WORKSPACE
+    + """
 int main(void) {{
   struct {name}_inputs inputs = {{0}};
   struct {name}_outputs outputs = {{0}};
@@ -207,6 +213,7 @@ int main(void) {{
   return failed;
 }}
 """
+)
 
 _COMPARE_FLOATS = """\
 static int differs_{dtype}(const char* name, const {type}* found, const {type}* expected, int32_t count) {{

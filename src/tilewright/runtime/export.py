@@ -34,7 +34,7 @@ from .elf_objects import data_object, join_objects
 from .elf_segments import PLACE, append_segment
 from .error import ExportError, TVMError
 from .mapped_files import check_mapped_files
-from .weights_file import WeightsFile, adding_weights, check_weights_file
+from .weights_file import WeightsFile, adding_weights, check_place, check_weights_file
 
 if TYPE_CHECKING:
     from .module import Module
@@ -402,12 +402,7 @@ def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], opti
 def _check_destination(target: Path, suffix: str) -> None:
     if suffix not in _SUFFIXES:
         raise ExportError(f"cannot export to {target}: the name must end in one of {', '.join(_SUFFIXES)}")
-    if target.is_dir():
-        raise ExportError(f"cannot write {target}: it is a folder")
-    if not target.parent.is_dir():
-        raise ExportError(f"cannot write {target}: the folder {target.parent} does not exist")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise ExportError(f"cannot write {target}: no permission to write in {target.parent}")
+    check_place(target)
 
 
 def check_space(target: Path, nbytes: int) -> None:

@@ -79,18 +79,23 @@ def _copy_start(source: Path, target: Path, nbytes: int) -> None:
             done += count
 
 
+def check_place(path: Path) -> None:
+    """Raise ExportError where no file can be written."""
+    if path.is_dir():
+        raise ExportError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise ExportError(f"cannot write {path}: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ExportError(f"cannot write {path}: no permission to write in {path.parent}")
+
+
 def check_weights_file(library: Path, weights: Path) -> None:
     """Raise ExportError where a library cannot have its weights in a file."""
     if library.suffix != ".so":
         raise ExportError(f"weights can be in a file beside a shared library (.so), which finds it, not {library}")
     if weights.resolve() == library.resolve():
         raise ExportError(f"{library} cannot be both the library and the file of its weights")
-    if weights.is_dir():
-        raise ExportError(f"cannot write {weights}: it is a folder")
-    if not weights.parent.is_dir():
-        raise ExportError(f"cannot write {weights}: the folder {weights.parent} does not exist")
-    if not os.access(weights.parent, os.W_OK | os.X_OK):
-        raise ExportError(f"cannot write {weights}: no permission to write in {weights.parent}")
+    check_place(weights)
 
 
 @contextlib.contextmanager

@@ -22,9 +22,10 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.type import PrimType, TensorType
+from tilewright.relay.backend.c_region import aligned
 from tilewright.relay.backend.graph_codegen import Graph, GraphNode
 from tilewright.relay.data_flow import Entry
-from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
+from tilewright.relay.op.views import tensor_bytes
 from tilewright.runtime.executor.aot import AotConstant, AotLayout, AotTensor
 from tilewright.target.target import Target
 from tilewright.tir import op as tir_op
@@ -99,7 +100,7 @@ class _Writer:
                 value = self.graph.params[node.name]
                 self.bases[storage] = (self.constants_block, self.constant_end)
                 self.constants.append(AotConstant(node.name, self.constant_end, value))
-                self.constant_end += _aligned(value.nbytes)
+                self.constant_end += aligned(value.nbytes)
             else:
                 var = Var(f"input{len(self.inputs)}", "handle")
                 self.bases[storage] = (var, 0)
@@ -125,12 +126,12 @@ class _Writer:
         """Place the arena, and what has a storage of its own for another reason, in the workspace."""
         for device, arena in self.graph.storage.arenas.items():
             self.bases[arena] = (self.workspace, self.workspace_end)
-            self.workspace_end += _aligned(self.graph.storage.bytes_by_device[device])
+            self.workspace_end += aligned(self.graph.storage.bytes_by_device[device])
         for index, node in enumerate(self.graph.nodes):
             for i, type_ in enumerate(node.types):
                 if (storage := self._storage(Entry(index, i))) not in self.bases:
                     self.bases[storage] = (self.workspace, self.workspace_end)
-                    self.workspace_end += _aligned(tensor_bytes(type_))
+                    self.workspace_end += aligned(tensor_bytes(type_))
 
     def _place(self, entry: Entry) -> tuple[Var, int]:
         block, start = self.bases[self._storage(entry)]
@@ -166,7 +167,3 @@ def _address(block: Var, offset: int) -> PrimExpr:
     if offset == 0:
         return block
     return tir_op.address_of(Load("int8", block, IntImm("int32" if offset < 1 << 31 else "int64", offset)))
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
