@@ -55,12 +55,13 @@ def verified_passes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that ``covering`` leaves out as ``full``."""
+    """Mark the cases that ``covering`` leaves out as ``full``: the same ones in whatever order the tests run."""
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and not any(item.get_closest_marker(tier) for tier in ("full", "soak")):
             functions[item.nodeid.split("[")[0]].append(item)
     for cases in functions.values():
+        cases.sort(key=lambda case: tuple(case.callspec.indices.values()))  # type: ignore[attr-defined]
         rows = parameters_of([case.callspec.params for case in cases], _names(cases[0]))  # type: ignore[attr-defined]
         strength = _strength(cases[0], len(rows[0]))
         if strength is None:

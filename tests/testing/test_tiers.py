@@ -42,7 +42,8 @@ class Case:
 
     def __init__(self, marks: list[pytest.Mark], **arguments: object):
         self.nodeid = f"test_file.py::test[{arguments}]"
-        self.marks, self.callspec = marks, SimpleNamespace(params=arguments)
+        indices = {name: "0123".index(str(value)) for name, value in arguments.items()}
+        self.marks, self.callspec = marks, SimpleNamespace(params=arguments, indices=indices)
 
     def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
         return (mark for mark in self.marks if mark.name == name)
@@ -54,15 +55,24 @@ class Case:
         self.marks = [*self.marks, mark.mark]
 
 
-def kept_of(parameters: str, *marks: pytest.MarkDecorator) -> int:
-    """How many cases ``make test`` has of a test whose ``parameters`` have four values each."""
+def cases_of(parameters: str, *marks: pytest.MarkDecorator) -> list[Case]:
+    """Return the cases of a test whose ``parameters`` have four values each."""
     set_by = [pytest.mark.parametrize(name, "0123") for name in parameters]
-    cases = [
+    return [
         Case([m.mark for m in (*set_by, *marks)], **dict(zip(parameters, values, strict=True)))
         for values in product("0123", repeat=len(parameters))
     ]
+
+
+def kept_ids(cases: list[Case]) -> set[str]:
+    """Return which of ``cases`` ``make test`` has."""
     pytest_collection_modifyitems(cases)  # type: ignore[arg-type]
-    return sum(case.get_closest_marker("full") is None for case in cases)
+    return {case.nodeid for case in cases if case.get_closest_marker("full") is None}
+
+
+def kept_of(parameters: str, *marks: pytest.MarkDecorator) -> int:
+    """Return how many cases ``make test`` has of a test whose ``parameters`` have four values each."""
+    return len(kept_ids(cases_of(parameters, *marks)))
 
 
 def test_products_of_three_parameters_are_covered_by_pairs() -> None:
@@ -74,6 +84,10 @@ def test_products_of_three_parameters_are_covered_by_pairs() -> None:
 def test_a_mark_says_how_much_is_covered() -> None:
     assert kept_of("ab", pytest.mark.covering(1)) == 4
     assert kept_of("abc", pytest.mark.covering(3)) == 64
+
+
+def test_the_same_cases_are_kept_in_whatever_order_they_come() -> None:
+    assert kept_ids(cases_of("abc")) == kept_ids(cases_of("abc")[::-1])
 
 
 def test_cases_of_other_tiers_cover_nothing() -> None:
