@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,6 @@ from tilewright.ir.budget import check_budget, count_nodes
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import DimVar, PrimExpr
-from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
@@ -37,11 +33,11 @@ from tilewright.relay.frontend.onnx.context import (
     refuse_small_types,
     typed,
     warn_of_training,
-    without_shapes,
 )
-from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers, summands
+from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
 from tilewright.relay.frontend.onnx.functions import with_subgraphs
 from tilewright.relay.frontend.onnx.host import host_operators
+from tilewright.relay.frontend.onnx.inputs import InputShapes, Limits, checked_limits, checked_shapes
 from tilewright.relay.frontend.onnx.legacy_opsets import NUMPY_BROADCASTING, aligned
 from tilewright.relay.frontend.onnx.loading import (
     ModelFile,
@@ -58,7 +54,6 @@ from tilewright.relay.frontend.onnx.ranks import ranks_of
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.relay.function_attributes import OUTPUT_NAMES
-from tilewright.relay.op.relations import dim_add
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
@@ -68,7 +63,6 @@ _BACKEND = "tilewright.relay.frontend.onnx.backend"
 # Results of constant nodes up to this size are worked out while importing, so that shape arithmetic is known.
 _EAGER_FOLD_ELEMENTS = 1 << 12
 # No machine holds more; a model that claims more is damaged or hostile.
-_MOST_ELEMENTS = 1 << 60  # of an input: what no machine has
 _MAX_TENSOR_BYTES = 1 << 40
 # Inputs of which a node uses the data type alone: its result is constant when the others are.
 _TYPE_ONLY_INPUTS = {"CastLike": (1,)}
@@ -107,7 +101,7 @@ def from_onnx(
     OnnxImportError for a model that is not valid; UnsupportedError naming every operator and node that has no
     converter; BudgetError for a model that takes more than ``relay.budget.*`` of the ``PassContext`` allows.
     """
-    shapes = _checked_shapes(shape)
+    shapes = checked_shapes(shape)
     if isinstance(model, (str, os.PathLike)):
         model = open_model(model)
     weights: Mapping[str, Weight] = {}
@@ -119,7 +113,7 @@ def from_onnx(
         raise OnnxImportError("the model holds no graph")
     try:
         model = plain_model(model)
-        importer = GraphImporter(model, shapes, dtype, opset, weights, _checked_dims(dims))
+        importer = GraphImporter(model, shapes, dtype, opset, weights, checked_limits(dims))
         module, params = importer.import_model(freeze_params)
     except UnicodeDecodeError as error:
         raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
@@ -182,51 +176,10 @@ def import_graph(
     return Imported(module, params, tuple(importer.inputs), tuple(importer.structure))
 
 
-def _checked_shapes(shape: Any) -> dict[str, list[Any]]:
-    if shape is None:
-        return {}
-    if not isinstance(shape, Mapping):
-        raise OnnxImportError(
-            f'shape is a mapping of inputs to dimensions, such as {{"x": (1, 3, 224, 224)}}, not {shape!r}'
-        )
-    for name, dims in shape.items():
-        if not isinstance(dims, Sequence) or isinstance(dims, str) or any(not _is_dim(d) for d in dims):
-            raise OnnxImportError(f"the shape of {name!r} is a sequence of whole numbers and names, not {dims!r}")
-    free = (PrimExpr, str)
-    return {name: [d if isinstance(d, free) else operator.index(d) for d in dims] for name, dims in shape.items()}
-
-
-def _checked_dims(dims: Mapping[str, Any] | None) -> dict[str, tuple[int, int | None, int]]:
-    """Return the least, the greatest and the divisor of each named dimension."""
-    found: dict[str, tuple[int, int | None, int]] = {}
-    for name, given in (dims or {}).items():
-        limits = (given, given) if isinstance(given, int) else tuple(given)
-        low, high, multiple = (*limits, 1)[:3] if len(limits) in (2, 3) else (None, None, None)
-        fits = isinstance(low, int) and isinstance(multiple, int) and (high is None or isinstance(high, int))
-        fits = fits and max(low, high or 0, multiple) < _MOST_ELEMENTS
-        if not fits or low < 0 or multiple < 1 or (high is not None and high // multiple * multiple < low):
-            raise OnnxImportError(
-                f"the dimension {name!r} is a number, (least, largest) or (least, largest, multiple), not {given!r}"
-            )
-        found[name] = (low, high, multiple)
-    return found
-
-
-def _declared_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    """Return a dimension that a model declares: a number, or a name; "?" and the like are no names."""
-    if dim.HasField("dim_value") and dim.dim_value >= 0:
-        return int(dim.dim_value)
-    return dim.dim_param if any(map(str.isalnum, dim.dim_param)) else f"{name}_{axis}"
-
-
 def _unused(name: str, taken: Container[str]) -> str:
     """Return the name, numbered if it is in use: a value may be listed as an output twice."""
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(n for n in itertools.chain([name], numbered) if n not in taken)
-
-
-def _is_dim(dim: Any) -> bool:
-    return isinstance(dim, (PrimExpr, str)) or (hasattr(type(dim), "__index__") and not isinstance(dim, bool))
 
 
 class GraphImporter:
@@ -239,11 +192,11 @@ class GraphImporter:
         dtype: str | Mapping[str, str],
         opset: int | None,
         weights: Mapping[str, Weight],
-        limits: Mapping[str, Any],
+        limits: Mapping[str, Limits],
     ) -> None:
         self.graph = model.graph
         self.weights = weights
-        self.shapes = shapes
+        self.given_shapes = shapes
         self.dtype = dtype
         self.opset = opset or model_opset(model)
         self.versions = {o.domain: o.version for o in model.opset_import if o.domain not in DEFAULT_DOMAINS}
@@ -262,8 +215,7 @@ class GraphImporter:
         self.unrounded: dict[RelayExpr, RelayExpr] = {}  # results in half precision: what was rounded to them
         self.checked: dict[Any, RelayExpr] = {}  # by indices.py
         self.static = False  # whether every shape must be known while importing
-        self.limits = dict(limits)
-        self.dim_vars: dict[str, PrimExpr] = {}
+        self.limits = limits
 
     def import_model(self, freeze_params: bool) -> tuple[IRModule, dict[str, nd.NDArray]]:
         """Return the module and its parameters."""
@@ -357,9 +309,10 @@ class GraphImporter:
     def _add_inputs(self) -> None:
         graph_inputs = [i for i in self.graph.input if i.name not in self.params]
         names = [i.name for i in graph_inputs]
-        for name in self.shapes:
+        for name in self.given_shapes:
             if name not in names:
                 raise OnnxImportError(f"the model has no input {name!r}; its inputs are {', '.join(map(repr, names))}")
+        shapes = InputShapes(graph_inputs, self.given_shapes, self.limits, self._ranks)
         for value in graph_inputs:
             if value.name in self.bound:
                 self.values[value.name] = _bound(self.bound[value.name])
@@ -367,33 +320,15 @@ class GraphImporter:
             if not value.type.HasField("tensor_type"):
                 self._add_structured(value)
                 continue
-            var = typed(Var(value.name, TensorType(self._input_shape(value), self._input_dtype(value))))
+            var = typed(Var(value.name, TensorType(shapes.of(value), self._input_dtype(value))))
             assert isinstance(var, Var)
             self.values[value.name] = self.inputs[value.name] = var
-        for name in self.limits:
-            if name not in self.dim_vars:
-                known = ", ".join(self.dim_vars) or "none"
-                raise OnnxImportError(f"no input has a dimension {name!r}; the named dimensions are: {known}")
+        shapes.check_limits()
 
-    def _dim(self, dim: Any) -> Any:
-        """Return a dimension of an input; one variable for each name. Of "past + new", where other inputs have these
-        dimensions, the sum.
-        """
-        if not isinstance(dim, str):
-            return dim
-        if dim not in self.limits and (parts := summands(dim, self._input_names)):
-            return dim_add(*(int(part) if part.isdigit() else self._dim(part) for part in parts))
-        if dim not in self.dim_vars:
-            low, high, multiple = self.limits.get(dim, (1, None, 1))
-            self.dim_vars[dim] = as_expr(low) if low == high else DimVar(dim, low, high, multiple)
-        return self.dim_vars[dim]
-
-    @cached_property
-    def _input_names(self) -> set[str]:
-        """The names of dimensions of inputs."""
-        declared = {v.name: v.type.tensor_type.shape.dim for v in self.graph.input if v.name not in self.params}
-        shapes = {name: [_declared_dim(name, i, d) for i, d in enumerate(dims)] for name, dims in declared.items()}
-        return {d for name, dims in shapes.items() for d in self.shapes.get(name, dims) if isinstance(d, str)}
+    def _ranks(self) -> dict[str, int]:
+        """Return the numbers of dimensions of inputs without a shape, by the nodes that use them."""
+        given = {name: len(shape) for name, shape in self.given_shapes.items()}
+        return ranks_of(self.graph, self.nodes, given | {name: len(p.shape) for name, p in self.params.items()})
 
     def _add_structured(self, value: onnx.ValueInfoProto) -> None:
         """Add a sequence, or an optional value, as the tensors that it holds in the example."""
@@ -419,40 +354,6 @@ class GraphImporter:
         assert isinstance(var, Var)
         self.inputs[name] = var
         return var
-
-    def _input_shape(self, value: onnx.ValueInfoProto) -> list[Any]:
-        declared = value.type.tensor_type
-        dims = [_declared_dim(value.name, i, d) for i, d in enumerate(declared.shape.dim)]
-        given = self.shapes.get(value.name)
-        if given is None:
-            if not declared.HasField("shape"):
-                dims = [f"{value.name}_{axis}" for axis in range(self._rank(value.name))]
-            return self._dims(value.name, dims)
-        if declared.HasField("shape") and len(given) != len(dims):
-            raise OnnxImportError(
-                f"input {value.name!r} has rank {len(dims)} in the model, but the shape given is {tuple(given)}"
-            )
-        for i, (model_dim, given_dim) in enumerate(zip(dims, given, strict=False)):
-            if isinstance(given_dim, int) and given_dim < 0:
-                raise OnnxImportError(f"input {value.name!r}: dimension {i} of the shape given is {given_dim}")
-            if isinstance(model_dim, int) and isinstance(given_dim, int) and model_dim != given_dim and i > 0:
-                raise OnnxImportError(
-                    f"input {value.name!r}: dimension {i} is {model_dim} in the model, but {given_dim} was given"
-                )
-        return self._dims(value.name, given)
-
-    def _rank(self, name: str) -> int:
-        """Return the number of dimensions of an input without a shape, by the nodes that use it."""
-        given = {name: len(shape) for name, shape in self.shapes.items()}
-        found = ranks_of(self.graph, self.nodes, given | {name: len(p.shape) for name, p in self.params.items()})
-        if name not in found:
-            raise without_shapes(self.graph.input, {*self.params, *self.shapes, *found})
-        return found[name]
-
-    def _dims(self, name: str, dims: Sequence[Any]) -> list[Any]:
-        if math.prod(d for d in dims if isinstance(d, int) and d > 0) >= _MOST_ELEMENTS:
-            raise OnnxImportError(f"input {name!r}: no memory holds a tensor of the shape {tuple(dims)}")
-        return [self._dim(d) for d in dims]
 
     def _input_dtype(self, value: onnx.ValueInfoProto) -> str:
         declared = value.type.tensor_type.elem_type
