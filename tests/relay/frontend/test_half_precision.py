@@ -111,3 +111,53 @@ def test_results_between_operators_that_compute_in_float32_are_not_rounded() -> 
     assert found.dtype == np.float16
     assert np.abs(found - exact).max() <= np.abs(exact).max() * 2.0**-11
     assert (found == exact.astype("float16")).mean() > 0.97  # but for sums in another order, which round otherwise
+
+
+def test_normalized_sums_are_rounded_once_at_their_end() -> None:
+    rng = np.random.default_rng(3)
+    table, other = (rng.standard_normal((19, 48)).astype("float16") for _ in range(2))
+    scale, shift = (rng.standard_normal(48).astype("float16") for _ in range(2))
+    weight = rng.standard_normal((48, 33)).astype("float16")
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["a"]),
+        helper.make_node("Gather", ["other", "ids"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("LayerNormalization", ["c", "scale", "shift"], ["d"]),
+        helper.make_node("Slice", ["d", "first", "last", "axis"], ["e"]),
+        helper.make_node("Pow", ["e", "three"], ["f"]),
+        helper.make_node("ReduceMean", ["f", "axis"], ["g"]),
+        helper.make_node("Sub", ["f", "g"], ["h"]),
+        helper.make_node("MatMul", ["h", "weight"], ["y"]),
+    ]
+    values = {"table": table, "other": other, "scale": scale, "shift": shift, "weight": weight,
+              "first": np.array([2]), "last": np.array([9]), "axis": np.array([0]), "three": np.float32(3)}  # fmt: skip
+
+    def built(kind: int, dtype: str) -> ModelProto:
+        wide = {n: v.astype(dtype) if v.dtype == np.float16 else v for n, v in values.items()}
+        graph = helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, (11,))],
+            [helper.make_tensor_value_info("y", kind, (7, 33))],
+            [numpy_helper.from_array(np.asarray(v), n) for n, v in wide.items()],
+        )  # fmt: skip
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+    ids = rng.integers(0, 19, 11)
+    (exact,) = ReferenceEvaluator(built(TensorProto.DOUBLE, "float64")).run(None, {"ids": ids})
+    found = tvm.compile(built(TensorProto.FLOAT16, "float16"))(ids=ids)
+    assert found.dtype == np.float16
+    assert np.abs(found - exact).max() <= np.abs(exact).max() * 2.0**-11 * 1.01
+
+
+@pytest.mark.parametrize(("base", "exponent"), [("float16", "int32"), ("int32", "float16"), ("float32", "float16")])
+def test_powers_have_the_type_of_their_base(base: str, exponent: str) -> None:
+    kinds = {"float16": TensorProto.FLOAT16, "int32": TensorProto.INT32, "float32": TensorProto.FLOAT}
+    inputs = [helper.make_tensor_value_info(n, kinds[kind], (5,)) for n, kind in (("x", base), ("p", exponent))]
+    graph = helper.make_graph(
+        [helper.make_node("Pow", ["x", "p"], ["y"])], "g", inputs,
+        [helper.make_tensor_value_info("y", kinds[base], (5,))],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    x, p = np.arange(1, 6).astype(base), np.array([2, 3, 1, 0, 2]).astype(exponent)
+    found = tvm.compile(model)(x=x, p=p)
+    assert found.dtype == base
+    np.testing.assert_allclose(found, np.arange(1.0, 6) ** p.astype("float64"), rtol=1e-3)

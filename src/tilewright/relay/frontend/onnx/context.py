@@ -139,6 +139,11 @@ class NodeContext:
             self.importer.unrounded[result] = wide
         return result
 
+    def is_half(self, index: int) -> bool:
+        """Return whether the input ``index`` is a tensor of float16 or bfloat16."""
+        value = self._inputs[index] if self.has_input(index) else None
+        return isinstance(value, RelayExpr) and dt.is_half(self.dtype(value))
+
     @property
     def reads_rounded(self) -> bool:
         """Return whether an input was computed in float32 and rounded to half precision."""

@@ -75,7 +75,7 @@ def convert_layer_norm(ctx: NodeContext) -> Any:
     if dt.is_half(dtype):  # attribute stash_type: mean and inverse are float32
         wide, _ = ctx.in_float32(())
         made: Any = convert_layer_norm(wide)
-        return [relay_op.cast(made[0], dtype), *made[1:]]
+        return [ctx.rounded(made[0], dtype), *made[1:]]
     mean = relay_op.mean(data, axis=axes, keepdims=True)
     centered = relay_op.subtract(data, mean)
     variance = relay_op.mean(relay_op.multiply(centered, centered), axis=axes, keepdims=True)

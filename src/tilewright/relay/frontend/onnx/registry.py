@@ -14,11 +14,17 @@ Inputs = Sequence[RelayExpr | None]
 Converter = Callable[["NodeContext"], RelayExpr | Sequence[RelayExpr]]
 
 _CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
+# What is computed in float32, as ONNX Runtime computes files of halves. Rounded once, results are those of half
+# precision, and what reads them unrounded errs less.
+_ARITHMETIC = frozenset((
+    "Add", "AveragePool", "BatchNormalization", "Div", "Erf", "Exp", "Gelu", "GlobalAveragePool", "GroupNormalization",
+    "InstanceNormalization", "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "Mul", "PRelu", "Pow",
+    "Reciprocal", "ReduceL1", "ReduceMean", "ReduceSum", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Sub", "Tanh",
+))  # fmt: skip
 # What passes float32 on: between two operators that compute in it, a result is not rounded to half precision.
 _PASSES_FLOAT32 = frozenset((
-    "Add", "AveragePool", "Clip", "Concat", "Div", "Erf", "Flatten", "Gelu", "GlobalAveragePool", "GlobalMaxPool",
-    "Identity", "LeakyRelu", "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Softmax", "Sub", "Tanh", "Transpose",
-    "Where",
+    "Abs", "Clip", "Concat", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "Max", "MaxPool", "Min", "Neg",
+    "Pad", "ReduceMax", "ReduceMin", "Relu", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze", "Where",
 ))  # fmt: skip
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
@@ -34,9 +40,13 @@ def converter(
 
     def register(function: Converter) -> Converter:
         for op_type in op_types:
-            registered = _widened(function, weights) if in_float32 else function
-            if not in_float32 and not domain and op_type in _PASSES_FLOAT32:
-                registered = _passing(function)
+            registered = function
+            if in_float32:
+                registered = _widened(function, weights)
+            elif not domain and op_type in _ARITHMETIC:
+                registered = _where(lambda ctx: ctx.is_half(0), function)
+            elif not domain and op_type in _PASSES_FLOAT32:
+                registered = _where(lambda ctx: ctx.reads_rounded, function)
             versions = _CONVERTERS.setdefault((domain, op_type), [])
             versions.append((since, registered))
             versions.sort(key=lambda item: item[0])
@@ -56,9 +66,10 @@ def _widened(function: Converter, weights: Sequence[int]) -> Converter:
     return convert
 
 
-def _passing(function: Converter) -> Converter:
+def _where(widens: Callable[[NodeContext], bool], function: Converter) -> Converter:
+    """Convert nodes of one result in float32 where ``widens``, others as they are."""
     widened = _widened(function, ())
-    return lambda ctx: (widened if len(ctx.node.output) == 1 and ctx.reads_rounded else function)(ctx)
+    return lambda ctx: (widened if len(ctx.node.output) == 1 and widens(ctx) else function)(ctx)
 
 
 def find_converter(domain: str, op_type: str, opset: int) -> Converter | None:
