@@ -13,8 +13,10 @@ COUNT ?= 400
 
 # Programs that tests of other processors, of instruction counts, of C projects and of damaged files run, and the Debian
 # packages that have them. PoCL, for tests of OpenCL, is no program but a file among OpenCL's vendors.
-TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang ip
-PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
+TOOLS    := qemu-system-arm arm-none-eabi-gcc qemu-system-riscv32 riscv64-unknown-elf-gcc \
+            qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang ip
+PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-misc gcc-riscv64-unknown-elf \
+            qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
             gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev iproute2 pocl-opencl-icd ocl-icd-libopencl1
 
 # Python keeps what it compiles, whatever the caller's environment says: each process that a test starts would compile the
@@ -38,7 +40,7 @@ help:
 	@echo "make soak    the long property tests and exhaustive numerical checks"
 	@echo "make fuzz    give every loader damaged files, and models bad indices, SECONDS=60 each"
 	@echo "make system-packages"
-	@echo "             install what those tests need that compile for AArch64, count instructions or use OpenCL (root, Debian)"
+	@echo "             install what those tests need that compile for AArch64 and boards, count instructions or use OpenCL (root, Debian)"
 
 $(BIN)/python:
 	@echo "==> creating a virtual environment in $(VENV)"
@@ -78,6 +80,7 @@ $(VENV)/.bench: $(VENV)/.develop
 demo: $(VENV)/.runtime
 	$(BIN)/python examples/digits/demo.py
 
+# dpkg's option: it does not wait for the disk after each of thousands of files, most of which are of C libraries.
 system-packages:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || missing="$$missing OpenCL"; \
@@ -85,7 +88,7 @@ system-packages:
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "==> installing Debian packages for$$missing: $(PACKAGES)"; \
 	  if said=$$({ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	      apt-get install -qq --no-install-recommends $(PACKAGES); } 2>&1); then exit 0; fi; \
+	      apt-get install -qq -o Dpkg::Options::=--force-unsafe-io --no-install-recommends $(PACKAGES); } 2>&1); then exit 0; fi; \
 	  echo "$$said" | tail -5 >&2; \
 	fi; \
 	echo "make:$$missing not installed; the tests that need them are skipped." >&2; \

@@ -14,6 +14,10 @@ PACKAGES = {
     "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross",
     "qemu-riscv64": "qemu-user",
     "riscv64-linux-gnu-gcc": "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
+    "qemu-system-arm": "qemu-system-arm",
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    "qemu-system-riscv32": "qemu-system-misc",
+    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf",
     "ip": "iproute2",
     "valgrind": "valgrind",
 }

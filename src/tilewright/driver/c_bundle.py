@@ -11,6 +11,7 @@ from tilewright.driver.fill import filled
 from tilewright.driver.options import check_writable
 from tilewright.ir.module import IRModule
 from tilewright.micro import BundleExample, export_bundle
+from tilewright.micro.boards.records import board_named
 from tilewright.relay import build_module
 from tilewright.runtime.device import cpu
 from tilewright.runtime.error import TVMError
@@ -37,13 +38,17 @@ def check_folder(path: Path) -> None:
     check_writable(path / "model.c" if path.is_dir() else path)
 
 
-def c_target(text: str) -> Target:
-    """Return the target of C that needs no runtime, for the command's option ``--target``.
+def c_target(text: str, board: str | None = None) -> Target:
+    """Return the target of C that needs no runtime, for the command's options ``--target`` and ``--board``.
 
     Raises
     ------
-    TVMError : the option names another kind of target
+    TVMError : the option names another kind of target, or there is no such board
     """
+    if board is not None:
+        if text != "llvm":
+            raise TVMError("--board and --target exclude each other: a board has a target")
+        return board_named(board).target
     target = Target("c" if text == "llvm" else text)  # llvm is the option's default
     if not target.kind.capabilities.freestanding:
         raise TVMError(f"--format c makes C source: --target c, with options of C compilers, not {text}")

@@ -218,6 +218,13 @@ def compile(
             "Model Library Format.",
         ),
     ] = "library",
+    board: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With -f c: the board whose memory it has to fit into; `make test` runs it in QEMU on those emulated.",
+        ),
+    ] = None,
     precision: Precision = "float32",
     keep: Keep = None,
     matmul_precision: MatmulPrecision = "highest",
@@ -252,6 +259,7 @@ def compile(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
             symbol_prefix or "", precision, tuple(keep or ()), output_format, matmul_precision, weights,
+            board,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

@@ -104,6 +104,7 @@ class CompileOptions:
     format: str = LIBRARY
     matmul_precision: str = HIGHEST
     weights: Path | None = None
+    board: str | None = None
 
     @property
     def name(self) -> str:
@@ -168,7 +169,9 @@ def _checked_target(options: CompileOptions) -> Target:
     if options.format == C:
         check_identifier(options.name)
         check_folder(options.output)
-        return c_target(options.target)
+        return c_target(options.target, options.board)
+    if options.board is not None:
+        raise TVMError(f"--board is for --format {C}, not for --format {options.format}")
     check_is_library(options.output)
     check_writable(options.output)
     if options.format == MLF:

@@ -9,7 +9,9 @@
 ``Makefile``, ``CMakeLists.txt``   a static library and the test program
 =====================  ============================================================================================
 
-``model`` is the network's name. The code allocates nothing, opens nothing and keeps nothing between runs.
+For a board that QEMU emulates (``-model=mps2_an386``) there are also ``board.c``, ``board.h`` and ``board.ld``, which
+start a program there, and the Makefile runs the test in QEMU. ``model`` is the network's name. The code allocates
+nothing, opens nothing and keeps nothing between runs.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.micro import templates
+from tilewright.micro.boards.makefile import makefile
+from tilewright.micro.boards.memory import check_fits
+from tilewright.micro.boards.records import BOARDS
+from tilewright.micro.boards.support import support_files
 from tilewright.micro.names import c_element, c_names, check_identifier
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import ALIGNMENT, AOTExecutorFactoryModule, AotLayout, AotTensor
@@ -68,7 +74,8 @@ def export_bundle(
 
     Raises
     ------
-    TVMError : the network was not compiled for this, or a tensor's type has no C type
+    TVMError : the network was not compiled for this, it does not fit into the board that the target names, or a
+        tensor's type has no C type
     ExportError : the folder cannot be written
     """
     check_identifier(name)
@@ -76,8 +83,10 @@ def export_bundle(
         raise TVMError('a bundle is made of relay.build(mod, "c -runtime=c", executor="aot")')
     if weights not in ("auto", "array", "binary"):
         raise TVMError(f"weights={weights!r}: there are auto, array and binary")
-    texts = _Bundle(factory, name, example, weights).files()
-    return _write(Path(folder), texts)
+    bundle = _Bundle(factory, name, example, weights)
+    if bundle.board is not None:
+        check_fits(factory, bundle.board, name)
+    return _write(Path(folder), bundle.files())
 
 
 def c_interface(factory: AOTExecutorFactoryModule, name: str) -> list[str]:
@@ -118,6 +127,7 @@ class _Bundle:
     ) -> None:
         self.factory, self.name, self.example = factory, name, example
         self.layout: AotLayout = factory.layout
+        self.board = BOARDS.get(str(factory.target.attrs.get("model", "")))
         self.inputs = c_names([t.name for t in self.layout.inputs])
         self.outputs = c_names([t.name for t in self.layout.outputs])
         large = self.layout.constant_bytes >= BINARY_FROM
@@ -144,14 +154,22 @@ class _Bundle:
         if self.example is not None:
             files[f"{name}_test.c"] = self._test(self.example)
         test = self.example is not None
-        objects = " ".join(f"{Path(s).stem}.o" for s in sources)
-        files["Makefile"] = templates.MAKEFILE.format(objects=objects, **values) + (
-            templates.MAKEFILE_TEST.format(**values) if test else ""
-        )
+        files |= self._made_by([f"{Path(s).stem}.o" for s in sources], test)
         files["CMakeLists.txt"] = templates.CMAKE.format(
             sources=" ".join(sources), languages="C ASM" if self.binary else "C", **values
-        ) + (templates.CMAKE_TEST.format(**values) if test else "")
+        ) + (templates.CMAKE_TEST.format(**values) if test and not self._emulated else "")
         return files
+
+    @property
+    def _emulated(self) -> bool:
+        return self.board is not None and self.board.emulation is not None
+
+    def _made_by(self, objects: list[str], test: bool) -> dict[str, str | bytes]:
+        """Return the Makefile, and what it needs of an emulated board."""
+        if self.board is not None and self._emulated:
+            return {**support_files(self.board), "Makefile": makefile(self.board, self.name, objects, test)}
+        text = templates.MAKEFILE.format(objects=" ".join(objects), **self.values)
+        return {"Makefile": text + (templates.MAKEFILE_TEST.format(**self.values) if test else "")}
 
     def header(self) -> str:
         """Return the header."""
@@ -213,8 +231,11 @@ class _Bundle:
             arrays.append(f"static {element} output_{name}[{max(count, 1)}];")
             setters.append(f"  outputs.{name} = output_{name};")
             kind = _kind(tensor.dtype)
-            checks.append(f'  failed |= differs_{kind}("{name}", output_{name}, expected_{name}, {count});')
-        compared = [templates.COMPARE[kind] for kind in sorted({_kind(t.dtype) for t in self.layout.outputs})]
+            size = f", sizeof *expected_{name}" if kind == "bytes" else ""
+            checks.append(f'  failed |= differs_{kind}("{name}", output_{name}, expected_{name}, {count}{size});')
+        kinds = sorted({_kind(t.dtype) for t in self.layout.outputs})
+        compared = [] if kinds == ["bytes"] else [templates.SAY_NUMBER]
+        compared += [templates.COMPARE[kind] for kind in kinds]
         return templates.TEST.format(
             arrays="\n\n".join(arrays), setters="\n".join(setters), checks="\n".join(checks),
             compared="\n".join(compared), **self.values,

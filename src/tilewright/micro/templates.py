@@ -188,8 +188,35 @@ add_test(NAME {name} COMMAND {name}_test)
 TEST = (
     """\
 /* Runs the network "{name}" on recorded inputs and compares its outputs with recorded ones. */
-#include <stdio.h>
 #include "{name}.h"
+#ifdef TW_BOARD
+#include "board.h"
+#define say(text) board_print(text)
+#else
+#include <stdio.h>
+#define say(text) fputs(text, stdout)
+#endif
+/* what floating-point outputs may differ by, beside their size and 1 */
+#ifndef TW_TOLERANCE
+#define TW_TOLERANCE 1e-3
+#endif
+
+static void say_integer(int32_t number) {{
+  char digits[12], *at = digits + sizeof digits - 1;
+  uint32_t rest = number < 0 ? 0u - (uint32_t)number : (uint32_t)number;
+  *at = 0;
+  do *--at = (char)('0' + rest % 10);
+  while ((rest /= 10) != 0);
+  if (number < 0) *--at = '-';
+  say(at);
+}}
+
+static void say_place(const char* name, int32_t index) {{
+  say(name);
+  say("[");
+  say_integer(index);
+  say("]");
+}}
 
 {arrays}
 
@@ -205,11 +232,13 @@ int main(void) {{
 {setters}
   failed = {name}_run(&inputs, &outputs, workspace, {NAME}_WORKSPACE_BYTES);
   if (failed != {NAME}_OK) {{
-    printf("{name}_run returned %d\\n", failed);
+    say("{name}_run returned ");
+    say_integer(failed);
+    say("\\n");
     return 1;
   }}
 {checks}
-  printf(failed ? "{name}: outputs differ\\n" : "{name}: outputs are as recorded\\n");
+  say(failed ? "{name}: outputs differ\\n" : "{name}: outputs are as recorded\\n");
   return failed;
 }}
 """
@@ -221,8 +250,13 @@ static int differs_{dtype}(const char* name, const {type}* found, const {type}* 
     const {type} a = found[i], b = expected[i];
     const {type} error = a > b ? a - b : b - a, size = b < 0 ? -b : b;
     const int same = a == b || (a != a && b != b);
-    if (!same && !(error <= ({type}){tolerance} * (1 + size))) {{
-      printf("%s[%d]: expected %.9g, found %.9g\\n", name, (int)i, (double)b, (double)a);
+    if (!same && !(error <= ({type})({tolerance}) * (1 + size))) {{
+      say_place(name, i);
+      say(": expected ");
+      say_number((double)b);
+      say(", found ");
+      say_number((double)a);
+      say("\\n");
       return 1;
     }}
   }}
@@ -230,11 +264,39 @@ static int differs_{dtype}(const char* name, const {type}* found, const {type}* 
 }}
 """
 
+SAY_NUMBER = """\
+static void say_number(double value) {
+  int32_t exponent = 0, millionths;
+  if (value != value || value - value != 0) {
+    say(value != value ? "nan" : value < 0 ? "-inf" : "inf");
+    return;
+  }
+  if (value < 0) say("-");
+  if (value < 0) value = -value;
+  for (; value >= 9.9999995; ++exponent) value /= 10;
+  for (; value != 0 && value < 0.99999995; --exponent) value *= 10;
+  millionths = (int32_t)(value * 1e6 + 0.5);
+  say_integer(millionths / 1000000);
+  say(".");
+  for (int32_t unit = 100000; unit != 0; unit /= 10) say_integer(millionths / unit % 10);
+  say("e");
+  say_integer(exponent);
+}
+"""
+
 COMPARE = {
-    "float32": _COMPARE_FLOATS.format(dtype="float32", type="float", tolerance="1e-3"),
-    "float64": _COMPARE_FLOATS.format(dtype="float64", type="double", tolerance="1e-9"),
+    "float32": _COMPARE_FLOATS.format(dtype="float32", type="float", tolerance="TW_TOLERANCE"),
+    "float64": _COMPARE_FLOATS.format(dtype="float64", type="double", tolerance="TW_TOLERANCE * 1e-6"),
     "bytes": """\
-#define differs_bytes(name, found, expected, count) \\
-  (memcmp(found, expected, (count) * sizeof *(expected)) == 0 ? 0 : (printf("%s differs\\n", name), 1))
+static int differs_bytes(const char* name, const void* found, const void* expected, size_t count, size_t size) {
+  for (size_t i = 0; i < count; ++i) {
+    if (memcmp((const char*)found + i * size, (const char*)expected + i * size, size) != 0) {
+      say_place(name, (int32_t)i);
+      say(" differs\\n");
+      return 1;
+    }
+  }
+  return 0;
+}
 """,
 }

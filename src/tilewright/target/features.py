@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def host_features() -> CpuFeatures:
 @functools.cache
 def _features(text: str, stands_for_host: str | None) -> CpuFeatures:
     target = Target(text)
-    triple = target.mtriple or host_triple()
+    triple = target.mtriple or _triple_of(target.mcpu) or host_triple()
     arch = architecture(triple)
     cpu, is_host = target.mcpu, False
     enabled: tuple[str, ...] = ()
@@ -200,6 +201,11 @@ def _features(text: str, stands_for_host: str | None) -> CpuFeatures:
     cores = int(target.attrs.get("num-cores") or (core_count() if here else _TYPICAL_CORES))
     halves = _HALVED_BITS.get(cpu) == bits
     return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, halves, l1, l2, l3, cores, is_host)
+
+
+def _triple_of(cpu: str) -> str:
+    """Return the triple of a microcontroller's processor, which no machine of ours has; "" of others."""
+    return "thumbv7em-none-eabi" if re.match(r"cortex-[mr]\d", cpu) else ""
 
 
 def _checked_stand_in(cpu: str) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import tilewright
 import tilewright as tvm
@@ -128,8 +130,38 @@ def test_wrong_inputs_are_refused() -> None:
 def test_unknown_shapes_are_refused() -> None:
     x = relay.var("x", shape=(relay.Any(), 4))
     mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
-    with pytest.raises(UnsupportedError, match="parameter x"):
+    with pytest.raises(UnsupportedError, match=r"the input x is a Tensor.*give numbers for its shape"):
         relay.build(mod, "llvm", executor="aot")
+
+
+def imported(nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[int]]]) -> tvm.IRModule:
+    infos = [helper.make_tensor_value_info(name, *kind) for name, kind in inputs.items()]
+    output = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    model = helper.make_model(helper.make_graph(nodes, "g", infos, [output]))
+    return relay.frontend.from_onnx(model)[0]
+
+
+def test_an_operator_without_a_form_in_c_is_refused_by_its_node() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["where"], name="find"),
+        helper.make_node("Cast", ["where"], ["numbers"], name="convert", to=onnx.TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["numbers"], ["y"], name="sum", keepdims=0),
+    ]
+    mod = imported(nodes, {"x": (onnx.TensorProto.FLOAT, [5])})
+    with pytest.raises(UnsupportedError, match=r"no ahead-of-time program has dyn\.\w+ \(node find\): its result is a"):
+        relay.build(mod, "c -runtime=c", executor="aot")
+
+
+def test_a_branch_is_refused_by_the_nodes_in_it() -> None:
+    output = helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [5])
+    sides = [
+        helper.make_graph([helper.make_node(kind, ["x"], ["z"], name=name)], name, [], [output])
+        for kind, name in (("Relu", "left"), ("Neg", "right"))
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=sides[0], else_branch=sides[1])
+    mod = imported([node], {"c": (onnx.TensorProto.BOOL, []), "x": (onnx.TensorProto.FLOAT, [5])})
+    with pytest.raises(UnsupportedError, match=r"has a branch \(node left, right\)"):
+        relay.build(mod, "c -runtime=c", executor="aot")
 
 
 def test_code_without_a_runtime_is_no_library(tmp_path: Path) -> None:

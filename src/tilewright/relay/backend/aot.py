@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tilewright.ir.errors import UnsupportedError
-from tilewright.ir.transform import Pass
+from tilewright.ir.transform import ModulePass, Pass, PassInfo
 from tilewright.relay.backend.aot_library import graph_of, packed_main
 from tilewright.relay.backend.aot_main import aot_program
+from tilewright.relay.backend.aot_memory import crowded_layers
+from tilewright.relay.backend.aot_refusal import refuse_dynamic, refuse_unfit
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
@@ -42,12 +44,12 @@ class AotBuild(ExecutorCodegen):
         self._passes = GraphExecutorBuild()
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
-        """Return the passes of the graph executor."""
-        return self._passes.optimization_passes(passes)
+        """Return the passes of the graph executor; what is refused is refused by its nodes' names."""
+        return [ModulePass(refuse_dynamic, PassInfo(0, "RefuseDynamic")), *self._passes.optimization_passes(passes)]
 
     def prepare_passes(self) -> list[Pass]:
-        """Return the passes of the graph executor."""
-        return self._passes.prepare_passes()
+        """Return the passes of the graph executor, after a check that only data flow of known shapes is left."""
+        return [ModulePass(refuse_unfit, PassInfo(0, "RefuseUnfit")), *self._passes.prepare_passes()]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], AOTExecutorFactoryModule]:
         """Add the main function to the library; return what makes the factory of a library."""
@@ -74,6 +76,7 @@ class AotBuild(ExecutorCodegen):
                 program.source, program.target, library, program.name, made.layout, info, loaded
             )
             factory.build_report = program.report
+            factory.crowded = crowded_layers(graph, own)
             return factory
 
         return finish

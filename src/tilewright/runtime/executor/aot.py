@@ -90,6 +90,7 @@ class AOTExecutorFactoryModule:
     function_metadata : sizes of each function
     module : what is exported and loaded; None for code without a runtime
     build_report : what the compiler did
+    crowded : bytes of workspace in use while a layer runs, and its name, of the layers with most
     """
 
     executor = "aot"
@@ -107,6 +108,7 @@ class AOTExecutorFactoryModule:
         self.ir_mod, self.target, self.lib, self.libmod_name = ir_mod, target, lib, libmod_name
         self.layout, self.function_metadata = layout, function_metadata
         self.build_report: Any = None
+        self.crowded: list[tuple[int, str]] = []
         self.module: Module | None = None
         self._graph = graph[0] if graph is not None else None
         if graph is not None:
