@@ -60,7 +60,7 @@ def refuse_unfit(mod: IRModule, ctx: PassContext) -> IRModule:
 
 def _unfit(body: RelayExpr) -> Iterator[str]:
     for expr in post_order(body):
-        if isinstance(expr, If | Match):
+        if isinstance(expr, (If, Match)):
             inner = (e for e in post_order(expr) if isinstance(e, Call))
             yield f"{_named('a branch', *inner)}: which side runs is known only when it does"
         elif isinstance(expr, Call) and is_dynamic(expr.checked_type):
@@ -77,6 +77,6 @@ def _operators(call: Call) -> str:
     return " and ".join(names) or str(call.op)
 
 
-def _named(what: str, *exprs: RelayExpr) -> str:
+def _named(what: str, *exprs: Call | If | Match) -> str:
     names = list(dict.fromkeys(name for expr in exprs for name in source_names(expr.span)))
     return f"{what} (node {', '.join(names[:_SHOWN])})" if names else what
