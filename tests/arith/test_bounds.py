@@ -82,6 +82,59 @@ def test_arithmetic_that_wraps_has_the_bounds_of_its_dtype() -> None:
     assert Analyzer().const_int_bound(narrow + tir.const(200, "uint8")) == ConstIntBound(0, 255)
 
 
+def truncdiv(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+DIVISIONS = {
+    "floordiv": (tir.floordiv, lambda a, b: a // b),
+    "floormod": (tir.floormod, lambda a, b: a % b),
+    "truncdiv": (tir.truncdiv, truncdiv),
+    "truncmod": (tir.truncmod, lambda a, b: a - b * truncdiv(a, b)),
+}
+INTERVALS = [(low, high) for low in range(-4, 5) for high in range(low, 5)]
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_no_quotient_or_remainder_of_an_interval_is_outside_of_its_bound(name: str) -> None:
+    build, compute = DIVISIONS[name]
+    for a, b in itertools.product(INTERVALS, repeat=2):
+        made = Analyzer()
+        made.update(X, ConstIntBound(*a))
+        made.update(Y, ConstIntBound(*b))
+        low, high = made.bounds.bound(build(X, Y))
+        values = [compute(i, j) for i in range(a[0], a[1] + 1) for j in range(b[0], b[1] + 1) if j]
+        if values:
+            assert low <= min(values), (a, b)
+            assert max(values) <= high, (a, b)
+            assert not name.endswith("div") or (low, high) == (min(values), max(values)), (a, b)
+
+
+def test_quotients_of_intervals_without_an_end() -> None:
+    made = Analyzer()
+    wide, divisor = tir.Var("wide", "int64"), tir.Var("divisor", "int64")
+    made.update(wide, ConstIntBound(NEG_INF, 4))
+    made.update(divisor, ConstIntBound(2, POS_INF))
+    assert made.const_int_bound(tir.floordiv(wide, divisor)) == ConstIntBound(NEG_INF, 2)
+    made.update(divisor, ConstIntBound(-2, 1))
+    assert made.const_int_bound(tir.truncdiv(wide, divisor)) == ConstIntBound(NEG_INF, POS_INF)
+
+
+@pytest.mark.parametrize(("shift", "bound"), [((2, 10), (-3, 2)), ((0, 1), (-9, 11)), ((70, 80), INT32)])
+def test_shifts_by_several_numbers(shift: tuple[int, int], bound: tuple[int, int]) -> None:
+    made = Analyzer()
+    made.update(X, ConstIntBound(-9, 11))
+    made.update(Y, ConstIntBound(*shift))
+    assert made.const_int_bound(X >> Y) == ConstIntBound(*bound)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", (-4096, 4096)), ("float16", INT32)])
+def test_whole_numbers_go_through_a_float_that_holds_them(dtype: str, bound: tuple[int, int]) -> None:
+    made = Analyzer()
+    made.update(X, ConstIntBound(-4096, 4096))
+    assert made.const_int_bound(X.astype(dtype).astype("int32")) == ConstIntBound(*bound)
+
+
 def test_a_bound_given_by_hand() -> None:
     made = Analyzer()
     made.update(X, ConstIntBound(3, 5))

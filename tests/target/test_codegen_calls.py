@@ -235,3 +235,30 @@ def test_atomic_addition_counts_every_iteration(dtype: str) -> None:
     found, values = call("llvm", loop, [out, before], [np.zeros(1, dtype), np.zeros(600, dtype)])
     assert found[0] == 600
     np.testing.assert_array_equal(np.sort(values), np.arange(600))
+
+
+@TARGETS
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_a_traced_value_is_what_the_function_returns_or_else_itself(target: str, dtype: str) -> None:
+    seen = []
+
+    @tvm.register_func("test.trace_odd", override=True)
+    def trace(index: int, value: float) -> float | int | None:
+        seen.append((index, value))
+        return None if index % 2 == 0 else 13 if dtype.startswith("int") else 13.0
+
+    a = tvm.te.placeholder((5,), dtype, "a")
+    b = tvm.te.compute((5,), lambda i: T.trace([i, a[i]], "test.trace_odd") + T.trace([i * 2, a[i]], "test.trace_odd"))
+    func = tvm.build(tvm.te.create_schedule(b.op), [a, b], target)
+    x, y = tvm.nd.array(np.arange(5).astype(dtype)), tvm.nd.array(np.zeros(5, dtype))
+    func(x, y)
+    np.testing.assert_array_equal(y.numpy(), [0, 14, 4, 16, 8])
+    assert sorted(seen) == sorted([(i, i) for i in range(5)] + [(2 * i, i) for i in range(5)])
+
+
+def test_values_are_printed_where_no_function_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    a = tvm.te.placeholder((2,), "int32", "a")
+    b = tvm.te.compute((2,), lambda i: T.trace([i, a[i]]))
+    func = tvm.build(tvm.te.create_schedule(b.op), [a, b], "llvm")
+    func(tvm.nd.array(np.array([7, 8], "int32")), tvm.nd.array(np.zeros(2, "int32")))
+    assert capsys.readouterr().out == "[0, 7]\n[1, 8]\n"

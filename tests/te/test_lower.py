@@ -173,3 +173,17 @@ def test_condition_of_a_reduction_is_tested_in_the_last_loop_that_it_needs() -> 
     run(tvm.lower(s, [a, b])["main"], x, found)
     wanted = [sum(x[i, q + p] for p in range(1, 3) for q in range(5) if q + p < 6 and x[i, q] > 0) for i in range(4)]
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 4, 3), (2, 4, 3), (1, 1, 1)])
+def test_a_buffer_that_broadcasts_takes_extents_of_one(shape: tuple[int, ...]) -> None:
+    a = te.placeholder([te.size_var(f"m{i}") for i in range(3)], name="a")
+    b = te.placeholder([te.size_var(f"n{i}") for i in range(3)], name="b")
+    c = te.compute([te.size_var(f"o{i}") for i in range(3)], lambda i, j, k: a[i, j, k] + b[i, j, k], name="c")
+    binds = {t: tir.decl_buffer(t.shape, t.dtype, t.name, buffer_type="auto_broadcast") for t in (a, b)}
+    func = tvm.build(te.create_schedule(c.op), [a, b, c], "llvm", binds=binds)
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, 4, 3), "float32"), rng.random(shape, "float32")
+    out = tvm.nd.array(np.zeros((2, 4, 3), "float32"))
+    func(tvm.nd.array(x), tvm.nd.array(y), out)
+    np.testing.assert_allclose(out.numpy(), x + y, rtol=1e-6)

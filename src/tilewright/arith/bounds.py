@@ -46,6 +46,10 @@ ConstIntBound.POS_INF = POS_INF  # type: ignore[attr-defined]  # TVM's names of 
 ConstIntBound.NEG_INF = NEG_INF  # type: ignore[attr-defined]
 
 
+_EXACT = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+"""Up to which magnitude a type holds every whole number."""
+
+
 @cache
 def dtype_bound(dtype: str) -> Bound:
     """Return the bound implied by the dtype."""
@@ -69,6 +73,33 @@ def _clip(value: int) -> int:
 
 def _union(a: Bound, b: Bound) -> Bound:
     return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _quotients(a: Bound, b: Bound, divide: Callable[[int, int], int]) -> Bound:
+    """Return the bound of quotients; nobody divides by 0."""
+    divisors = {d for d in (*b, -1, 1) if d and b[0] <= d <= b[1]}
+    if not divisors:
+        return _ALL
+    corners = [divide(x, d) for x in a for d in divisors]
+    return min(corners), max(corners)
+
+
+def _floor_divide(a: int, b: int) -> int:
+    if abs(a) == POS_INF:
+        return a if b > 0 else -a
+    return a // b  # by no bound: 0, or -1 where the signs differ
+
+
+def _truncate_divide(a: int, b: int) -> int:
+    if abs(a) == POS_INF:
+        return a if b > 0 else -a
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _whole(value: PrimExpr) -> PrimExpr | None:
+    """Return the integer that a float is a cast of, if any."""
+    made = isinstance(value, Cast) and dt.element(value.dtype) in _EXACT and not dt.is_float(value.value.dtype)
+    return value.value if made else None  # type: ignore[attr-defined]
 
 
 class BoundAnalyzer(ExprFunctor[Bound]):
@@ -158,37 +189,30 @@ class BoundAnalyzer(ExprFunctor[Bound]):
 
     def visit_floor_div(self, e: Any) -> Bound:
         """Division that rounds down."""
-        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
-        if b_low <= 0:
-            return _ALL
-        low = a_low if a_low == NEG_INF else a_low // (b_high if a_low >= 0 else b_low)
-        high = a_high if a_high == POS_INF else a_high // (b_low if a_high >= 0 else b_high)
-        return low, high
+        return _quotients(self.bound(e.a), self.bound(e.b), _floor_divide)
 
     def visit_floor_mod(self, e: Any) -> Bound:
-        """Its remainder."""
+        """Its remainder, which has the sign of the divisor."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
-        if b_low <= 0:
+        if (b_low, b_high) == (0, 0):
             return _ALL
-        if a_low >= 0:
-            return (a_low, a_high) if a_high < b_low else (0, min(a_high, b_high - 1))
-        return 0, (POS_INF if b_high == POS_INF else b_high - 1)
+        if a_low >= 0 and a_high < b_low:
+            return a_low, a_high
+        low = 0 if b_low > 0 else NEG_INF if b_low == NEG_INF else min(b_low + 1, 0)
+        high = 0 if b_high < 0 else POS_INF if b_high == POS_INF else max(b_high - 1, 0)
+        return (low if a_high > 0 else max(low, min(a_low, 0))), (high if a_low < 0 else min(high, a_high))
 
     def visit_div(self, e: Any) -> Bound:
         """C's division."""
-        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
-        if dt.is_float(e.dtype) or b_low <= 0:
+        if dt.is_float(e.dtype):
             return _ALL
-        low = a_low if a_low == NEG_INF else -(-a_low // b_low) if a_low < 0 else a_low // b_high
-        high = a_high if a_high == POS_INF else a_high // b_low if a_high >= 0 else -(-a_high // b_high)
-        return low, high
+        return _quotients(self.bound(e.a), self.bound(e.b), _truncate_divide)
 
     def visit_mod(self, e: Any) -> Bound:
-        """C's remainder."""
+        """C's remainder, which has the sign of the dividend."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
-        if b_low <= 0 or b_high == POS_INF:
-            return _ALL
-        return (0 if a_low >= 0 else max(a_low, 1 - b_high)), (0 if a_high <= 0 else min(a_high, b_high - 1))
+        most = POS_INF if b_low == NEG_INF or b_high == POS_INF else max(abs(b_low), abs(b_high), 1) - 1
+        return (0 if a_low >= 0 else max(a_low, -most)), (0 if a_high <= 0 else min(a_high, most))
 
     def visit_min(self, e: Any) -> Bound:
         """The smaller one."""
@@ -207,9 +231,12 @@ class BoundAnalyzer(ExprFunctor[Bound]):
     def visit_cast(self, e: Cast) -> Bound:
         """Return the operand's bound, if it fits."""
         limits = dtype_bound(e.dtype)
-        if dt.is_float(e.value.dtype):
+        value = _whole(e.value) if dt.is_float(e.value.dtype) else e.value
+        if value is None:
             return limits
-        inner = self.bound(e.value)
+        inner = self.bound(value)
+        if value is not e.value and max(map(abs, inner)) > _EXACT[dt.element(e.value.dtype)]:
+            return limits
         return inner if limits[0] <= inner[0] and inner[1] <= limits[1] else limits
 
     def visit_let(self, e: Let) -> Bound:
@@ -242,9 +269,13 @@ class BoundAnalyzer(ExprFunctor[Bound]):
     def _shift_right(self, e: Call) -> Bound:
         low, high = self.bound(e.args[0])
         by_low, by_high = self.bound(e.args[1])
-        if by_low != by_high or not 0 <= by_low < 64:
+        if by_high < 0 or by_low >= 64:  # of which C says nothing
             return dtype_bound(e.dtype)
-        return (low if low == NEG_INF else low >> by_low), (high if high == POS_INF else high >> by_low)
+        least, most = max(by_low, 0), min(by_high, 63)
+        return (
+            low if low == NEG_INF else low >> (least if low < 0 else most),
+            high if high == POS_INF else high >> (most if high < 0 else least),
+        )
 
     def _bitwise_and(self, e: Call) -> Bound:
         a, b = self.bound(e.args[0]), self.bound(e.args[1])

@@ -18,6 +18,7 @@ _INTRINSICS: dict[str, str] = {
     "tvm_struct_set ret": "update",
     "call_extern call_llvm_intrin tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array tvm_call_packed "
     "tvm_call_cpacked tvm_call_packed_lowered tvm_call_cpacked_lowered tvm_call_trace_packed "
+    "tvm_call_trace_packed_lowered "
     "tvm_check_return tvm_tuple tvm_handle_is_null tvm_static_handle tvm_context_id tvm_throw_last_error "
     "tvm_report_index tvm_report_shape "
     "atomic_add tvm_storage_sync tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down tvm_warp_activemask "

@@ -27,6 +27,9 @@ class Buffer(Node):
     ``elem_offset``; with ``buffer_type`` "auto_broadcast", dimensions of extent 1 have stride 0.
     """
 
+    READ: ClassVar[int] = 1
+    WRITE: ClassVar[int] = 2
+
     data: Var
     dtype: str
     shape: tuple[PrimExpr, ...]
@@ -57,7 +60,7 @@ class Buffer(Node):
         offset : in elements
         """
         if isinstance(access_mask, str):
-            access_mask = sum({"r": 1, "w": 2}[letter] for letter in set(access_mask))
+            access_mask = sum({"r": self.READ, "w": self.WRITE}[letter] for letter in set(access_mask))
         extent = ops.as_expr(1)
         for d in self.shape:
             extent = extent * d
@@ -143,9 +146,13 @@ def decl_buffer(
     """Declare a buffer, as ``tvm.tir.decl_buffer``.
 
     ``data_alignment`` of -1 means the runtime's 64 bytes; a non-zero ``offset_factor`` without an
-    ``elem_offset`` makes the offset a variable.
+    ``elem_offset`` makes the offset a variable. With ``buffer_type`` "auto_broadcast" and no ``strides``, they are
+    variables: what the function is called with says which are 0.
     """
     dtype = dt.in_full(dtype)
+    shape = as_shape(shape)
+    if buffer_type == "auto_broadcast" and not strides:
+        strides = [Var("stride", d.dtype) for d in shape]
     if data is None:
         data = Var(name, PointerType(PrimType("int8" if dtype == "bool" else dtype), scope))
     if elem_offset is None:
@@ -153,7 +160,7 @@ def decl_buffer(
     return Buffer(
         data,
         dtype,
-        as_shape(shape),
+        shape,
         tuple(ops.as_expr(s) for s in strides or ()),
         ops.as_expr(elem_offset),
         name,

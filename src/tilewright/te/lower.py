@@ -69,8 +69,7 @@ def argument_buffer(tensor: Tensor, compact: bool) -> Buffer:
     """Create the buffer of a tensor that is a function's argument."""
     if compact or not any(isinstance(d, Var) for d in tensor.shape):
         return decl_buffer(tensor.shape, tensor.dtype, tensor.name)
-    strides = [Var("stride", tensor.shape[0].dtype) for _ in tensor.shape]
-    return decl_buffer(tensor.shape, tensor.dtype, tensor.name, strides=strides, buffer_type="auto_broadcast")
+    return decl_buffer(tensor.shape, tensor.dtype, tensor.name, buffer_type="auto_broadcast")
 
 
 def lower(

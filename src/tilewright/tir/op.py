@@ -471,8 +471,13 @@ def effect_of(call: Call) -> str:
     return effect or "opaque"
 
 
+@register_func("tvm.default_trace_action", override=True)
+def _print_traced(*args: Any) -> None:
+    print(list(args))
+
+
 def trace(args: Sequence[Any], trace_action: str = "tvm.default_trace_action") -> Call:
-    """Call of the packed function ``trace_action`` with ``args``; return the last argument back."""
+    """Call the packed function ``trace_action`` with ``args``: its result, or the last of ``args`` for None."""
     call_args = (StringImm(trace_action), *args)
     return Call(ops.as_expr(args[-1]).dtype, "tir.tvm_call_trace_packed", call_args)
 

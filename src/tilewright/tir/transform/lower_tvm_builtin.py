@@ -50,7 +50,7 @@ _CPU = 1
 _SHAPE, _STRIDES, _NDIM, _CODE, _BITS, _LANES, _OFFSET, _DEVICE_ID, _DEVICE_TYPE = 2, 3, 4, 5, 6, 7, 8, 9, 10
 _PACKED = {
     "tir.tvm_call_packed": "tir.tvm_call_packed_lowered",
-    "tir.tvm_call_trace_packed": "tir.tvm_call_packed_lowered",
+    "tir.tvm_call_trace_packed": "tir.tvm_call_trace_packed_lowered",
     "tir.tvm_call_cpacked": "tir.tvm_call_cpacked_lowered",
 }
 
@@ -159,7 +159,8 @@ class _LowerBuiltin(StmtExprMutator):
             self._before.append(Evaluate(tir_op.tvm_struct_set(value_stack, i, VALUE_CONTENT, value)))
             self._before.append(Store(code_stack, ops.const(code, "int32"), ops.const(i, "int32")))
         bounds = (IntImm("int32", 0), IntImm("int32", len(args)))
-        return Call(e.dtype, lowered, (name, value_stack, code_stack, *bounds))
+        traced = values[-1:] if lowered == "tir.tvm_call_trace_packed_lowered" else []
+        return Call(e.dtype, lowered, (name, value_stack, code_stack, *bounds, *traced))
 
     def _prepared(self, stmt: Stmt) -> Stmt:
         """Return ``stmt`` after the statements and bindings that it needs."""

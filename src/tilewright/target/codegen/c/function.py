@@ -21,6 +21,7 @@ from tilewright.target.codegen.common.host import (
     ARRAY_TYPE_BITS,
     ARRAY_TYPE_CODE,
     ARRAY_TYPE_LANES,
+    NO_VALUE,
     Argument,
     HostEmitter,
     PackedCall,
@@ -252,8 +253,10 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         given = f"(TVMValue*){values}, (int*){codes}, {call.count}"
         self.put(f"if (TVMFuncCall({function}, {given}, &{result}, &{code}) != 0) {{")
         self._fail_block()
-        is_void = dt.parse(call.dtype).kind == "void"
-        return "0" if is_void else f"(({c_type(call.dtype)}){result}.{_member(call.dtype)})"
+        if dt.parse(call.dtype).kind == "void":
+            return "0"
+        value = f"({c_type(call.dtype)}){result}.{_member(call.dtype)}"
+        return f"({value})" if call.traced is None else f"({code} == {NO_VALUE} ? {self.value(call.traced)} : {value})"
 
     def call_symbol(self, call: PackedCall) -> str:
         """Directly."""
@@ -269,7 +272,7 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
     def _effect_tvm_call_packed_lowered(self, e: Call) -> None:
         self.value(e)  # the statements before it are the call
 
-    _effect_tvm_call_cpacked_lowered = _effect_tvm_call_packed_lowered
+    _effect_tvm_call_cpacked_lowered = _effect_tvm_call_trace_packed_lowered = _effect_tvm_call_packed_lowered
 
     # ---- tasks ----
     def launch(self, s: For) -> None:

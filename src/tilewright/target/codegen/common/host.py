@@ -19,6 +19,7 @@ from tilewright.tir.stmt import AssertStmt, For, LetStmt, SeqStmt, Stmt
 ARRAY_ADDRESS, ARRAY_DATA, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_NDIM, ARRAY_TYPE_CODE, ARRAY_TYPE_BITS = range(7)
 ARRAY_TYPE_LANES, ARRAY_BYTE_OFFSET, ARRAY_DEVICE_ID, ARRAY_DEVICE_TYPE, _, VALUE_CONTENT = range(7, 13)
 
+NO_VALUE = 4  # the type code of None
 _DTYPE_CODES = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4, "void": 3}
 
 
@@ -58,7 +59,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class PackedCall:
-    """A call with stacks of argument values and type codes: ``count`` of them from ``begin`` on."""
+    """A call with stacks of argument values and type codes: ``count`` of them from ``begin`` on.
+
+    ``traced`` is its value where the function returns None.
+    """
 
     name: str
     values: PrimExpr
@@ -66,12 +70,14 @@ class PackedCall:
     begin: int
     count: int
     dtype: str
+    traced: PrimExpr | None
 
     @staticmethod
     def of(e: Call) -> PackedCall:
         """Read the call of the intrinsic ``e``."""
-        name, values, codes, begin, end = e.args
-        return PackedCall(_text(name), values, codes, _number(begin), _number(end) - _number(begin), e.dtype)
+        name, values, codes, begin, end, *traced = e.args
+        first, count = _number(begin), _number(end) - _number(begin)
+        return PackedCall(_text(name), values, codes, first, count, e.dtype, traced[0] if traced else None)
 
 
 def _text(e: PrimExpr) -> str:
@@ -180,6 +186,8 @@ class HostEmitter(Emitter):
     def _call_tvm_call_packed_lowered(self, e: Call) -> str:
         call = PackedCall.of(e)
         return self.call_handle(self.find_function(call.name), call)
+
+    _call_tvm_call_trace_packed_lowered = _call_tvm_call_packed_lowered
 
     def _call_tvm_call_cpacked_lowered(self, e: Call) -> str:
         return self.call_symbol(PackedCall.of(e))

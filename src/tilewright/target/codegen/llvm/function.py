@@ -26,6 +26,7 @@ from tilewright.target.codegen.common.host import (
     ARRAY_TYPE_BITS,
     ARRAY_TYPE_CODE,
     ARRAY_TYPE_LANES,
+    NO_VALUE,
     VALUE_CONTENT,
     Argument,
     HostEmitter,
@@ -261,7 +262,12 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         if dt.parse(call.dtype).kind == "void":
             return "0"
         stored = _value_dtype(call.dtype)
-        return self.cast(self.emit(f"load {ty.scalar(stored)}, ptr {result}, align 8"), stored, call.dtype)
+        value = self.cast(self.emit(f"load {ty.scalar(stored)}, ptr {result}, align 8"), stored, call.dtype)
+        if call.traced is None:
+            return value
+        code = self.emit(f"load i32, ptr {result_code}, align 4")
+        none, scalar = self.emit(f"icmp eq i32 {code}, {NO_VALUE}"), ty.scalar(call.dtype)
+        return self.emit(f"select i1 {none}, {scalar} {self.value(call.traced)}, {scalar} {value}")
 
     def call_symbol(self, call: PackedCall) -> str:
         """Directly."""
