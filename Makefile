@@ -3,7 +3,7 @@ VENV   ?= .venv
 PYTHON ?= python3.11
 BIN    := $(VENV)/bin
 PLUGIN := plugins/npu
-NATIVE := CMakeLists.txt $(wildcard native/src/*/* native/include/* native/include/*/*)
+NATIVE := CMakeLists.txt $(wildcard native/src/*/* native/include/* native/include/*/*) $(shell find native/crt -type f)
 # Processes that run tests: one more than processors, since some tests wait for time-outs and for other programs.
 JOBS   ?= $(shell expr $$(nproc) + 1)
 # Of fuzzing, for each loader.

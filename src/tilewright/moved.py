@@ -25,6 +25,7 @@ MOVED = {
     "tilewright.measure": "tilewright.tuning.processes",
     "tilewright.relay.backend.executor_factory": "tilewright.runtime.executor.factory",
     "tilewright.relay.backend.name_transforms": "tilewright.relay.name_transforms",
+    "tilewright.relay.backend.utils": "tilewright.relay.name_transforms",
     "tilewright.relay.transform.infer_layout_utils": "tilewright.relay.op.layout_rules",
     "tilewright.relay.transform.mixed_precision": "tilewright.relay.op.mixed_precision",
     "tilewright.relay.frontend.onnx.early": "tilewright.relay.frontend.onnx.legacy_opsets",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
+from tilewright.runtime.module import Module, create_module
 from tilewright.version import __version__
 
 
@@ -22,3 +25,27 @@ def libinfo() -> dict[str, str]:
         "USE_OPENMP": "none",
         "USE_THREADS": "ON",
     }
+
+
+class FrontendTestModule(Module):
+    """A module whose functions are Python's: ``module["name"] = function``.
+
+    ``entry_name`` is the name of the function that calling the module calls.
+    """
+
+    __slots__ = ("_functions",)
+
+    def __init__(self, entry_name: str | None = None) -> None:
+        self._functions: dict[str, Callable[..., Any]] = {}
+        made = create_module("ffi_testing", self._functions.get)
+        super().__init__(made.handle)
+        made.handle = 0  # this object owns it now
+        if entry_name is not None:
+            self.entry_name = entry_name
+
+    def add_function(self, name: str, func: Callable[..., Any]) -> None:
+        """Add a function; it replaces that of the same name."""
+        self._functions[name] = func
+
+    def __setitem__(self, key: str, value: Callable[..., Any]) -> None:
+        self.add_function(key, value)

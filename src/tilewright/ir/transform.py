@@ -6,6 +6,7 @@ A pass takes an ``IRModule`` and returns a new one. ``PassContext`` decides whic
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import operator
@@ -180,6 +181,18 @@ class PassContext:
     def __exit__(self, *exc: object) -> None:
         try:
             self._exit_instruments(self.instruments or ())
+        finally:
+            self._local.stack.pop()
+
+    @contextmanager
+    def with_defaults(self, options: Mapping[str, Any]) -> Iterator[PassContext]:
+        """Be in a copy of this context in which options that it does not set have other defaults."""
+        inner = copy.copy(self)
+        inner.config = {name: self._checked(name, value) for name, value in options.items()} | self.config
+        PassContext.current()
+        self._local.stack.append(inner)
+        try:
+            yield inner
         finally:
             self._local.stack.pop()
 

@@ -32,9 +32,8 @@ from tilewright.micro.boards.records import BOARDS
 from tilewright.micro.boards.support import support_files
 from tilewright.micro.names import c_element, c_names, check_identifier
 from tilewright.runtime.error import TVMError
-from tilewright.runtime.executor.aot import ALIGNMENT, AOTExecutorFactoryModule, AotLayout, AotTensor
+from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotLayout, AotTensor
 from tilewright.runtime.export import ExportError
-from tilewright.target.codegen.options import is_freestanding
 from tilewright.version import __version__
 
 Array = np.ndarray[Any, Any]
@@ -79,26 +78,14 @@ def export_bundle(
     ExportError : the folder cannot be written
     """
     check_identifier(name)
-    if not isinstance(factory, AOTExecutorFactoryModule) or not is_freestanding(factory.target):
+    if not isinstance(factory, AOTExecutorFactoryModule) or not factory.is_standalone:
         raise TVMError('a bundle is made of relay.build(mod, "c -runtime=c", executor="aot")')
     if weights not in ("auto", "array", "binary"):
         raise TVMError(f"weights={weights!r}: there are auto, array and binary")
-    bundle = _Bundle(factory, name, example, weights)
+    bundle = Bundle(factory, name, example, weights)
     if bundle.board is not None:
         check_fits(factory, bundle.board, name)
     return _write(Path(folder), bundle.files())
-
-
-def c_interface(factory: AOTExecutorFactoryModule, name: str) -> list[str]:
-    """Return a header, the code and the data of TVM 0.8's C interface: ``NAME_run(inputs, outputs)``.
-
-    The workspace is an array of the data; ``NAME_run_in`` takes another.
-    """
-    bundle = _Bundle(factory, name, None, "array", run=f"{name}_run_in")
-    values = bundle.values
-    header = bundle.header().replace("#ifdef __cplusplus\n}", templates.OWN_WORKSPACE.format(**values), 1)
-    data = (bundle.weights() if factory.layout.constant_bytes else "") + templates.OWN_RUN.format(**values)
-    return [header, bundle.source(), data]
 
 
 def _write(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
@@ -119,23 +106,34 @@ def _write(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
     return [target / name for name in texts]
 
 
-class _Bundle:
-    """Writes the texts of one network."""
+class Bundle:
+    """Writes the texts of one network.
+
+    ``inputs`` and ``outputs`` are names of C for the tensors, and ``run`` is the function's, where others are wanted.
+    """
 
     def __init__(
-        self, factory: AOTExecutorFactoryModule, name: str, example: BundleExample | None, weights: str, run: str = ""
+        self,
+        factory: AOTExecutorFactoryModule,
+        name: str,
+        example: BundleExample | None = None,
+        weights: str = "array",
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        run: str = "",
     ) -> None:
         self.factory, self.name, self.example = factory, name, example
         self.layout: AotLayout = factory.layout
         self.board = BOARDS.get(str(factory.target.attrs.get("model", "")))
-        self.inputs = c_names([t.name for t in self.layout.inputs])
-        self.outputs = c_names([t.name for t in self.layout.outputs])
+        self.inputs = inputs or c_names([t.name for t in self.layout.inputs])
+        self.outputs = outputs or c_names([t.name for t in self.layout.outputs])
         large = self.layout.constant_bytes >= BINARY_FROM
         self.binary = bool(self.layout.constant_bytes) and (weights == "binary" or (weights == "auto" and large))
         self.values = {
             "name": name, "NAME": name.upper(), "version": __version__, "target": factory.target,
-            "alignment": ALIGNMENT, "workspace": max(self.layout.workspace_bytes, 1),
+            "alignment": self.layout.alignment, "workspace": max(self.layout.workspace_bytes, 1),
             "weight_bytes": self.layout.constant_bytes, "symbol": self.layout.symbol,
+            "least": "" if self.layout.workspace_bytes else " (it may be NULL: the network needs none)",
             "run": run or f"{name}_run",
         }  # fmt: skip
 
@@ -205,13 +203,16 @@ class _Bundle:
                 self.factory.get_source(),
                 templates.RUN.format(
                     nulls=f" || {nulls}" if nulls else "", declaration=declaration, arguments=", ".join(arguments),
+                    checks=templates.WORKSPACE_CHECKS.format(**self.values) if self.layout.workspace_bytes else "",
                     unused="" if self.inputs else "  (void)inputs;\n", **self.values,
                 ),
             ]
         )  # fmt: skip
 
     def weights(self) -> str:
-        """Return the weights as an array."""
+        """Return the weights as an array; "" where there are none."""
+        if not self.layout.constant_bytes:
+            return ""
         block = self.layout.constant_block()
         words = np.frombuffer(block, "<u4")
         rows = [", ".join(f"0x{word:08x}" for word in words[i : i + 8]) for i in range(0, len(words), 8)]

@@ -18,15 +18,19 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import math
 import os
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.micro.bundle import c_interface
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
+from tilewright.ir.memory import Buffer
+from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.micro.tvm_interface import c_interface, has_c_interface, packed_interface
 from tilewright.runtime.dtype import DataType
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
@@ -34,8 +38,10 @@ from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.export import ExportError
 from tilewright.runtime.module import Module
 from tilewright.runtime.params import save_param_dict
-from tilewright.target.codegen.options import is_freestanding
+from tilewright.target.build import OperatorModule
 from tilewright.target.target import Target
+from tilewright.tir.expr import Var
+from tilewright.tir.function import PrimFunc
 
 VERSION = 5
 """The version of the format: that of TVM 0.8."""
@@ -43,18 +49,19 @@ VERSION = 5
 MAIN = "__tvm_main__"
 
 Factory = GraphExecutorFactoryModule | AOTExecutorFactoryModule
+Exportable = Factory | OperatorModule
 
 
 class UnsupportedInModelLibraryFormatError(TVMError):
     """The format has no place for a module of this kind."""
 
 
-def export_model_library_format(factory: Factory, file_name: str | Path) -> Path:
-    """Write a compiled network in the Model Library Format.
+def export_model_library_format(module: Exportable, file_name: str | Path) -> Path:
+    """Write a compiled network, or operator, in the Model Library Format.
 
     Parameters
     ----------
-    factory : the result of ``relay.build`` for the executors ``graph`` or ``aot``
+    module : the result of ``relay.build`` for the executors ``graph`` or ``aot``, or of ``tvm.build``
     file_name : the ``.tar`` file
 
     Returns
@@ -66,12 +73,13 @@ def export_model_library_format(factory: Factory, file_name: str | Path) -> Path
     UnsupportedInModelLibraryFormatError : a part of the network is neither C nor machine code of LLVM
     ExportError : the file cannot be written
     """
-    if not isinstance(factory, Factory):
+    if not isinstance(module, Exportable):
         raise UnsupportedInModelLibraryFormatError(
-            f"the format takes results of relay.build for the executors graph and aot, not a {type(factory).__name__}"
+            "the format takes results of tvm.build, and of relay.build for the executors graph and aot, not a "
+            f"{type(module).__name__}"
         )
+    files = dict(_operator_files(module) if isinstance(module, OperatorModule) else _files(module))
     target = Path(file_name).absolute()
-    files = dict(_files(factory))
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with tarfile.open(partial, "w") as tar:
@@ -90,7 +98,7 @@ def export_model_library_format(factory: Factory, file_name: str | Path) -> Path
 
 def _files(factory: Factory) -> Iterator[tuple[str, bytes]]:
     name = factory.libmod_name
-    yield "metadata.json", json.dumps(_metadata(factory), indent=2, sort_keys=True).encode()
+    yield "metadata.json", _json(_metadata(factory))
     for path, data in _code(factory):
         yield f"codegen/host/{path}", data
     yield f"parameters/{name}.params", bytes(save_param_dict(factory.get_params()))
@@ -99,17 +107,55 @@ def _files(factory: Factory) -> Iterator[tuple[str, bytes]]:
         yield "executor-config/graph/graph.json", factory.get_graph_json().encode()
 
 
+def _operator_files(module: OperatorModule) -> Iterator[tuple[str, bytes]]:
+    """The files of an operator: its code, and by device the functions that it was made from."""
+    memory, targets = {}, {}
+    for target, functions in module.ir_module_by_target.items():
+        targets[str(target.device_type)] = str(target)
+        for func in (f for f in functions.functions.values() if isinstance(f, PrimFunc)):
+            memory[str(GLOBAL_SYMBOL.of(func))] = [_argument(p, func.buffer_map.get(p)) for p in func.params]
+        yield f"src/tir-{target.device_type}.txt", str(functions).encode()
+    yield "metadata.json", _json(_description(module.name, memory, targets, [], "operator"))
+    for path, data in _library(module, ""):
+        yield f"codegen/host/{path}", data
+
+
+def _argument(param: Var, buffer: Buffer | None) -> dict[str, Any]:
+    """Return the description of a tensor or a number; extents that are known when it runs are texts."""
+    found = buffer or param
+    shape = [_extent(d) for d in (buffer.shape if buffer else ())]
+    described: dict[str, Any] = {"dtype": found.dtype, "shape": shape, "input_binding": found.name}
+    if all(isinstance(d, int) for d in shape):
+        described["size_bytes"] = math.prod(shape) * DataType(found.dtype).itemsize
+    return described
+
+
+def _extent(extent: PrimExpr) -> int | str:
+    if isinstance(extent, IntImm):
+        return extent.value
+    return extent.name if isinstance(extent, Var) else str(extent)
+
+
 def _code(factory: Factory) -> Iterator[tuple[str, bytes]]:
-    """Sources, objects and the header."""
+    """Sources, objects and the header of a network."""
     name = factory.libmod_name
-    if isinstance(factory, AOTExecutorFactoryModule) and is_freestanding(factory.target):
-        header, *sources = c_interface(factory, f"tvmgen_{name}")
-        yield f"include/tvmgen_{name}.h", header.encode()
-        for index, text in enumerate(sources):
-            yield f"src/{name}_lib{index}.c", text.encode()
+    if not isinstance(factory, AOTExecutorFactoryModule) or not factory.is_standalone:
+        yield from _library(factory.get_lib(), f"{name}_")
         return
+    symbol = f"tvmgen_{name}"
+    if has_c_interface(factory):
+        header, sources = c_interface(factory, symbol)
+        yield f"include/{symbol}.h", header.encode()
+    else:
+        sources = packed_interface(factory, symbol)
+    for index, text in enumerate(sources):
+        yield f"src/{name}_lib{index}.c", text.encode()
+
+
+def _library(library: Module, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Sources and objects of a library and what it imports."""
     counts = {"src": 0, "lib": 0}
-    for module in _modules(factory.get_lib()):
+    for module in _modules(library):
         code: Any = module.compiled_code
         if code is None:
             raise UnsupportedInModelLibraryFormatError(
@@ -118,8 +164,16 @@ def _code(factory: Factory) -> Iterator[tuple[str, bytes]]:
         texts = code.c_sources() if hasattr(code, "c_sources") else []
         folder, suffix = ("src", getattr(code, "source_suffix", "c")) if texts else ("lib", "o")
         for data in [text.encode() for text in texts] or code.objects():
-            yield f"{folder}/{name}_lib{counts[folder]}.{suffix}", data
+            yield f"{folder}/{prefix}lib{counts[folder]}.{suffix}", data
             counts[folder] += 1
+
+
+def _populate_codegen_dir(library: Module, codegen_dir: str | Path, module_name: str | None = None) -> None:
+    """Write the sources and objects of a library into a folder, as TVM 0.8's function of this name does."""
+    for path, data in _library(library, f"{module_name}_" if module_name else ""):
+        place = Path(codegen_dir) / "host" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
 
 
 def _modules(root: Module) -> Iterator[Module]:
@@ -130,22 +184,34 @@ def _modules(root: Module) -> Iterator[Module]:
         yield from _modules(module)
 
 
+def _json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=2, sort_keys=True).encode()
+
+
+def _description(
+    name: str, memory: Mapping[str, Any], targets: Mapping[str, str], executors: Sequence[str], style: str
+) -> dict[str, Any]:
+    now = datetime.datetime.now()
+    return {
+        "version": VERSION,
+        "model_name": name,
+        "export_datetime": now.strftime("%Y-%m-%d %H:%M:%SZ"),  # TVM's readers compare it with local time
+        "memory": memory,
+        "target": targets,
+        "executors": executors,
+        "style": style,
+    }
+
+
 def _metadata(factory: Factory) -> dict[str, Any]:
     is_aot = isinstance(factory, AOTExecutorFactoryModule)
     targets = {1: factory.target} if isinstance(factory.target, Target) else dict(factory.target)
     memory: dict[str, Any] = {"functions": _functions(factory)}
     if isinstance(factory, GraphExecutorFactoryModule):
         memory["sids"] = _storages(json.loads(factory.get_graph_json()))
-    now = datetime.datetime.now()
-    return {
-        "version": VERSION,
-        "model_name": factory.libmod_name,
-        "export_datetime": now.strftime("%Y-%m-%d %H:%M:%SZ"),  # TVM's readers compare it with local time
-        "memory": memory,
-        "target": {str(device): str(target) for device, target in targets.items()},
-        "executors": ["aot" if is_aot else "graph"],
-        "style": "full-model",
-    }
+    executors = ["aot" if is_aot else "graph"]
+    names = {str(device): str(target) for device, target in targets.items()}
+    return _description(factory.libmod_name, memory, names, executors, "full-model")
 
 
 def _storages(graph: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -26,13 +26,19 @@ def c_element(dtype: str) -> str:
     raise TVMError(f"tensors of {dtype} have no C type; make it an input or output of another type")
 
 
+def plain_name(name: str) -> str:
+    """Return an identifier of C for a name."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "tensor"
+    if plain[0].isdigit():
+        return f"_{plain}"
+    return f"{plain}_" if plain in KEYWORDS else plain
+
+
 def c_names(names: Sequence[str]) -> list[str]:
     """Return identifiers of C for names, each another."""
     found: list[str] = []
     for name in names:
-        plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "tensor"
-        if plain[0].isdigit() or plain in KEYWORDS:
-            plain = f"_{plain}" if plain[0].isdigit() else f"{plain}_"
+        plain = plain_name(name)
         unique, number = plain, 1
         while unique in found:
             unique, number = f"{plain}_{number}", number + 1

@@ -17,7 +17,7 @@ extern "C" {{
 #endif
 
 #define {NAME}_VERSION "{version}"
-/* bytes of the workspace, and what its address must be a multiple of */
+/* bytes of the workspace{least}, and what its address must be a multiple of */
 #define {NAME}_WORKSPACE_BYTES {workspace}
 #define {NAME}_ALIGNMENT {alignment}
 /* bytes of the weights, which are constant */
@@ -64,16 +64,57 @@ RUN = """\
 int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
                    size_t workspace_bytes) {{
 #ifndef {NAME}_UNCHECKED
-  if (inputs == NULL || outputs == NULL || workspace == NULL{nulls}) return {NAME}_NULL;
-  if (workspace_bytes < {NAME}_WORKSPACE_BYTES) return {NAME}_SMALL_WORKSPACE;
-  if ((uintptr_t)workspace % {NAME}_ALIGNMENT != 0) return {NAME}_UNALIGNED;
-#endif
+  if (inputs == NULL || outputs == NULL{nulls}) return {NAME}_NULL;
+{checks}#endif
 {unused}  (void)workspace_bytes;
   return {symbol}({arguments}) == 0 ? {NAME}_OK : {NAME}_BAD_INDEX;
 }}
 """
 
-OWN_WORKSPACE = """\
+WORKSPACE_CHECKS = """\
+  if (workspace == NULL) return {NAME}_NULL;
+  if (workspace_bytes < {NAME}_WORKSPACE_BYTES) return {NAME}_SMALL_WORKSPACE;
+  if ((uintptr_t)workspace % {NAME}_ALIGNMENT != 0) return {NAME}_UNALIGNED;
+"""
+
+PLATFORM_RUN = """\
+/* The same with a workspace of the platform (TVMBackendAllocWorkspace). */
+int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs);
+
+#ifdef __cplusplus
+}}"""
+
+STRUCT_RUN = "int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs)"
+
+PACKED_RUN = """\
+TVM_DLL int32_t {name}_run(void* args, int32_t* type_codes, int32_t num_args, void* result, int32_t* result_code,
+                           void* resource)"""
+
+PACKED_HEAD = """\
+#include "tvm/runtime/c_runtime_api.h"
+
+extern int32_t {symbol}({parameters});
+static void* tw_data(void* args, int32_t index) {{
+  const DLTensor* tensor = (const DLTensor*)((TVMValue*)args)[index].v_handle;
+  return (char*)tensor->data + tensor->byte_offset;
+}}
+"""
+
+RUN_ON_PLATFORM = """
+{backend}{includes}
+
+{declaration} {{
+{take}  const int32_t status = {call};
+{give}  return status;
+}}
+"""
+
+TAKE_WORKSPACE = """\
+  void* workspace = TVMBackendAllocWorkspace(1, 0, {nbytes}, 1, 8);
+  if (workspace == NULL) return -1;
+"""
+
+_WORKSPACE = """\
 /* The same with a workspace that all callers share: one at a time. */
 int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs);
 
@@ -86,20 +127,6 @@ static union {{
   double alignment;
 }} memory;
 """
-
-OWN_RUN = (
-    """
-#include "{name}.h"
-
-"""
-    + _WORKSPACE
-    + """
-int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs) {{
-  uint8_t* workspace = memory.bytes + (-(uintptr_t)memory.bytes & ({NAME}_ALIGNMENT - 1));
-  return {run}(inputs, outputs, workspace, {NAME}_WORKSPACE_BYTES);
-}}
-"""
-)
 
 WEIGHTS = """\
 /* The weights of the network "{name}": {weight_bytes} bytes as words of a little-endian machine. */

@@ -243,16 +243,18 @@ def build(
     check_mapped_files()
     module = _as_module(ir_mod, params)
     codegen = codegen_for(_executor(executor, targets.default, module))
-    targets = targets.with_options(codegen.target_options)
+    asked, targets = targets, targets.with_options(codegen.target_options)
     report = BuildReport()
-    with targets.default, records_in_force(targets.default):
+    defaults = PassContext.current().with_defaults(codegen.pass_options(targets.default))
+    with targets.default, defaults, records_in_force(targets.default):
         module = _to_kernels(module, targets, codegen, report)
         report.cpu_features = _cpu_features(targets)
         with report.stage("lower"):
             builder = ModuleBuilder(targets.default, targets.host)
-            lowered = LowerTE(targets.default, mod_name, builder.add, codegen.kernel_prefix)(module)
+            process = lambda kernel: builder.add(codegen.kernel(kernel))  # noqa: E731
+            lowered = LowerTE(targets.default, mod_name, process, codegen.kernel_prefix)(module)
             given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
-            program = LoweredProgram(given, module, lowered, targets, builder, mod_name, report)
+            program = LoweredProgram(given, module, lowered, targets, asked, builder, mod_name, report)
             finish = codegen.generate(program)
             external = compile_external(lowered)
     with report.stage("codegen"):

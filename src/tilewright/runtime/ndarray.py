@@ -10,6 +10,7 @@ import numpy as np
 
 from ._ffi import LIB, DLDevice, DLTensor, check_call
 from .device import LAST_SHARED_TYPE, Device, cpu
+from .device import device as device
 from .dtype import DataType, DataTypeCode, from_native, to_native
 from .error import TVMError
 

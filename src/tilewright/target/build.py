@@ -64,6 +64,10 @@ class ModuleBuilder:
         (``SplitHostDevice``), is its ``host``, or else the target itself if it is a CPU's, or else ``llvm``
     target_host : another host for it
 
+    Attributes
+    ----------
+    added : the functions that were added, by target
+
     Raises
     ------
     UnsupportedError : the target's kind has no code generator
@@ -73,6 +77,7 @@ class ModuleBuilder:
         self.target = Target(target).with_host(target_host)
         self.host = host_of(self.target)
         find_code_generator(self.target)  # said now, not after everything was lowered
+        self.added: dict[Target, IRModule] = {}
         self._names: set[str] = set()
         self._generators: dict[Target, CodeGenerator] = {}
 
@@ -84,6 +89,7 @@ class ModuleBuilder:
             mod[GLOBAL_SYMBOL.get(func, "main")] = func
         for item in functions_of(mod, target or self.target, override=target is not None):
             self._add(item)
+            self.added.setdefault(TARGET.of(item), IRModule())[GLOBAL_SYMBOL.of(item)] = item
 
     def _add(self, func: PrimFunc) -> None:
         for part in self._parts(func):
@@ -132,6 +138,17 @@ def _is_host(target: Target) -> bool:
     return target.device_type == CPU and "cpu" in target.keys
 
 
+class OperatorModule(Module):
+    """The result of ``tvm.build``: a module, its name, and the functions that it was made from, by target."""
+
+    __slots__ = ("ir_module_by_target", "name")
+
+    def __init__(self, module: Module, ir_module_by_target: Mapping[Target, IRModule], name: str) -> None:
+        super().__init__(module.handle)
+        module.handle = 0  # this object owns it now
+        self.ir_module_by_target, self.name = dict(ir_module_by_target), name
+
+
 def build(
     inputs: Any,
     args: Sequence[Any] | None = None,
@@ -139,7 +156,7 @@ def build(
     target_host: Any = None,
     name: str = "default_function",
     binds: Mapping[Any, Any] | None = None,
-) -> Module:
+) -> OperatorModule:
     """Compile to a module that runs in this process and can be exported.
 
     Parameters
@@ -152,13 +169,16 @@ def build(
     name : name of the function that a schedule becomes
     binds : buffers of tensors
 
-    Returns ------- A module of the target's type (``llvm``, ``c``, ...); ``module(...)`` calls the entry function,
-    ``module["name"]`` returns one by name. For several targets it imports the modules of the others.
+    Returns
+    -------
+    A module of the target's type (``llvm``, ``c``, ...); ``module(...)`` calls the entry function, ``module["name"]``
+    returns one by name. For several targets it imports the modules of the others. ``ir_module_by_target`` has the
+    lowered functions.
     """
     from tilewright.te.lower import lower
 
     if isinstance(inputs, Mapping):
-        return _build_parts({Target(t): mod for t, mod in inputs.items()}, target_host)
+        return _build_parts({Target(t): mod for t, mod in inputs.items()}, target_host, name)
     chosen = Target(target) if target is not None else Target.current() or Target("llvm")
     if isinstance(inputs, (list, tuple)):
         merged = IRModule()
@@ -168,14 +188,14 @@ def build(
     builder = ModuleBuilder(chosen, target_host)
     with chosen:
         builder.add(lower(inputs, args, name=name, binds=binds))
-    return builder.finish()
+    return OperatorModule(builder.finish(), builder.added, name)
 
 
-def _build_parts(parts: Mapping[Target, Any], target_host: Any) -> Module:
+def _build_parts(parts: Mapping[Target, Any], target_host: Any, name: str) -> OperatorModule:
     """Build lowered functions by target; the host is ``target_host``, or else the first target's."""
     if not parts:
         raise TilewrightError("build was given an empty dictionary of targets")
     builder = ModuleBuilder(next(iter(parts)), target_host)
     for target, mod in parts.items():
         builder.add(mod, target)
-    return builder.finish()
+    return OperatorModule(builder.finish(), builder.added, name)

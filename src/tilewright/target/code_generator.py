@@ -38,7 +38,7 @@ from tilewright.runtime.dtype import CUSTOM_TYPES
 from tilewright.runtime.module import Module
 from tilewright.runtime.plugins import load_plugins
 from tilewright.runtime.registry import get_global_func, list_global_func_names, register_func
-from tilewright.target.codegen.options import has_unpacked_api, is_freestanding
+from tilewright.target.codegen.options import has_unpacked_api, is_freestanding, workspace_alignment
 from tilewright.target.kind import GROUP
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
@@ -185,7 +185,7 @@ def to_host_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc]:
     unpacked = target is not None and has_unpacked_api(target)
     api = MakeUnpackedAPI() if unpacked else MakePackedAPI()
     if target is not None and is_freestanding(target):
-        func = pool_allocations(func).func
+        func = pool_allocations(func, workspace_alignment(target))
     mod = IRModule()
     mod[GLOBAL_SYMBOL.of(func)] = func
     for step in [*before, api, *custom, LowerTVMBuiltin(), LowerIntrin()]:

@@ -49,27 +49,27 @@ class _Effect(StmtExprVisitor):
 class _Workspace(StmtVisitor):
     """The current and the peak workspace at the statement being visited."""
 
-    def __init__(self, alignment: int) -> None:
+    def __init__(self, alignment: int, stack: int) -> None:
         super().__init__()
-        self.alignment = alignment
+        self.alignment, self.stack = alignment, stack
         self.now = self.peak = 0
 
     def visit_allocate(self, s: Allocate) -> None:
         extents = [e.value for e in s.extents if isinstance(e, IntImm)]
         nbytes = math.prod(extents) * dt.nbytes(s.dtype) if len(extents) == len(s.extents) else 0
-        nbytes = -(-nbytes // self.alignment) * self.alignment
+        nbytes = -(-nbytes // self.alignment) * self.alignment if nbytes > self.stack else 0
         self.now += nbytes
         self.peak = max(self.peak, self.now)
         super().visit_allocate(s)
         self.now -= nbytes
 
 
-def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int = 1) -> int:
+def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int = 1, stack: int = 0) -> int:
     """The most that a function has allocated at a time, in bytes; each allocation is rounded up to the alignment.
 
-    Allocations of unknown extents do not count.
+    Allocations of unknown extents do not count, nor those of at most ``stack`` bytes, where these are on the stack.
     """
-    visitor = _Workspace(workspace_byte_alignment)
+    visitor = _Workspace(workspace_byte_alignment, stack)
     visitor.visit_stmt(func.body)
     return visitor.peak
 

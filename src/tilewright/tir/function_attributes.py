@@ -31,6 +31,15 @@ IS_ENTRY = declare(
     carriers=Carrier.KERNEL,
     last=Stage.CODE,
 )
+POOL_BYTES = declare(
+    "tir.pool_bytes",
+    INTEGER,
+    "bytes of the buffer that the function takes as its last parameter for what it allocated; 0: it takes none",
+    writers="PoolAllocations",
+    readers="PoolAllocations, the code generator of ahead-of-time programs",
+    carriers=Carrier.KERNEL,
+    last=Stage.CODE,
+)
 FROM_SCHEDULE = declare(
     "from_legacy_te_schedule",
     MARK,

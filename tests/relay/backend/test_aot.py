@@ -77,7 +77,41 @@ def test_a_program_computes_what_the_network_means(make: Callable[[], tvm.IRModu
 def test_results_are_written_where_the_caller_wants_them() -> None:
     layout = relay.build(network(), "c -runtime=c", executor="aot").layout
     assert layout.outputs[0].nbytes == 5 * 7 * 7 * 4
-    assert layout.tensor_bytes == -(-5 * 7 * 7 * 4 // 64) * 64  # the convolution's result alone
+    assert layout.tensor_bytes == -(-5 * 7 * 7 * 4 // 16) * 16  # the convolution's result alone
+
+
+@pytest.mark.parametrize("alignment", [1, 8, 32, 256])
+def test_the_workspace_is_aligned_as_the_target_says(alignment: int) -> None:
+    target = f"c -runtime=c -workspace-byte-alignment={alignment}"
+    factory = relay.build(network(), target, executor="aot")
+    assert factory.layout.alignment == max(alignment, 8)  # the largest elements have 8 bytes
+    assert factory.layout.tensor_bytes == -(-5 * 7 * 7 * 4 // max(alignment, 8)) * max(alignment, 8)
+    assert str(factory.target) == str(tvm.target.Target(target))
+    executor = factory.create_executor(tvm.cpu())
+    inputs = values(network())
+    executor.run(**inputs)
+    np.testing.assert_allclose(executor.get_output(0).numpy(), interpret(factory.ir_mod, inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_an_alignment_is_a_power_of_two() -> None:
+    with pytest.raises(UnsupportedError, match="-workspace-byte-alignment=12 of c: expected a power of two"):
+        relay.build(network(), "c -runtime=c -workspace-byte-alignment=12", executor="aot")
+
+
+def test_structures_and_packed_operators_exclude_each_other() -> None:
+    with pytest.raises(UnsupportedError, match="Packed interface required for packed operators"):
+        relay.build(network(), "c -runtime=c -executor=aot -interface-api=c -unpacked-api=0")
+
+
+def test_operators_with_large_memory_take_it_from_the_workspace() -> None:
+    x = relay.var("x", shape=(1, 8, 30, 30))
+    weight = relay.const(np.ones((4, 8, 3, 3), "float32"))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.conv2d(x, weight, padding=(1, 1))))
+    factory = relay.build(mod, "c -runtime=c", executor="aot")
+    kernels = [i for name, i in factory.function_metadata.items() if name != "__tvm_main__"]
+    most = max(sum(info.workspace_sizes.values()) for info in kernels)
+    assert most > 1024
+    assert factory.layout.workspace_bytes == factory.layout.tensor_bytes + most
 
 
 def test_create_executor_takes_aot() -> None:

@@ -11,5 +11,6 @@ progress.py                     progress and report of a build
 """
 
 from tilewright.relay.backend.runtime import Runtime
+from tilewright.runtime.executor import factory as executor_factory
 
-__all__ = ["Runtime"]
+__all__ = ["Runtime", "executor_factory"]

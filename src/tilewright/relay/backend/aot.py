@@ -21,10 +21,12 @@ from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_report, library_metadata
 from tilewright.relay.backend.lowered import is_external, kernels
-from tilewright.relay.function_attributes import GLOBAL_SYMBOL
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
-from tilewright.target.codegen.options import is_freestanding
+from tilewright.target.codegen.options import is_freestanding, workspace_alignment
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import POOL_BYTES
 from tilewright.tir.transform.pool_allocations import pool_allocations
 
 NAME = "aot"
@@ -42,6 +44,16 @@ class AotBuild(ExecutorCodegen):
 
     def __init__(self) -> None:
         self._passes = GraphExecutorBuild()
+        self._own: dict[str, int] = {}
+
+    def kernel(self, func: PrimFunc) -> PrimFunc:
+        """Return a kernel of code without a runtime with its large allocations in the program's workspace."""
+        target = TARGET.of(func)
+        if not is_freestanding(target):
+            return func
+        pooled = pool_allocations(func, workspace_alignment(target))
+        self._own[GLOBAL_SYMBOL.of(pooled)] = POOL_BYTES.of(pooled)
+        return pooled
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return the passes of the graph executor; what is refused is refused by its nodes' names."""
@@ -54,12 +66,12 @@ class AotBuild(ExecutorCodegen):
     def generate(self, program: LoweredProgram) -> Callable[[Module], AOTExecutorFactoryModule]:
         """Add the main function to the library; return what makes the factory of a library."""
         _check(program)
-        graph = GraphCodegen(program.lowered, program.targets.default_device, separate_results=True).codegen()
+        alignment = workspace_alignment(program.target)
+        graph = GraphCodegen(program.lowered, program.targets.default_device, True, alignment).codegen()
         graph.metadata = library_metadata(program.fused, graph, program.targets)
         functions = list(kernels(program.lowered).values())
         standalone = is_freestanding(program.target)
-        own = {GLOBAL_SYMBOL.of(f): pool_allocations(f).nbytes for f in functions} if standalone else {}
-        made = aot_program(graph, main_symbol(program.name), program.target, own)
+        made = aot_program(graph, main_symbol(program.name), program.target, self._own, alignment)
         program.builder.add(made.main)
         called: Graph | None = None
         if not standalone:
@@ -70,19 +82,26 @@ class AotBuild(ExecutorCodegen):
         def finish(library: Module) -> AOTExecutorFactoryModule:
             fill_report(program.report, graph, functions)
             program.report.activation_bytes = made.layout.workspace_bytes
-            info = function_metadata(program.fused, program.lowered, graph, program.targets)
+            info = function_metadata(
+                program.fused, program.lowered, graph, program.targets, self._own if standalone else None
+            )
             loaded = (called.to_json(), called.params) if called is not None else None
             factory = AOTExecutorFactoryModule(
-                program.source, program.target, library, program.name, made.layout, info, loaded
+                program.source, program.asked.default, library, program.name, made.layout, info, loaded
             )
             factory.build_report = program.report
-            factory.crowded = crowded_layers(graph, own)
+            factory.crowded = crowded_layers(graph, self._own)
             return factory
 
         return finish
 
 
 def _check(program: LoweredProgram) -> None:
+    asked = program.asked.default.attrs
+    if asked.get("interface-api", "packed") == "c" and not asked.get("unpacked-api", True):
+        raise UnsupportedError(
+            "Packed interface required for packed operators: give -unpacked-api=1, or -interface-api=packed"
+        )
     if not program.targets.single or "cpu" not in program.target.keys:
         raise UnsupportedError(f"an ahead-of-time program runs on one CPU; the targets are {program.targets}")
     external = [var.name_hint for var, func in program.lowered.items() if is_external(func)]

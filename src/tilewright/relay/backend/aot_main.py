@@ -22,10 +22,10 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.type import PrimType, TensorType
-from tilewright.relay.backend.c_region import aligned
 from tilewright.relay.backend.graph_codegen import Graph, GraphNode
 from tilewright.relay.data_flow import Entry
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform.memory.graph_plan import aligned
 from tilewright.runtime.executor.aot import AotConstant, AotLayout, AotTensor
 from tilewright.target.target import Target
 from tilewright.tir import op as tir_op
@@ -43,7 +43,7 @@ class AotProgram:
     layout: AotLayout
 
 
-def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int]) -> AotProgram:
+def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int], alignment: int) -> AotProgram:
     """Return the program of a graph.
 
     Parameters
@@ -52,19 +52,20 @@ def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[s
     name : name of the main function
     target : its target
     kernel_bytes : by kernel the bytes of the workspace that it takes as its last argument, where it takes one
+    alignment : bytes to which the workspace, the block of constants and their parts are aligned, as in the graph's plan
 
     Raises
     ------
     UnsupportedError : the graph copies between devices
     """
-    return _Writer(graph, kernel_bytes).program(name, target)
+    return _Writer(graph, kernel_bytes, alignment).program(name, target)
 
 
 class _Writer:
     """Writes the calls of a graph."""
 
-    def __init__(self, graph: Graph, kernel_bytes: Mapping[str, int]) -> None:
-        self.graph, self.kernel_bytes = graph, kernel_bytes
+    def __init__(self, graph: Graph, kernel_bytes: Mapping[str, int], alignment: int) -> None:
+        self.graph, self.kernel_bytes, self.alignment = graph, kernel_bytes, alignment
         self.rows = graph.rows()
         self.constants_block, self.workspace = Var("constants", "handle"), Var("workspace", "handle")
         self.inputs: list[tuple[Var, AotTensor]] = []
@@ -86,7 +87,7 @@ class _Writer:
         main = PrimFunc(params, seq(*calls, Evaluate(tir_op.ret(IntImm("int32", 0)))), PrimType("int32"), {}, attrs)
         inputs, outputs = (tuple(t for _, t in group) for group in (self.inputs, self.outputs))
         sizes = (self.constant_end, tensors + own, tensors)
-        return AotProgram(main, AotLayout(name, inputs, outputs, tuple(self.constants), *sizes))
+        return AotProgram(main, AotLayout(name, inputs, outputs, tuple(self.constants), *sizes, self.alignment))
 
     def _storage(self, entry: Entry) -> int:
         return self.graph.storage.storage[self.rows[entry.node] + entry.index]
@@ -100,7 +101,7 @@ class _Writer:
                 value = self.graph.params[node.name]
                 self.bases[storage] = (self.constants_block, self.constant_end)
                 self.constants.append(AotConstant(node.name, self.constant_end, value))
-                self.constant_end += aligned(value.nbytes)
+                self.constant_end += aligned(value.nbytes, self.alignment)
             else:
                 var = Var(f"input{len(self.inputs)}", "handle")
                 self.bases[storage] = (var, 0)
@@ -126,12 +127,12 @@ class _Writer:
         """Place the arena, and what has a storage of its own for another reason, in the workspace."""
         for device, arena in self.graph.storage.arenas.items():
             self.bases[arena] = (self.workspace, self.workspace_end)
-            self.workspace_end += aligned(self.graph.storage.bytes_by_device[device])
+            self.workspace_end += self.graph.storage.bytes_by_device[device]
         for index, node in enumerate(self.graph.nodes):
             for i, type_ in enumerate(node.types):
                 if (storage := self._storage(Entry(index, i))) not in self.bases:
                     self.bases[storage] = (self.workspace, self.workspace_end)
-                    self.workspace_end += aligned(tensor_bytes(type_))
+                    self.workspace_end += aligned(tensor_bytes(type_), self.alignment)
 
     def _place(self, entry: Entry) -> tuple[Var, int]:
         block, start = self.bases[self._storage(entry)]

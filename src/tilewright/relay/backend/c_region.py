@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.relay.op.views import ALIGNMENT
 from tilewright.runtime.dtype import DataType, to_native
-
-ALIGNMENT = 64  # bytes, of a region's memory and of each tensor there
 
 _REGION = """\
 #include <stdlib.h>
@@ -62,11 +61,6 @@ def c_region(symbol: str, num_constants: int, nbytes: int, call: str, body: Sequ
         symbol=symbol, num_constants=max(num_constants, 1), alignment=ALIGNMENT, nbytes=max(nbytes, ALIGNMENT),
         call=call, body="\n".join(body),
     )  # fmt: skip
-
-
-def aligned(nbytes: int) -> int:
-    """Return the next multiple of ``ALIGNMENT``."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def c_tensor(name: int, shape: Sequence[int], dtype: str, data: str) -> list[str]:

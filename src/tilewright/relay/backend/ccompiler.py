@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay import transform
-from tilewright.relay.backend.c_region import aligned, c_region, c_tensor
+from tilewright.relay.backend.c_region import c_region, c_tensor
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen, GraphNode
 from tilewright.relay.backend.json_serializer import constant_names
 from tilewright.relay.backend.lower_te import LowerTE
@@ -31,6 +31,7 @@ from tilewright.relay.data_flow import Entry
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform.memory.graph_plan import aligned
 from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime.module import Module

@@ -44,6 +44,7 @@ from tilewright.runtime.module import Module
 from tilewright.runtime.plugins import load_plugins
 from tilewright.target.build import ModuleBuilder
 from tilewright.target.target import Target
+from tilewright.tir.function import PrimFunc
 
 GROUP = "tilewright.executors"
 DEFAULT_EXECUTOR = "graph"
@@ -58,7 +59,8 @@ class LoweredProgram:
     source : the user's module
     fused : the module of primitive functions that was lowered
     lowered : the lowered module (``relay.backend.lowered``)
-    targets : the targets, by device
+    targets : the targets, by device, with the options of the code generator
+    asked : the targets as the user gave them
     builder : makes the library; it has the kernels already and takes further functions
     name : the network's name, part of its functions' names
     report : the report, which the code generator completes
@@ -68,6 +70,7 @@ class LoweredProgram:
     fused: IRModule
     lowered: IRModule
     targets: TargetMap
+    asked: TargetMap
     builder: ModuleBuilder
     name: str
     report: BuildReport
@@ -89,6 +92,14 @@ class ExecutorCodegen:
 
     target_options: ClassVar[Mapping[str, Any]] = {}
     """Options that the targets of CPUs get: how its functions are called."""
+
+    def pass_options(self, target: Target) -> Mapping[str, Any]:
+        """Return the options of ``PassContext`` that a build for ``target`` has unless its user sets them."""
+        return {}
+
+    def kernel(self, func: PrimFunc) -> PrimFunc:
+        """Return the function that is compiled for a lowered kernel."""
+        return func
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return the passes before fusion; ``passes`` are those of the graph executor."""

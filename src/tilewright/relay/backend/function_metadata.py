@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.ir.module import IRModule
@@ -19,6 +19,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.analysis import calculate_workspace_bytes
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.transform.lower_tvm_builtin import MAX_STACK_BYTES
 
 MAIN = "__tvm_main__"
 
@@ -27,8 +28,8 @@ MAIN = "__tvm_main__"
 class FunctionInfo:
     """A function by target: bytes of workspace, of inputs and outputs, and of constants; its TIR and Relay forms.
 
-    The workspace of a kernel is what it allocates, at its peak; that of ``__tvm_main__`` the memory of all intermediate
-    tensors on the target's device.
+    The workspace of a kernel is what it allocates beside the stack, at its peak; that of ``__tvm_main__`` the memory of
+    all intermediate tensors on the target's device.
     """
 
     workspace_sizes: dict[Target, int] = field(default_factory=dict)
@@ -38,18 +39,29 @@ class FunctionInfo:
     relay_primfuncs: dict[Target, Function] = field(default_factory=dict)
 
 
-def function_metadata(mod: IRModule, lowered: IRModule, graph: Graph, targets: TargetMap) -> dict[str, FunctionInfo]:
+def function_metadata(
+    mod: IRModule,
+    lowered: IRModule,
+    graph: Graph,
+    targets: TargetMap,
+    pools: Mapping[str, int] | None = None,
+) -> dict[str, FunctionInfo]:
     """The functions of a library by name: each kernel, and ``__tvm_main__`` for the network.
 
     Parameters
     ----------
     mod : the module of fused functions that ``lowered`` was made from
     targets : what each part of main runs on
+    pools : by kernel the bytes that it takes of a caller's buffer; by default kernels ask the runtime for memory
     """
     main: Function = mod["main"]
     called = (e.op for e in post_order(main.body, open_children) if isinstance(e, Call) and is_closed(e.op))
     sources = {hash_of(func): func for func in called if isinstance(func, Function) and not VIEW.has(func)}
-    info = {v.name_hint: _kernel_info(func, sources[HASH.of(func)]) for v, func in kernels(lowered).items()}
+    info = {}
+    for var, func in kernels(lowered).items():
+        name = var.name_hint
+        own = _workspace_of(func) if pools is None else pools[name]
+        info[name] = _kernel_info(func, sources[HASH.of(func)], own)
     info[MAIN] = _main_info(main, graph, targets)
     return info
 
@@ -60,7 +72,7 @@ def _main_info(main: Function, graph: Graph, targets: TargetMap) -> FunctionInfo
     io_sizes = [(n.device, tensor_bytes(n.types[0])) for n in ends]
     io_sizes += [(graph.nodes[e.node].device, tensor_bytes(graph.nodes[e.node].types[e.index])) for e in graph.heads]
     constants = [(n.device, graph.params[n.name].nbytes) for n in inputs if n.name in graph.params]
-    workspace = graph.storage.bytes_by_device.items()
+    workspace = graph.storage.bytes_by_device.items() if graph.storage.offsets is not None else _storages(graph)
     return FunctionInfo(
         _by_target(workspace, targets),
         _by_target(io_sizes, targets),
@@ -77,9 +89,27 @@ def _by_target(sizes: Iterable[tuple[int, int]], targets: TargetMap) -> dict[Tar
     return found
 
 
-def _kernel_info(func: PrimFunc, source: Function) -> FunctionInfo:
+def _storages(graph: Graph) -> list[tuple[int, int]]:
+    """Return the device and the bytes of each storage of intermediate tensors alone, as an executor allocates it."""
+    rows, storage = graph.rows(), graph.storage.storage
+    ends = {storage[rows[i]] for i, node in enumerate(graph.nodes) if node.op == "null"}
+    ends |= {storage[rows[head.node] + head.index] for head in graph.heads}
+    sizes: dict[int, tuple[int, int]] = {}
+    for row, node in zip(rows, graph.nodes, strict=False):
+        for number, type_ in zip(storage[row:], node.types, strict=False):
+            if number not in ends:
+                sizes[number] = (node.device, max(sizes.get(number, (0, 0))[1], tensor_bytes(type_)))
+    return list(sizes.values())
+
+
+def _workspace_of(func: PrimFunc) -> int:
+    target: Target = TARGET.of(func)
+    alignment = int(target.get_attr("workspace-byte-alignment", 1))
+    return calculate_workspace_bytes(func, alignment, MAX_STACK_BYTES if "cpu" in target.keys else 0)
+
+
+def _kernel_info(func: PrimFunc, source: Function, workspace: int) -> FunctionInfo:
     target: Target = TARGET.of(func)
     buffers = [func.buffer_map[p] for p in func.params]
     ends = sum(tensor_bytes(TensorType(b.shape, b.dtype)) for b in buffers)
-    workspace = calculate_workspace_bytes(func, int(target.get_attr("workspace-byte-alignment", 1)))
     return FunctionInfo({target: workspace}, {target: ends}, {target: 0}, {target: func}, {target: source})

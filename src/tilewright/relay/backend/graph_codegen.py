@@ -31,7 +31,7 @@ from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.facts import same_bits, sample
 from tilewright.relay.function_attributes import HASH, IN_PLACE, LAYOUTS, OFFSETS, RESULT_DEVICE_TYPE, RUN_ONCE, VIEW
 from tilewright.relay.op.annotation.devices import DeviceCopy
-from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
 from tilewright.relay.transform.common import call_of, is_closed
 from tilewright.relay.transform.memory.graph_plan import Lifetime, Placed, plan_arena, plan_storage
 from tilewright.relay.transform.memory.views import Buffers
@@ -137,11 +137,14 @@ class GraphCodegen(DataFlow):
 
     ``device`` is the device of all nodes, by DLPack's device type, in a module that was not planned for several. With
     ``separate_results`` each result that is a whole buffer has a storage of its own, which a caller may own.
+    ``alignment`` is that of offsets in arenas, in bytes.
     """
 
-    def __init__(self, mod: IRModule, device: int = 1, separate_results: bool = False) -> None:
+    def __init__(
+        self, mod: IRModule, device: int = 1, separate_results: bool = False, alignment: int = ALIGNMENT
+    ) -> None:
         super().__init__()
-        self.mod = mod
+        self.mod, self._alignment = mod, alignment
         self.device = device
         self._separate_results = separate_results
         self._devices: dict[RelayExpr, int] = {}
@@ -287,7 +290,7 @@ class GraphCodegen(DataFlow):
         for device in self._all_devices():
             shared = [r for r in roots if not buffers.is_fixed(r) and self.nodes[r.node].device == device]
             lives = [[Placed(o.start, lifetimes[o.tensor]) for o in buffers.owners[root]] for root in shared]
-            arena = plan_arena(lives)
+            arena = plan_arena(lives, self._alignment)
             start |= zip(shared, arena.starts, strict=True)
             nbytes[device] = arena.nbytes
         names = [("arena", self.nodes[root.node].device) if root in start else root for root, _ in places]

@@ -5,7 +5,7 @@ A graph is data flow between tensors of known shapes: a list of calls in planned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.errors import UnsupportedError
@@ -22,6 +22,7 @@ from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, OUTPUT_NAMES, SCHEDULE
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.options import RUNTIMES
 from tilewright.relay.transform.fusion.count_weights import CountWeights
 from tilewright.relay.transform.fusion.label_ops import LabelOps
 from tilewright.relay.transform.layout.merge_rows import MergeRows
@@ -29,6 +30,7 @@ from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.module import Module
+from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.version import __version__
 
@@ -36,6 +38,8 @@ _REMEDY = (
     "The graph executor runs known shapes: give numbers, or compile for the virtual machine, "
     "relay.vm.compile(mod, target, params=params)"
 )
+
+_C_RUNTIME = {**RUNTIMES["tvm-0.8"], "relay.conv2d.winograd": "off"}
 
 
 def _check_shapes(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -54,6 +58,12 @@ def _check_shapes(mod: IRModule, ctx: PassContext) -> IRModule:
 
 class GraphExecutorBuild(ExecutorCodegen):
     """Code generator that makes a ``GraphExecutorFactoryModule``."""
+
+    def pass_options(self, target: Target) -> Mapping[str, Any]:
+        """Return what graph executors of C runtimes for boards need: tensors at the beginning of storages, and weights
+        that take no more room than the network's.
+        """
+        return _C_RUNTIME if target.attrs.get("runtime", "c++") == "c" else {}
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return the passes of all builds after a check that every shape is known."""

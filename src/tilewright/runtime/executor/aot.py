@@ -23,9 +23,6 @@ from ..ndarray import NDArray, empty, numpy_view
 from ..registry import need_global_func
 from .graph import GraphModule
 
-ALIGNMENT = 64
-"""Bytes to which the block of constants and the workspace are aligned."""
-
 
 @dataclass(frozen=True)
 class AotTensor:
@@ -57,6 +54,7 @@ class AotLayout:
     constants : what the block of constants holds
     constant_bytes, workspace_bytes : sizes of the two blocks
     tensor_bytes : the part of the workspace that holds tensors between kernels; the rest is the kernels' own
+    alignment : bytes to which the block of constants and the workspace are aligned, a power of two
     """
 
     symbol: str
@@ -66,6 +64,7 @@ class AotLayout:
     constant_bytes: int
     workspace_bytes: int
     tensor_bytes: int
+    alignment: int
 
     def constant_block(self) -> bytes:
         """Return the block of constants."""
@@ -82,7 +81,7 @@ class AOTExecutorFactoryModule:
     Attributes
     ----------
     ir_mod : the module that was compiled
-    target : its target
+    target : its target, as it was asked for
     executor : ``"aot"``
     lib : the compiled functions
     libmod_name : the network's name
@@ -115,6 +114,11 @@ class AOTExecutorFactoryModule:
             pairs = [item for pair in graph[1].items() for item in pair]
             create = need_global_func("tvm.graph_executor_factory.create")
             self.module = create(graph[0], lib, libmod_name, *pairs)
+
+    @property
+    def is_standalone(self) -> bool:
+        """Return whether the code needs no runtime."""
+        return self.module is None
 
     def get_params(self) -> dict[str, NDArray]:
         """Return the constants by name."""
@@ -188,8 +192,8 @@ class AotModule:
         if not address:
             raise TVMError(f"the library has no function {layout.symbol}")
         self._keep = factory  # the code
-        self._constants = _aligned_block(layout.constant_block())
-        self._workspace = _aligned_block(bytes(layout.workspace_bytes))
+        self._constants = _aligned_block(layout.constant_block(), layout.alignment)
+        self._workspace = _aligned_block(bytes(layout.workspace_bytes), layout.alignment)
         self._inputs = [empty(t.shape, t.dtype) for t in layout.inputs]
         self._outputs = [empty(t.shape, t.dtype) for t in layout.outputs]
         count = len(self._inputs) + len(self._outputs) + 2
@@ -244,8 +248,8 @@ def _address(tensor: NDArray) -> int:
     return int(fields.data or 0) + int(fields.byte_offset)
 
 
-def _aligned_block(data: bytes) -> np.ndarray[Any, Any]:
-    block = np.zeros(len(data) + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
+def _aligned_block(data: bytes, alignment: int) -> np.ndarray[Any, Any]:
+    block = np.zeros(len(data) + alignment, np.uint8)
+    start = -block.ctypes.data % alignment
     block[start : start + len(data)] = np.frombuffer(data, np.uint8)
     return block[start:]

@@ -13,6 +13,7 @@ from ..ndarray import NDArray
 from ..packed_func import PackedFunc
 from ..params import as_ndarrays
 from ..registry import need_global_func
+from .aot import AOTExecutorFactoryModule as AOTExecutorFactoryModule
 
 
 class GraphExecutorFactoryModule:

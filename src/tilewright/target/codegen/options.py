@@ -9,6 +9,8 @@ from tilewright.target.target import Target
 
 WORKSPACE_ALIGNMENT = 64
 """What the runtime aligns workspaces to."""
+FREESTANDING_ALIGNMENT = 16
+"""What a workspace without a runtime is aligned to, unless the target says otherwise: as vectors of boards."""
 
 
 def has_unpacked_api(target: Target) -> bool:
@@ -22,13 +24,25 @@ def is_freestanding(target: Target) -> bool:
     return able and has_unpacked_api(target)
 
 
+def workspace_alignment(target: Target) -> int:
+    """Return the bytes to which a program's workspace and its tensors there are aligned: ``-workspace-byte-alignment``.
+
+    They are at least 8, which the largest elements need.
+    """
+    usual = FREESTANDING_ALIGNMENT if is_freestanding(target) else WORKSPACE_ALIGNMENT
+    return max(int(target.attrs.get("workspace-byte-alignment", usual)), 8)
+
+
 def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
     """Raise UnsupportedError for an option of ``target`` that would have no effect."""
     if target.attrs.get("runtime", "c++") not in ("c++", "c"):
         raise _unsupported(target, "runtime", "there are c++, and c")
     if target.attrs.get("interface-api", "packed") not in ("packed", "c"):
         raise _unsupported(target, "interface-api", "there are packed and c")
-    if target.attrs.get("workspace-byte-alignment", WORKSPACE_ALIGNMENT) not in (1, 2, 4, 8, 16, 32, 64):
+    alignment = target.attrs.get("workspace-byte-alignment", WORKSPACE_ALIGNMENT)
+    if alignment < 1 or alignment & (alignment - 1):
+        raise _unsupported(target, "workspace-byte-alignment", "expected a power of two")
+    if alignment > WORKSPACE_ALIGNMENT and target.attrs.get("runtime", "c++") != "c":
         raise _unsupported(target, "workspace-byte-alignment", f"workspaces are aligned to {WORKSPACE_ALIGNMENT} bytes")
     if target.kind.capabilities.machine_code:  # of C source, a C compiler for that system makes what it can
         _check_system(cpu)

@@ -18,8 +18,6 @@ so the loop must run in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.function_attributes import GLOBAL_SYMBOL
@@ -27,29 +25,20 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.tir import op as tir_op
 from tilewright.tir.expr import Load, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import POOL_BYTES
 from tilewright.tir.stmt import Allocate, LetStmt, Stmt
 from tilewright.tir.visitor import StmtMutator
 
 MAX_STACK_BYTES = 1024
 """Allocations up to this size stay on the stack, where a compiler keeps register tiles in registers."""
 
-ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """A function, and the bytes of the buffer that it takes as its last parameter; 0 where it takes none."""
-
-    func: PrimFunc
-    nbytes: int
-
 
 class _Pool(StmtMutator):
     """Replaces allocations; those around the statement at hand end at ``top``."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, alignment: int) -> None:
         super().__init__()
-        self.name = name
+        self.name, self.alignment = name, alignment
         self.workspace = Var("workspace", "handle")
         self.top = self.nbytes = 0
 
@@ -59,7 +48,7 @@ class _Pool(StmtMutator):
         if size <= MAX_STACK_BYTES:
             return super().visit_allocate(s)
         start = self.top
-        self.top += -(-size // ALIGNMENT) * ALIGNMENT
+        self.top += -(-size // self.alignment) * self.alignment
         self.nbytes = max(self.nbytes, self.top)
         body = self.visit_stmt(s.body)
         self.top = start
@@ -78,17 +67,23 @@ class _Pool(StmtMutator):
         return size
 
 
-def pool_allocations(func: PrimFunc) -> Pooled:
-    """Return ``func`` with the large allocations in a buffer of its caller.
+def pool_allocations(func: PrimFunc, alignment: int = 64) -> PrimFunc:
+    """Return ``func`` with the large allocations in a buffer that is its last parameter, unless it needs none.
+
+    Its attribute ``tir.pool_bytes`` is the buffer's size; a function that has it is returned as it is.
+
+    Parameters
+    ----------
+    func : the function
+    alignment : bytes to which the buffer and its parts are aligned, a power of two
 
     Raises
     ------
     UnsupportedError : the size of an allocation is not known
     """
-    pool = _Pool(str(GLOBAL_SYMBOL.get(func, "the function")))
+    if POOL_BYTES.has(func):
+        return func
+    pool = _Pool(str(GLOBAL_SYMBOL.get(func, "the function")), alignment)
     body = pool.visit_stmt(func.body)
-    if not pool.nbytes:
-        return Pooled(func, 0)
-    return Pooled(
-        PrimFunc((*func.params, pool.workspace), body, func.ret_type, func.buffer_map, func.attrs), pool.nbytes
-    )
+    params = (*func.params, pool.workspace) if pool.nbytes else func.params
+    return PrimFunc(params, body, func.ret_type, func.buffer_map, {**func.attrs, POOL_BYTES.key: pool.nbytes})

@@ -50,8 +50,9 @@ class ArenaPlan:
 class _Arena:
     """Tensors placed so far, as arrays: for 10,000 tensors a loop over each pair would take too long."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, alignment: int) -> None:
         self.count = self.nbytes = 0
+        self.alignment = alignment
         self.first, self.last, self.low, self.high = (np.zeros(count, np.int64) for _ in range(4))
 
     def forbidden(self, buffer: Sequence[Placed]) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +61,7 @@ class _Arena:
         lows, highs = [], []
         for item in buffer:
             clash = np.nonzero((first <= item.tensor.last) & (last >= item.tensor.first))[0]
-            lows.append(self.low[clash] - item.offset - aligned(item.tensor.nbytes))
+            lows.append(self.low[clash] - item.offset - aligned(item.tensor.nbytes, self.alignment))
             highs.append(self.high[clash] - item.offset)
         low, high = np.concatenate(lows), np.concatenate(highs)
         order = np.argsort(low, kind="stable")
@@ -70,27 +71,27 @@ class _Arena:
         """Return the lowest possible start of the buffer."""
         least = -min(item.offset for item in buffer)
         low, high = self.forbidden(buffer)
-        reach = np.maximum.accumulate(np.concatenate(([least], high)))
+        reach = -(-np.maximum.accumulate(np.concatenate(([least], high))) // self.alignment) * self.alignment
         gaps = np.nonzero(low >= reach[:-1])[0]
         return int(reach[gaps[0]] if len(gaps) else reach[-1])
 
     def put(self, buffer: Sequence[Placed], start: int) -> None:
         for item in buffer:
             low = start + item.offset
-            high = low + aligned(item.tensor.nbytes)
+            high = low + aligned(item.tensor.nbytes, self.alignment)
             self.first[self.count], self.last[self.count] = item.tensor.first, item.tensor.last
             self.low[self.count], self.high[self.count] = low, high
             self.count += 1
             self.nbytes = max(self.nbytes, high)
 
 
-def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
+def plan_arena(buffers: Sequence[Sequence[Placed]], alignment: int = ALIGNMENT) -> ArenaPlan:
     """Place buffers in one arena, each at the lowest offset where none of its tensors overlaps a live one.
 
     Several orders are tried, since the best depends on the graph, until the arena reaches its lower bound; the smallest
-    arena is taken. Starts, and offsets inside buffers, are multiples of ``ALIGNMENT``.
+    arena is taken. Starts are multiples of ``alignment``.
     """
-    spans = [max(p.offset + aligned(p.tensor.nbytes) for p in b) - min(p.offset for p in b) for b in buffers]
+    spans = [max(p.offset + aligned(p.tensor.nbytes, alignment) for p in b) - min(p.offset for p in b) for b in buffers]
     firsts = [min(p.tensor.first for p in b) for b in buffers]
     steps = [max(p.tensor.last for p in b) - first + 1 for b, first in zip(buffers, firsts, strict=True)]
     orders: list[Callable[[int], tuple[int, ...]]] = [
@@ -98,10 +99,10 @@ def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
         lambda i: (-spans[i] * steps[i], firsts[i], i),
         lambda i: (firsts[i], -spans[i], i),
     ]
-    least = _most_alive([p.tensor for b in buffers for p in b])
+    least = _most_alive([p.tensor for b in buffers for p in b], alignment)
     best: ArenaPlan | None = None
     for key in orders:
-        plan = _plan_in_order(buffers, sorted(range(len(buffers)), key=key))
+        plan = _plan_in_order(buffers, sorted(range(len(buffers)), key=key), alignment)
         if best is None or plan.nbytes < best.nbytes:
             best = plan
         if best.nbytes == least:
@@ -110,17 +111,18 @@ def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
     return best
 
 
-def _most_alive(tensors: Sequence[Lifetime]) -> int:
+def _most_alive(tensors: Sequence[Lifetime], alignment: int) -> int:
     """Return the largest number of bytes live at one step, a lower bound of the arena's size."""
     change: dict[int, int] = {}
     for tensor in tensors:
-        change[tensor.first] = change.get(tensor.first, 0) + aligned(tensor.nbytes)
-        change[tensor.last + 1] = change.get(tensor.last + 1, 0) - aligned(tensor.nbytes)
+        nbytes = aligned(tensor.nbytes, alignment)
+        change[tensor.first] = change.get(tensor.first, 0) + nbytes
+        change[tensor.last + 1] = change.get(tensor.last + 1, 0) - nbytes
     return max(itertools.accumulate((change[step] for step in sorted(change)), initial=0))
 
 
-def _plan_in_order(buffers: Sequence[Sequence[Placed]], order: Sequence[int]) -> ArenaPlan:
-    arena = _Arena(sum(len(b) for b in buffers))
+def _plan_in_order(buffers: Sequence[Sequence[Placed]], order: Sequence[int], alignment: int) -> ArenaPlan:
+    arena = _Arena(sum(len(b) for b in buffers), alignment)
     starts = [0] * len(buffers)
     for index in order:
         starts[index] = arena.lowest_start(buffers[index])
@@ -183,6 +185,6 @@ def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
     return StoragePlan([number[s] for s in assigned], [storages[s].nbytes for s in order])
 
 
-def aligned(nbytes: int) -> int:
+def aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:
     """Return ``nbytes``, at least 1, rounded up to the alignment of tensors."""
-    return max(ALIGNMENT, (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+    return -(-max(nbytes, 1) // alignment) * alignment

@@ -17,10 +17,11 @@ import math
 from typing import Any
 
 from tilewright.ir.errors import UnsupportedError
-from tilewright.relay.backend.c_region import aligned, c_region, c_tensor
+from tilewright.relay.backend.c_region import c_region, c_tensor
 from tilewright.relay.backend.contrib.dnnl.serializer import DNNLSerializer
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import GLOBAL_SYMBOL
+from tilewright.relay.transform.memory.graph_plan import aligned
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.c.code import CCode, emit_source
 from tilewright.target.codegen.c.generator import source_module
