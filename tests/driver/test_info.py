@@ -27,6 +27,17 @@ def test_info_in_json(library: Path) -> None:
     assert report["file_bytes"] == library.stat().st_size
 
 
+def test_info_of_an_ahead_of_time_program(library: Path, tmp_path: Path) -> None:
+    path = tmp_path / "program.so"
+    done = tilewright("compile", DIGITS, "-o", path, "--executor", "aot", "-q")
+    assert done.returncode == 0, done.stderr
+    graph, program = (json.loads(tilewright("info", p, "--json").stdout) for p in (library, path))
+    assert (graph["executor"], program["executor"]) == ("graph", "aot")
+    assert program["kernel_calls"] == graph["kernel_calls"] > 1
+    assert len(program["parameters"]) == len(graph["parameters"])
+    assert program["activation_bytes"] > 0 and "unpacked" not in program["target"]
+
+
 def test_info_of_a_library_for_another_machine(tmp_path: Path) -> None:
     if shutil.which("aarch64-linux-gnu-gcc") is None:
         pytest.skip("aarch64-linux-gnu-gcc is not installed")

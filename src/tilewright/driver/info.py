@@ -33,7 +33,7 @@ def _rows(info: LibraryInfo) -> list[tuple[str, str]]:
     place = f", in {info.weights_file}" if info.weights_file else ""
     memory = "known when it runs" if info.activation_bytes is None else format_bytes(info.activation_bytes)
     rows += [
-        ("executor", {"graph": "graph", "vm": "virtual machine"}[info.executor]),
+        ("executor", {"graph": "graph", "aot": "ahead of time", "vm": "virtual machine"}[info.executor]),
         ("kernel calls", str(info.kernel_calls)),
         ("code", format_bytes(info.code_bytes)),
         ("weights", f"{format_bytes(info.parameter_bytes)} in {len(info.parameters)} tensors{place}"),

@@ -30,10 +30,11 @@ _PADDING = "__padding"  # see native/src/array/params.c
 class LibraryInfo:
     """A library's contents; sizes are in bytes.
 
-    ``executor`` is "graph" or "vm". ``activation_bytes`` is what an executor takes beside inputs and parameters; None
-    where that is known when it runs. ``made_by`` and ``target`` are "" where the library does not tell, and constants
-    of a program have no names: they are numbered. ``weights_file`` is the name of the file, beside the library, that
-    weights are in; "" where the library has them. ``kernel_calls`` of a program are those that its text has.
+    ``executor`` is "graph", "aot" or "vm". ``activation_bytes`` is what an executor takes beside inputs and parameters;
+    None where that is known when it runs. ``made_by`` and ``target`` are "" where the library does not tell, and
+    constants of a program have no names: they are numbered. ``weights_file`` is the name of the file, beside the
+    library, that weights are in; "" where the library has them. ``kernel_calls`` of a program are those that its text
+    has.
     """
 
     name: str
@@ -122,6 +123,19 @@ def _graph_fields(graph: dict[str, Any], parameters: dict[str, TensorInfo], name
         "parameters": parameters,
         "kernel_calls": sum(_is_kernel(node) for node in graph["nodes"]),
         "activation_bytes": tensors.activation_bytes(),
+    } | _ahead_of_time_fields(metadata.get("program"))
+
+
+def _ahead_of_time_fields(program: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields that differ where the graph's one node is a program that was compiled ahead of time."""
+    if program is None:
+        return {}
+    constants = {name: TensorInfo(tuple(shape), dtype) for name, shape, dtype in program["constants"]}
+    return {
+        "executor": "aot",
+        "kernel_calls": program["kernel_calls"],
+        "activation_bytes": program["workspace_bytes"],
+        "parameters": constants,
     }
 
 

@@ -25,6 +25,7 @@ from tilewright.relay.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.options import is_freestanding, workspace_alignment
+from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.function_attributes import POOL_BYTES
 from tilewright.tir.transform.pool_allocations import pool_allocations
@@ -45,6 +46,10 @@ class AotBuild(ExecutorCodegen):
     def __init__(self) -> None:
         self._passes = GraphExecutorBuild()
         self._own: dict[str, int] = {}
+
+    def pass_options(self, target: Target) -> Mapping[str, Any]:
+        """Return the option by which weights are made ready when compiling: a program keeps nothing between runs."""
+        return {"relay.graph.run_once": False}
 
     def kernel(self, func: PrimFunc) -> PrimFunc:
         """Return a kernel of code without a runtime with its large allocations in the program's workspace."""
@@ -68,7 +73,7 @@ class AotBuild(ExecutorCodegen):
         _check(program)
         alignment = workspace_alignment(program.target)
         graph = GraphCodegen(program.lowered, program.targets.default_device, True, alignment).codegen()
-        graph.metadata = library_metadata(program.fused, graph, program.targets)
+        graph.metadata = library_metadata(program.fused, graph, program.asked)
         functions = list(kernels(program.lowered).values())
         standalone = is_freestanding(program.target)
         made = aot_program(graph, main_symbol(program.name), program.target, self._own, alignment)

@@ -65,7 +65,12 @@ def graph_of(program: AotProgram, name: str, metadata: dict[str, object]) -> Gra
     heads = [Entry(len(nodes) - 1, i) for i in range(len(types))]
     storage = list(range(len(entries) + len(types)))
     plan = StoragePlan(storage, None, {1: layout.workspace_bytes})
-    return Graph(nodes, heads, params, plan, metadata)
+    about = {  # what runtime/library_info.py tells
+        "kernel_calls": program.kernel_calls,
+        "workspace_bytes": layout.workspace_bytes,
+        "constants": [[c.name, c.value.shape, str(c.value.dtype)] for c in layout.constants],
+    }
+    return Graph(nodes, heads, params, plan, metadata | {"program": about})
 
 
 def _buffer(tensor: AotTensor) -> Buffer:

@@ -37,10 +37,11 @@ from tilewright.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt, Store,
 
 @dataclass(frozen=True)
 class AotProgram:
-    """An ahead-of-time program: its main function, and what that takes."""
+    """An ahead-of-time program: its main function, what that takes, and how many kernels it calls."""
 
     main: PrimFunc
     layout: AotLayout
+    kernel_calls: int
 
 
 def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int], alignment: int) -> AotProgram:
@@ -80,6 +81,7 @@ class _Writer:
         self._place_rest()
         tensors = self.workspace_end
         calls = [self._call(i, node) for i, node in enumerate(self.graph.nodes) if node.op != "null" and not node.alias]
+        count = len(calls)
         calls += [self._copy(number, head) for number, head in enumerate(self.graph.heads) if number not in direct]
         own = max(self.kernel_bytes.values(), default=0)
         params = [*(v for v, _ in (*self.inputs, *self.outputs)), self.constants_block, self.workspace]
@@ -87,7 +89,8 @@ class _Writer:
         main = PrimFunc(params, seq(*calls, Evaluate(tir_op.ret(IntImm("int32", 0)))), PrimType("int32"), {}, attrs)
         inputs, outputs = (tuple(t for _, t in group) for group in (self.inputs, self.outputs))
         sizes = (self.constant_end, tensors + own, tensors)
-        return AotProgram(main, AotLayout(name, inputs, outputs, tuple(self.constants), *sizes, self.alignment))
+        layout = AotLayout(name, inputs, outputs, tuple(self.constants), *sizes, self.alignment)
+        return AotProgram(main, layout, count)
 
     def _storage(self, entry: Entry) -> int:
         return self.graph.storage.storage[self.rows[entry.node] + entry.index]
