@@ -198,6 +198,21 @@ def test_a_branch_is_refused_by_the_nodes_in_it() -> None:
         relay.build(mod, "c -runtime=c", executor="aot")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_regions_for_the_c_compiler_are_parts_of_the_program(target: str) -> None:
+    x, y = relay.var("x", shape=(3, 4)), relay.var("y", shape=(3, 4))
+    net = tvm.IRModule.from_expr(relay.Function([x, y], relay.tanh(relay.add(x, y)) * relay.const(2.0)))
+    mod = relay.transform.PartitionGraph()(relay.transform.AnnotateTarget("ccompiler")(net))
+    assert len(mod.functions) > 1
+    factory = relay.build(mod, target, executor="aot")
+    assert not any("ccompiler" in name for name in factory.function_metadata)
+    inputs = values(net)
+    executor = factory.create_executor(tvm.cpu())
+    executor.run(**inputs)
+    expected = 2 * np.tanh(inputs["x"] + inputs["y"])
+    np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_code_without_a_runtime_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="tilewright compile -f c"):
         relay.build(network(), "c -runtime=c", executor="aot").export_library(tmp_path / "net.so")

@@ -8,10 +8,12 @@ takes what the graph executor takes: data flow between tensors of known shapes, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from tilewright.ir.errors import UnsupportedError
-from tilewright.ir.transform import ModulePass, Pass, PassInfo
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.backend.aot_library import graph_of, packed_main
 from tilewright.relay.backend.aot_main import aot_program
 from tilewright.relay.backend.aot_memory import crowded_layers
@@ -21,7 +23,9 @@ from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_report, library_metadata
 from tilewright.relay.backend.lowered import is_external, kernels
-from tilewright.relay.function_attributes import GLOBAL_SYMBOL, TARGET
+from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE, TARGET
+from tilewright.relay.transform.functional.inline import Inline
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.options import is_freestanding, workspace_alignment
@@ -31,6 +35,8 @@ from tilewright.tir.function_attributes import POOL_BYTES
 from tilewright.tir.transform.pool_allocations import pool_allocations
 
 NAME = "aot"
+C_COMPILER = "ccompiler"
+"""The external compiler of ``relay/backend/ccompiler.py``."""
 
 
 def main_symbol(name: str) -> str:
@@ -62,7 +68,8 @@ class AotBuild(ExecutorCodegen):
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return the passes of the graph executor; what is refused is refused by its nodes' names."""
-        return [ModulePass(refuse_dynamic, PassInfo(0, "RefuseDynamic")), *self._passes.optimization_passes(passes)]
+        own = [(refuse_dynamic, "RefuseDynamic"), (_take_regions_of_c, "TakeRegionsOfC")]
+        return [*(ModulePass(run, PassInfo(0, name)) for run, name in own), *self._passes.optimization_passes(passes)]
 
     def prepare_passes(self) -> list[Pass]:
         """Return the passes of the graph executor, after a check that only data flow of known shapes is left."""
@@ -99,6 +106,17 @@ class AotBuild(ExecutorCodegen):
             return factory
 
         return finish
+
+
+def _take_regions_of_c(mod: IRModule, ctx: PassContext) -> IRModule:
+    """Make regions for ``ccompiler``, whose code is of the same generator, parts of the program."""
+    taken = mod.copy()
+    for var, func in mod.items():
+        if isinstance(func, Function) and COMPILER.get(func) == C_COMPILER:
+            taken[var] = Function(func.params, func.body, func.ret_type).with_attr(INLINE.key, 1)
+    inline = Inline()
+    assert isinstance(inline, ModulePass)
+    return replace(inline, info=PassInfo(0, inline.info.name))(taken)
 
 
 def _check(program: LoweredProgram) -> None:
