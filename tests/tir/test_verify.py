@@ -54,3 +54,18 @@ def test_a_variable_is_undefined_after_its_loop() -> None:
     loop = tir.For(IV, 0, 8, 0, tir.BufferStore(A, 1.0, [IV]))
     with pytest.raises(IllFormedError, match="variable i"):
         verify_well_formed(function(tir.SeqStmt([loop, tir.BufferStore(A, 1.0, [IV])])))
+
+
+def test_a_variable_that_is_defined_in_two_places_is_not_ssa() -> None:
+    x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
+    use = tir.Evaluate(x + y)
+    assert tir.analysis.verify_ssa(tir.PrimFunc([x, y], use))
+    assert not tir.analysis.verify_ssa(tir.PrimFunc([x, y], tir.LetStmt(x, 1, use)))
+    assert not tir.analysis.verify_ssa(tir.PrimFunc([y], tir.SeqStmt([tir.LetStmt(x, 1, use), tir.LetStmt(x, 1, use)])))
+
+
+def test_one_let_may_stand_in_several_places_of_an_expression() -> None:
+    x = tir.Var("x", "int32")
+    one, other = tir.Let(x, 1, x + 1), tir.Let(x, 2, x + 2)
+    assert tir.analysis.verify_ssa(tir.PrimFunc([], tir.Evaluate(one + one * 3)))
+    assert not tir.analysis.verify_ssa(tir.PrimFunc([], tir.Evaluate(one * other)))

@@ -131,9 +131,9 @@ def _common_dtype(a: str, b: str) -> str:
     bits = max(info_a.bits, info_b.bits)
     if info_a.kind == info_b.kind:
         kind: str = info_a.kind
-    else:  # a signed type that is at least as wide wins, like C
+    else:  # the wider one wins, and of two that are equally wide the unsigned one, as in C
         signed, unsigned = (info_a, info_b) if info_a.kind == "int" else (info_b, info_a)
-        kind = "int" if signed.bits >= unsigned.bits else "uint"
+        kind = "int" if signed.bits > unsigned.bits else "uint"
     return dt.make(kind, bits, info_a.lanes)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError, did_you_mean
+from tilewright.ir.errors import OperandValueError, TilewrightError, did_you_mean
 from tilewright.runtime.device import device as device_of
 from tilewright.runtime.plugins import load_plugins
 
@@ -132,7 +132,7 @@ class TargetKind:
         try:
             return _CONVERSIONS[wanted](value)
         except (KeyError, TypeError, ValueError):
-            raise TilewrightError(
+            raise OperandValueError(
                 f"option -{name} of target kind {self.name!r} takes {wanted.__name__}, got {value!r}"
             ) from None
 

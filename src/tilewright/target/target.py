@@ -74,9 +74,9 @@ class Target:
         return str(self.attrs.get("mtriple", ""))
 
     @property
-    def libs(self) -> tuple[str, ...]:
+    def libs(self) -> list[str]:
         """External libraries that operators may use."""
-        return tuple(self.attrs.get("libs", ()))
+        return list(self.attrs.get("libs", ()))
 
     @property
     def model(self) -> str:
@@ -185,7 +185,8 @@ class Target:
             made = {Target(k).with_host(host): v for k, v in target.items()}
             return made, host
         if target is None:
-            return None, host
+            assert host is None, "Target host is not empty when target is empty."
+            return None, None
         checked = Target(target).with_host(host)
         return checked, checked.host if host is None else host
 

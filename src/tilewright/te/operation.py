@@ -255,6 +255,11 @@ class ScanOp(Operation):
         """The scan axis, then the spatial axes of each state."""
         return (self.scan_axis, *self.spatial_axis)
 
+    @property
+    def spatial_axis_(self) -> tuple[IterVar, ...]:
+        """TVM's name of ``spatial_axis``."""
+        return self.spatial_axis
+
     def state_axes(self, index: int) -> tuple[IterVar, ...]:
         """The spatial axes of state ``index``."""
         start = sum(len(s.shape) - 1 for s in self.update[:index])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.ir import dtype as dt
@@ -11,12 +12,12 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.function_attributes import TARGET
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import And, IntImm
-from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad, Var
+from tilewright.tir.expr import BufferLoad, Call, Let, Load, PrimExpr, ProducerLoad, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.function_attributes import CALLING_CONV
 from tilewright.tir.functor import StmtVisitor
 from tilewright.tir.op import effect_of
-from tilewright.tir.stmt import Allocate, AttrStmt, For, Stmt, Store
+from tilewright.tir.stmt import Allocate, AttrStmt, For, LetStmt, Stmt, Store
 from tilewright.tir.verify import verify_well_formed
 from tilewright.tir.verify_gpu_code import verify_gpu_code
 from tilewright.tir.visitor import StmtExprVisitor, post_order_visit, stmt_vars
@@ -172,13 +173,43 @@ def count_nodes(node: PrimExpr | Stmt) -> int:
     return count
 
 
-def verify_ssa(func: Any) -> bool:
-    """Return whether every variable of the function is defined once on each path."""
-    try:
-        verify_well_formed(func)
-    except ValueError:
-        return False
-    return True
+class _Definitions(StmtExprVisitor):
+    """Counts variables that are defined again; a ``let`` expression may be used several times."""
+
+    def __init__(self, params: Sequence[Var]) -> None:
+        super().__init__()
+        self.values: dict[Var, Any] = {}
+        self.again: list[Var] = []
+        for param in params:
+            self._define(param)
+
+    def _define(self, var: Var, value: Any = None) -> None:
+        if var in self.values and (value is None or self.values[var] is not value):
+            self.again.append(var)
+        self.values.setdefault(var, value)
+
+    def visit_let(self, e: Let) -> None:
+        self._define(e.var, e.value)
+        super().visit_let(e)
+
+    def visit_let_stmt(self, s: LetStmt) -> None:
+        self._define(s.var)
+        super().visit_let_stmt(s)
+
+    def visit_for(self, s: For) -> None:
+        self._define(s.loop_var)
+        super().visit_for(s)
+
+    def visit_allocate(self, s: Allocate) -> None:
+        self._define(s.buffer_var)
+        super().visit_allocate(s)
+
+
+def verify_ssa(func: PrimFunc) -> bool:
+    """Return whether every variable of the function is defined in one place."""
+    found = _Definitions(func.params)
+    found.visit_stmt(func.body)
+    return not found.again
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from typing import Any
 import tilewright.ir.intrinsics  # noqa: F401  (registers what the functions here call)
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import OperandError, TilewrightError
 from tilewright.ir.memory import Buffer
 from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const, floordiv, floormod, truncdiv, truncmod
@@ -129,7 +129,7 @@ def likely(cond: Any, span: object = None) -> PrimExpr:
 
 def if_then_else(cond: Any, t: Any, f: Any, span: object = None) -> PrimExpr:
     """Return ``t`` if ``cond`` else ``f``; only the chosen value is evaluated."""
-    cond = ops.as_expr(cond)
+    (cond,) = _conditions("if_then_else", [cond])
     t, f = ops.match_dtypes(t, f)
     if isinstance(cond, IntImm):
         return t if cond.value else f
@@ -365,9 +365,10 @@ def all(*args: Any, span: object = None) -> PrimExpr:
     """The conjunction of the conditions."""
     if not args:
         raise ValueError("tir.all takes at least one condition")
-    result = ops.as_expr(args[0])
-    for arg in args[1:]:
-        result = ops.logical_and(result, arg)
+    conditions = _conditions("all", args)
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = ops.logical_and(result, condition)
     return result
 
 
@@ -375,10 +376,20 @@ def any(*args: Any, span: object = None) -> PrimExpr:
     """The disjunction of the conditions."""
     if not args:
         raise ValueError("tir.any takes at least one condition")
-    result = ops.as_expr(args[0])
-    for arg in args[1:]:
-        result = ops.logical_or(result, arg)
+    conditions = _conditions("any", args)
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = ops.logical_or(result, condition)
     return result
+
+
+def _conditions(name: str, args: Sequence[Any]) -> list[PrimExpr]:
+    """Return ``args`` as expressions; numbers are no conditions."""
+    conditions = [ops.as_expr(arg) for arg in args]
+    for condition in conditions:
+        if not dt.is_bool(condition.dtype):
+            raise OperandError(f"tir.{name} takes conditions, not {condition} of type {condition.dtype}")
+    return conditions
 
 
 _FLOAT_MAX = {("float", 64): 1.7976931348623157e308, ("float", 32): 3.4028234663852886e38, ("float", 16): 65504.0,

@@ -6,10 +6,18 @@ domains.py     values and ranges through splits and fuses      bounds.py   Infer
 lower.py       a schedule with its bounds to TIR statements     tensorized.py  the same inside tensor intrinsics
 nest.py        what loop nests are put together from
 auto_inline.py inlining by rule                schedule_ops.py  bounds and loops by TVM's names
+graph.py       graphs of operations, loops around stages, what a recurrence hands on
 """
 
 from tilewright.ir.memory import Buffer
 from tilewright.te.schedule.auto_inline import AutoInlineBroadcast, AutoInlineElemWise, AutoInlineInjective
+from tilewright.te.schedule.graph import (
+    CreateAttachPath,
+    CreateReadGraph,
+    PostDFSOrder,
+    ScanFixPointAnalysis,
+    ScanGetBody,
+)
 from tilewright.te.schedule.schedule import Schedule, create_schedule
 from tilewright.te.schedule.schedule_ops import InferBound, ScheduleOps, SchedulePostProcToPrimFunc
 from tilewright.te.schedule.stage import Fuse, Singleton, Split, Stage
@@ -21,9 +29,14 @@ __all__ = [
     "AutoInlineElemWise",
     "AutoInlineInjective",
     "Buffer",
+    "CreateAttachPath",
+    "CreateReadGraph",
     "Fuse",
     "InferBound",
     "IterVar",
+    "PostDFSOrder",
+    "ScanFixPointAnalysis",
+    "ScanGetBody",
     "Schedule",
     "ScheduleOps",
     "SchedulePostProcToPrimFunc",

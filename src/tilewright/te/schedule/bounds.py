@@ -164,17 +164,17 @@ def attach_path(stage: Stage) -> list[tuple[Stage, IterVar]]:
     """Return the loops of other stages around ``stage``, innermost first, with their stages."""
     path: list[tuple[Stage, IterVar]] = []
     seen = {stage}
-    while stage.attach_type in (AttachType.SCOPE, AttachType.SCAN_UPDATE):
-        parent = stage.attach_stage
+    while (spec := stage.attach_spec).attach_type in (AttachType.SCOPE, AttachType.SCAN_UPDATE):
+        parent = spec.attach_stage
         assert parent is not None
         if parent in seen:
             raise TilewrightError(f"compute_at goes in a circle through stage {parent.op.name}")
         seen.add(parent)
         leaves = parent.leaf_iter_vars
         last = len(leaves) - 1
-        if stage.attach_type is AttachType.SCOPE:
-            assert stage.attach_ivar is not None
-            last = leaves.index(stage.attach_ivar)
+        if spec.attach_type is AttachType.SCOPE:
+            assert spec.attach_ivar is not None
+            last = leaves.index(spec.attach_ivar)
         path += [(parent, iv) for iv in reversed(leaves[: last + 1])]
         stage = parent
     return path
