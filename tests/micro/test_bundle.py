@@ -55,6 +55,43 @@ def run(*command: str, folder: Path) -> str:
     return done.stdout
 
 
+def test_a_bundle_takes_each_part_of_its_workspace(tmp_path: Path) -> None:
+    mod, values = network()
+    target = "c -runtime=c -workspace-pools=fast:1000,slow"
+    factory = relay.build(mod, target, executor="aot", mod_name="net")
+    sizes = [pool.nbytes for pool in factory.layout.pools]
+    assert 0 < sizes[0] <= 1000 < sizes[1]
+    outputs = [np.asarray(o) for o in interpret(mod, values)]
+    export_bundle(factory, tmp_path, "net", BundleExample(values, outputs))
+    header = (tmp_path / "net.h").read_text()
+    assert f"#define NET_FAST_BYTES {sizes[0]}\n#define NET_SLOW_BYTES {sizes[1]}\n" in header
+    assert "void* fast, size_t fast_bytes, void* slow, size_t slow_bytes);" in header
+    assert "as recorded" in run("make", "test", f"CFLAGS={STRICT}", folder=tmp_path)
+    (tmp_path / "main.c").write_text(SMALL_PARTS)
+    run(*["gcc", "-std=c99", "-Wall", "-o", "main", "main.c", "net.c", "net_weights.c", "-lm"], folder=tmp_path)
+    assert run("./main", folder=tmp_path).split() == ["-3", "-3", "-2", "-4", "0"]
+
+
+SMALL_PARTS = """
+#include <stdio.h>
+#include "net.h"
+static float image[NET_INPUT_IN_PUT_ELEMENTS], five[5], first[5], second[5];
+static struct { double align; uint8_t bytes[NET_FAST_BYTES + NET_SLOW_BYTES + 64]; } memory;
+int main(void) {
+  struct net_inputs in = {image, five};
+  struct net_outputs out = {first, second};
+  uint8_t* fast = memory.bytes + (-(uintptr_t)memory.bytes & (NET_ALIGNMENT - 1));
+  uint8_t* slow = fast + (NET_FAST_BYTES + NET_ALIGNMENT - 1) / NET_ALIGNMENT * NET_ALIGNMENT;
+  printf("%d ", net_run(&in, &out, fast, NET_FAST_BYTES - 1, slow, NET_SLOW_BYTES));
+  printf("%d ", net_run(&in, &out, fast, NET_FAST_BYTES, slow, NET_SLOW_BYTES - 1));
+  printf("%d ", net_run(&in, &out, fast, NET_FAST_BYTES, NULL, NET_SLOW_BYTES));
+  printf("%d ", net_run(&in, &out, fast, NET_FAST_BYTES, slow + 1, NET_SLOW_BYTES));
+  printf("%d ", net_run(&in, &out, fast, NET_FAST_BYTES, slow, NET_SLOW_BYTES));
+  return 0;
+}
+"""
+
+
 @pytest.mark.parametrize("weights", ["array", "binary"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_a_bundle_builds_and_gives_the_recorded_answers(tmp_path: Path, compiler: str, weights: str) -> None:

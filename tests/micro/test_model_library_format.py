@@ -130,13 +130,15 @@ def crt_flags(folder: Path) -> list[str]:
     return [f"-I{folder}", f"-I{crt / 'include'}", *(str(crt / "src" / "runtime" / "crt" / s) for s in sources)]
 
 
+@pytest.mark.parametrize("options", ["", " -workspace-pools=a:16,b"])
 @pytest.mark.parametrize("flags", [[], ["-DTVM_CRT_STACK_ALLOCATOR_ENABLE_LIFO_CHECK"]])
-def test_a_packed_program_takes_its_workspace_from_the_platform(flags: list[str], tmp_path: Path) -> None:
+def test_a_packed_program_takes_its_workspace_from_the_platform(flags: list[str], options: str, tmp_path: Path) -> None:
     x = relay.var("x", shape=(1, 3))
     mod = tvm.IRModule.from_expr(
         relay.Function([x], relay.nn.softmax(relay.nn.dense(relay.nn.softmax(x), relay.const(WEIGHT))))
     )
-    factory = relay.build(mod, micro("host", options="-executor=aot"), mod_name="net")
+    factory = relay.build(mod, micro("host", options=f"-executor=aot{options}"), mod_name="net")
+    assert [pool.nbytes for pool in factory.layout.pools] == ([16, 16] if options else [32])
     archive = export_model_library_format(factory, tmp_path / "net.tar")
     nbytes = mlf_extract_workspace_size_bytes(archive)
     assert nbytes == factory.layout.workspace_bytes > 0
@@ -145,7 +147,7 @@ def test_a_packed_program_takes_its_workspace_from_the_platform(flags: list[str]
     assert not (tmp_path / "codegen" / "host" / "include").exists()
     (tmp_path / "main.c").write_text(PACKED_MAIN)
     sources = [*map(str, (tmp_path / "codegen/host/src").glob("*.c")), str(tmp_path / "main.c")]
-    room = nbytes + 16 * len(flags)  # for the words that the check writes
+    room = nbytes + 32 * len(flags)  # for the words that the check writes
     program = str(tmp_path / "main")
     command = ["gcc", "-std=c11", "-Wall", "-Wextra", f"-DNBYTES={room}", *flags, *crt_flags(tmp_path), *sources]
     subprocess.run([*command, "-o", program, "-lm"], check=True)

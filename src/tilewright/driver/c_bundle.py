@@ -38,8 +38,9 @@ def check_folder(path: Path) -> None:
     check_writable(path / "model.c" if path.is_dir() else path)
 
 
-def c_target(text: str, board: str | None = None) -> Target:
-    """Return the target of C that needs no runtime, for the command's options ``--target`` and ``--board``.
+def c_target(text: str, board: str | None = None, pools: str | None = None) -> Target:
+    """Return the target of C that needs no runtime, for the command's options ``--target``, ``--board`` and
+    ``--workspace-pools``.
 
     Raises
     ------
@@ -48,11 +49,15 @@ def c_target(text: str, board: str | None = None) -> Target:
     if board is not None:
         if text != "llvm":
             raise TVMError("--board and --target exclude each other: a board has a target")
-        return board_named(board).target
+        return _with_pools(board_named(board).target, pools)
     target = Target("c" if text == "llvm" else text)  # llvm is the option's default
     if not target.kind.capabilities.freestanding:
         raise TVMError(f"--format c makes C source: --target c, with options of C compilers, not {text}")
-    return Target({**target.export(), "runtime": "c"})
+    return _with_pools(Target({**target.export(), "runtime": "c"}), pools)
+
+
+def _with_pools(target: Target, pools: str | None) -> Target:
+    return target if pools is None else Target({**target.export(), "workspace-pools": pools})
 
 
 def write_bundle(

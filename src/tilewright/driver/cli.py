@@ -225,6 +225,13 @@ def compile(
             help="With -f c: the board whose memory it has to fit into; `make test` runs it in QEMU on those emulated.",
         ),
     ] = None,
+    workspace_pools: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:BYTES,...",
+            help="With -f c: parts of the workspace, such as dtcm:65536,sram; a tensor is in the first that has room.",
+        ),
+    ] = None,
     precision: Precision = "float32",
     keep: Keep = None,
     matmul_precision: MatmulPrecision = "highest",
@@ -259,7 +266,7 @@ def compile(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
             symbol_prefix or "", precision, tuple(keep or ()), output_format, matmul_precision, weights,
-            board,
+            board, workspace_pools,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

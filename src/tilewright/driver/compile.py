@@ -27,7 +27,6 @@ from tilewright.micro.names import check_identifier
 from tilewright.relay import build_module
 from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO
-from tilewright.relay.backend.executors import DEFAULT_EXECUTOR
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
@@ -105,6 +104,7 @@ class CompileOptions:
     matmul_precision: str = HIGHEST
     weights: Path | None = None
     board: str | None = None
+    workspace_pools: str | None = None
 
     @property
     def name(self) -> str:
@@ -148,9 +148,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             for compiler in options.partition:
                 mod, params = partition_for(compiler, mod, params), {}
             name = "default" if options.format == LIBRARY else options.name
-            executor = {C: AOT, MLF: DEFAULT_EXECUTOR if options.executor == AUTO else options.executor}.get(
-                options.format, options.executor
-            )
+            own = {C: AOT, MLF: None if options.executor == AUTO else options.executor}  # None: as the target says
+            executor = own.get(options.format, options.executor)
             factory = build_module.build(mod, target=target, params=params, executor=executor, mod_name=name)
         if dump:
             _dump_code(dump, factory)
@@ -169,9 +168,10 @@ def _checked_target(options: CompileOptions) -> Target:
     if options.format == C:
         check_identifier(options.name)
         check_folder(options.output)
-        return c_target(options.target, options.board)
-    if options.board is not None:
-        raise TVMError(f"--board is for --format {C}, not for --format {options.format}")
+        return c_target(options.target, options.board, options.workspace_pools)
+    for name, value in (("--board", options.board), ("--workspace-pools", options.workspace_pools)):
+        if value is not None:
+            raise TVMError(f"{name} is for --format {C}, not for --format {options.format}")
     check_is_library(options.output)
     check_writable(options.output)
     if options.format == MLF:

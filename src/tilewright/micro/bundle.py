@@ -31,6 +31,7 @@ from tilewright.micro.boards.memory import check_fits
 from tilewright.micro.boards.records import BOARDS
 from tilewright.micro.boards.support import support_files
 from tilewright.micro.names import c_element, c_names, check_identifier
+from tilewright.micro.pools import pool_texts
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotLayout, AotTensor
 from tilewright.runtime.export import ExportError
@@ -131,10 +132,9 @@ class Bundle:
         self.binary = bool(self.layout.constant_bytes) and (weights == "binary" or (weights == "auto" and large))
         self.values = {
             "name": name, "NAME": name.upper(), "version": __version__, "target": factory.target,
-            "alignment": self.layout.alignment, "workspace": max(self.layout.workspace_bytes, 1),
+            "alignment": self.layout.alignment,
             "weight_bytes": self.layout.constant_bytes, "symbol": self.layout.symbol,
-            "least": "" if self.layout.workspace_bytes else " (it may be NULL: the network needs none)",
-            "run": run or f"{name}_run",
+            "run": run or f"{name}_run", **pool_texts(self.layout, name),
         }  # fmt: skip
 
     def files(self) -> dict[str, str | bytes]:
@@ -196,14 +196,13 @@ class Bundle:
         weights = f"{self.name}_weights" if self.layout.constant_bytes else None
         declaration = f"extern const uint32_t {weights}[];" if weights else ""
         arguments = [f"(void*){p}" for p in pointers]
-        arguments += [f"(void*){weights}" if weights else "NULL", "workspace"]
+        arguments += [f"(void*){weights}" if weights else "NULL", *(pool.name for pool in self.layout.pools)]
         return "\n".join(
             [
                 templates.SOURCE_HEAD.format(**self.values),
                 self.factory.get_source(),
                 templates.RUN.format(
                     nulls=f" || {nulls}" if nulls else "", declaration=declaration, arguments=", ".join(arguments),
-                    checks=templates.WORKSPACE_CHECKS.format(**self.values) if self.layout.workspace_bytes else "",
                     unused="" if self.inputs else "  (void)inputs;\n", **self.values,
                 ),
             ]

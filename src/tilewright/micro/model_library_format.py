@@ -242,7 +242,8 @@ def _functions(factory: Factory) -> dict[str, Any]:
     ]
     whole = []
     for target, own in main.workspace_sizes.items():
-        most = max((found.workspace_sizes.get(target, 0) for found in kernels.values()), default=0)
+        apart = not (isinstance(factory, AOTExecutorFactoryModule) and factory.is_standalone)  # kernels' own memory
+        most = max((found.workspace_sizes.get(target, 0) for found in kernels.values() if apart), default=0)
         sizes = {"constants_size_bytes": main.constant_sizes[target], "io_size_bytes": main.io_sizes[target]}
         whole.append(_workspace(target, own + most) | sizes)
     return {"operator_functions": operators, "main": whole}

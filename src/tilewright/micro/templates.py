@@ -17,8 +17,8 @@ extern "C" {{
 #endif
 
 #define {NAME}_VERSION "{version}"
-/* bytes of the workspace{least}, and what its address must be a multiple of */
-#define {NAME}_WORKSPACE_BYTES {workspace}
+/* bytes of the workspace, and what its address must be a multiple of */
+{pool_sizes}
 #define {NAME}_ALIGNMENT {alignment}
 /* bytes of the weights, which are constant */
 #define {NAME}_WEIGHT_BYTES {weight_bytes}
@@ -37,14 +37,14 @@ enum {{
   {NAME}_OK = 0,
   {NAME}_BAD_INDEX = -1,        /* an index, length or count of an input is out of range */
   {NAME}_NULL = -2,             /* a pointer is NULL */
-  {NAME}_SMALL_WORKSPACE = -3,  /* workspace_bytes is less than {NAME}_WORKSPACE_BYTES */
+  {NAME}_SMALL_WORKSPACE = -3,  /* the workspace, or a part of it, has fewer bytes than it needs */
   {NAME}_UNALIGNED = -4         /* the workspace is not aligned */
 }};
 
 /* Run the network once; returns {NAME}_OK, or another of these numbers and leaves outputs undefined. The three last
  * ones are not checked where {NAME}_UNCHECKED is defined. */
-int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
-                   size_t workspace_bytes);
+int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs,
+                   {pool_parameters});
 
 #ifdef __cplusplus
 }}
@@ -61,20 +61,13 @@ SOURCE_HEAD = """\
 RUN = """\
 {declaration}
 
-int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs, void* workspace,
-                   size_t workspace_bytes) {{
+int32_t {run}(const struct {name}_inputs* inputs, const struct {name}_outputs* outputs,
+                   {pool_parameters}) {{
 #ifndef {NAME}_UNCHECKED
   if (inputs == NULL || outputs == NULL{nulls}) return {NAME}_NULL;
-{checks}#endif
-{unused}  (void)workspace_bytes;
-  return {symbol}({arguments}) == 0 ? {NAME}_OK : {NAME}_BAD_INDEX;
+{pool_checks}#endif
+{unused}{pool_unused}  return {symbol}({arguments}) == 0 ? {NAME}_OK : {NAME}_BAD_INDEX;
 }}
-"""
-
-WORKSPACE_CHECKS = """\
-  if (workspace == NULL) return {NAME}_NULL;
-  if (workspace_bytes < {NAME}_WORKSPACE_BYTES) return {NAME}_SMALL_WORKSPACE;
-  if ((uintptr_t)workspace % {NAME}_ALIGNMENT != 0) return {NAME}_UNALIGNED;
 """
 
 PLATFORM_RUN = """\
@@ -104,28 +97,10 @@ RUN_ON_PLATFORM = """
 {backend}{includes}
 
 {declaration} {{
-{take}  const int32_t status = {call};
+{take}  int32_t status = -1;
+  if ({taken}) status = {call};
 {give}  return status;
 }}
-"""
-
-TAKE_WORKSPACE = """\
-  void* workspace = TVMBackendAllocWorkspace(1, 0, {nbytes}, 1, 8);
-  if (workspace == NULL) return -1;
-"""
-
-_WORKSPACE = """\
-/* The same with a workspace that all callers share: one at a time. */
-int32_t {name}_run(struct {name}_inputs* inputs, struct {name}_outputs* outputs);
-
-#ifdef __cplusplus
-}}"""
-
-_WORKSPACE = """\
-static union {{
-  uint8_t bytes[{NAME}_WORKSPACE_BYTES + {NAME}_ALIGNMENT];
-  double alignment;
-}} memory;
 """
 
 WEIGHTS = """\
@@ -249,15 +224,14 @@ static void say_place(const char* name, int32_t index) {{
 
 {compared}
 """
-    + _WORKSPACE
+    + "{pool_arrays}"
     + """
 int main(void) {{
   struct {name}_inputs inputs = {{0}};
   struct {name}_outputs outputs = {{0}};
-  uint8_t* workspace = memory.bytes + (-(uintptr_t)memory.bytes & ({NAME}_ALIGNMENT - 1));
-  int failed = 0;
+{pool_pointers}  int failed = 0;
 {setters}
-  failed = {name}_run(&inputs, &outputs, workspace, {NAME}_WORKSPACE_BYTES);
+  failed = {name}_run(&inputs, &outputs, {pool_arguments});
   if (failed != {NAME}_OK) {{
     say("{name}_run returned ");
     say_integer(failed);

@@ -6,8 +6,8 @@
 ``-interface-api=packed``  a packed function ``tvmgen_NAME_run`` of the inputs' and the outputs' tensors
 =========================  ===========================================================================================
 
-``tvmgen_NAME_run`` takes the workspace from the platform, by one call of ``TVMBackendAllocWorkspace``; a program that
-needs none calls nothing.
+``tvmgen_NAME_run`` takes the workspace from the platform, by one call of ``TVMBackendAllocWorkspace`` for each part of
+it; a program that needs none calls nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from tilewright.micro import templates
 from tilewright.micro.bundle import Bundle
 from tilewright.micro.names import c_names, plain_name
+from tilewright.micro.pools import platform_texts
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 
@@ -37,8 +38,8 @@ def c_interface(factory: AOTExecutorFactoryModule, name: str) -> tuple[str, list
     header = bundle.header().replace("#ifdef __cplusplus\n}", templates.PLATFORM_RUN.format(**bundle.values), 1)
     run = templates.RUN_ON_PLATFORM.format(
         declaration=templates.STRUCT_RUN.format(**bundle.values),
-        call="{run}(inputs, outputs, workspace, {NAME}_WORKSPACE_BYTES)".format(**bundle.values),
-        includes=f'#include "{name}.h"', **_workspace(bundle),
+        call="{run}(inputs, outputs, {pool_arguments})".format(**bundle.values),
+        includes=f'#include "{name}.h"', **platform_texts(factory.layout, name),
     )  # fmt: skip
     return header, [bundle.source(), bundle.weights() + run]
 
@@ -49,24 +50,15 @@ def packed_interface(factory: AOTExecutorFactoryModule, name: str) -> list[str]:
     bundle = Bundle(factory, name)
     tensors = [f"tw_data(args, {i})" for i in range(len(layout.inputs) + len(layout.outputs))]
     weights = f"(void*){name}_weights" if layout.constant_bytes else "NULL"
-    parameters = ", ".join(["void*"] * (len(tensors) + 2))
+    pools = [pool.name for pool in layout.pools]
+    parameters = ", ".join(["void*"] * (len(tensors) + 1 + len(layout.pools)))
     run = templates.RUN_ON_PLATFORM.format(
         declaration=templates.PACKED_RUN.format(**bundle.values),
-        call=f"{layout.symbol}({', '.join([*tensors, weights, 'workspace'])})",
-        includes=templates.PACKED_HEAD.format(symbol=layout.symbol, parameters=parameters), **_workspace(bundle),
-    )  # fmt: skip
+        call=f"{layout.symbol}({', '.join([*tensors, weights, *pools])})",
+        includes=templates.PACKED_HEAD.format(symbol=layout.symbol, parameters=parameters),
+        **platform_texts(layout, name),
+    )
     return [factory.get_source(), bundle.weights() + run]
-
-
-def _workspace(bundle: Bundle) -> dict[str, str]:
-    """Return the texts that take the workspace, and give it back."""
-    if not bundle.layout.workspace_bytes:
-        return {"take": "  void* workspace = NULL;\n", "give": "", "backend": ""}
-    return {
-        "take": templates.TAKE_WORKSPACE.format(nbytes=bundle.layout.workspace_bytes),
-        "give": "  if (TVMBackendFreeWorkspace(1, 0, workspace) != 0) return -1;\n",
-        "backend": '#include "tvm/runtime/c_backend_api.h"\n',
-    }
 
 
 def _input_names(factory: AOTExecutorFactoryModule) -> list[str]:

@@ -47,6 +47,7 @@ _BOTH_CPU: dict[str, type] = {
     "unpacked-api": bool,
     "interface-api": str,
     "workspace-byte-alignment": int,
+    "workspace-pools": str,
 }
 
 

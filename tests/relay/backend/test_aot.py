@@ -77,7 +77,7 @@ def test_a_program_computes_what_the_network_means(make: Callable[[], tvm.IRModu
 def test_results_are_written_where_the_caller_wants_them() -> None:
     layout = relay.build(network(), "c -runtime=c", executor="aot").layout
     assert layout.outputs[0].nbytes == 5 * 7 * 7 * 4
-    assert layout.tensor_bytes == -(-5 * 7 * 7 * 4 // 16) * 16  # the convolution's result alone
+    assert layout.workspace_bytes == -(-5 * 7 * 7 * 4 // 16) * 16  # the convolution's result alone
 
 
 @pytest.mark.parametrize("alignment", [1, 8, 32, 256])
@@ -85,7 +85,7 @@ def test_the_workspace_is_aligned_as_the_target_says(alignment: int) -> None:
     target = f"c -runtime=c -workspace-byte-alignment={alignment}"
     factory = relay.build(network(), target, executor="aot")
     assert factory.layout.alignment == max(alignment, 8)  # the largest elements have 8 bytes
-    assert factory.layout.tensor_bytes == -(-5 * 7 * 7 * 4 // max(alignment, 8)) * max(alignment, 8)
+    assert factory.layout.workspace_bytes == -(-5 * 7 * 7 * 4 // max(alignment, 8)) * max(alignment, 8)
     assert str(factory.target) == str(tvm.target.Target(target))
     executor = factory.create_executor(tvm.cpu())
     inputs = values(network())
@@ -111,7 +111,57 @@ def test_operators_with_large_memory_take_it_from_the_workspace() -> None:
     kernels = [i for name, i in factory.function_metadata.items() if name != "__tvm_main__"]
     most = max(sum(info.workspace_sizes.values()) for info in kernels)
     assert most > 1024
-    assert factory.layout.workspace_bytes == factory.layout.tensor_bytes + most
+    assert factory.layout.workspace_bytes == most  # the network's one tensor is the result
+
+
+def two_layers() -> tvm.IRModule:
+    """Kernels with results of 12,800 bytes, of which two live at once, and later of 3,200."""
+    x = relay.var("x", shape=(40, 80))
+    y = relay.tanh(relay.cumsum(x, axis=1))
+    few = relay.cumsum(relay.strided_slice(x, [0, 0], [10, 80]), axis=1)
+    return tvm.IRModule.from_expr(
+        relay.Function([x], relay.Tuple([relay.cumsum(y, axis=0), relay.cumsum(few, axis=0)]))
+    )
+
+
+@pytest.mark.parametrize(
+    "option, sizes",
+    [
+        ("fast:25600,slow", {"fast": 25600, "slow": 0}),
+        ("fast:25599,slow", {"fast": 12800, "slow": 12800}),
+        ("fast:4000,slow:25600", {"fast": 3200, "slow": 25600}),
+        ("a:0,b:0,c", {"a": 0, "b": 0, "c": 25600}),
+    ],
+)
+def test_tensors_are_in_the_first_part_of_the_workspace_with_room(option: str, sizes: dict[str, int]) -> None:
+    mod = two_layers()
+    factory = relay.build(mod, f"c -runtime=c -workspace-pools={option}", executor="aot")
+    assert {pool.name: pool.nbytes for pool in factory.layout.pools} == sizes
+    inputs = values(mod)
+    executor = factory.create_executor(tvm.cpu())
+    executor.run(**inputs)
+    for i, value in enumerate(interpret(mod, inputs)):
+        np.testing.assert_allclose(executor.get_output(i).numpy(), value, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("option", ["fast:64kB,slow", "fast,fast", "a-b", "int:4", "fast:-1", "", "inputs"])
+def test_parts_of_a_workspace_have_names_and_sizes(option: str) -> None:
+    target = tvm.target.Target({"kind": "c", "runtime": "c", "workspace-pools": option})
+    with pytest.raises(UnsupportedError, match="expected different names, each with a number of bytes or without"):
+        relay.build(network(), target, executor="aot")
+
+
+def test_a_workspace_that_its_parts_cannot_hold_is_refused_with_the_layers() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        relay.build(two_layers(), "c -runtime=c -workspace-pools=fast:4000,slow:20000", executor="aot")
+    assert "(fast 4000, slow 20000 bytes): slow would need 25600, 5600 more. The most have " in str(error.value)
+    assert "(25600 bytes)" in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "c -runtime=c"])
+def test_parts_of_a_workspace_are_of_code_without_a_runtime(target: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"-workspace-pools=a,b of .*: give -runtime=c and -executor=aot"):
+        relay.build(network(), f"{target} -workspace-pools=a,b", executor="graph" if "runtime" in target else "aot")
 
 
 def test_create_executor_takes_aot() -> None:

@@ -16,11 +16,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.backend.aot_library import graph_of, packed_main
 from tilewright.relay.backend.aot_main import aot_program
-from tilewright.relay.backend.aot_memory import crowded_layers
+from tilewright.relay.backend.aot_memory import check_pools, crowded_layers
 from tilewright.relay.backend.aot_refusal import refuse_dynamic, refuse_unfit
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
-from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
+from tilewright.relay.backend.graph_codegen import ArenaOptions, Graph, GraphCodegen
 from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_report, library_metadata
 from tilewright.relay.backend.lowered import is_external, kernels
 from tilewright.relay.expr import Function
@@ -28,7 +28,7 @@ from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE
 from tilewright.relay.transform.functional.inline import Inline
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
-from tilewright.target.codegen.options import is_freestanding, workspace_alignment
+from tilewright.target.codegen.options import is_freestanding, workspace_alignment, workspace_pools
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.function_attributes import POOL_BYTES
@@ -78,12 +78,14 @@ class AotBuild(ExecutorCodegen):
     def generate(self, program: LoweredProgram) -> Callable[[Module], AOTExecutorFactoryModule]:
         """Add the main function to the library; return what makes the factory of a library."""
         _check(program)
-        alignment = workspace_alignment(program.target)
-        graph = GraphCodegen(program.lowered, program.targets.default_device, True, alignment).codegen()
+        alignment, pools = workspace_alignment(program.target), workspace_pools(program.target)
+        arenas = ArenaOptions(alignment, tuple(pools.values()), self._own)
+        graph = GraphCodegen(program.lowered, program.targets.default_device, True, arenas).codegen()
         graph.metadata = library_metadata(program.fused, graph, program.asked)
         functions = list(kernels(program.lowered).values())
         standalone = is_freestanding(program.target)
-        made = aot_program(graph, main_symbol(program.name), program.target, self._own, alignment)
+        made = aot_program(graph, main_symbol(program.name), program.target, self._own, list(pools), alignment)
+        check_pools(made.layout, pools, crowded_layers(graph, self._own))
         program.builder.add(made.main)
         called: Graph | None = None
         if not standalone:

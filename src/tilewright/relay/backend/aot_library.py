@@ -38,13 +38,14 @@ def packed_main(program: AotProgram, name: str, target: Target) -> PrimFunc:
     inputs, outputs = ([_buffer(t) for t in group] for group in (layout.inputs, layout.outputs))
     block = decl_buffer((layout.constant_bytes,), "uint8", _CONSTANTS, data_alignment=64)
     constants = [block] if layout.constant_bytes else []
-    workspace = Var("workspace", PointerType(PrimType("int8")))
+    pools = [Var(pool.name, PointerType(PrimType("int8"))) for pool in layout.pools]
     pointers = [b.data for b in (*inputs, *outputs)]
-    pointers += [block.data if constants else workspace, workspace]  # a program without constants reads none
+    pointers += [block.data if constants else pools[0], *pools]  # a program without constants reads none
     status = Call("int32", "tir.call_extern", (StringImm(layout.symbol), *pointers))
     failed = ops.not_equal(status, IntImm("int32", 0))
     body: Stmt = IfThenElse(failed, Evaluate(Call("int32", "tir.tvm_throw_last_error", ())))
-    body = Allocate(workspace, "int8", [max(layout.workspace_bytes, 1)], ops.const(True, "bool"), body)
+    for var, pool in zip(pools, layout.pools, strict=True):
+        body = Allocate(var, "int8", [max(pool.nbytes, 1)], ops.const(True, "bool"), body)
     attrs = {GLOBAL_SYMBOL.key: name, TARGET.key: target}
     return make_packed_api(PrimFunc([*inputs, *constants, *outputs], body, PrimType("void"), {}, attrs))
 

@@ -8,8 +8,9 @@ Of a graph (``graph_codegen.py``) it makes a function of TIR, which any code gen
       ret(0)
 
 Kernels write results where the caller wants them, unless a result is a part of another tensor, an input or a constant,
-which is copied. All else is in one workspace, whose size is known; behind the tensors lies what kernels need for
-themselves. Nothing outside of the arguments changes, so threads may run it at once with a workspace each.
+which is copied. All else, also what kernels need for themselves, is in one workspace, whose size is known, or in
+several parts of it (``-workspace-pools``). Nothing outside of the arguments changes, so threads may run it at once with
+a workspace each.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tilewright.relay.backend.graph_codegen import Graph, GraphNode
 from tilewright.relay.data_flow import Entry
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.memory.graph_plan import aligned
-from tilewright.runtime.executor.aot import AotConstant, AotLayout, AotTensor
+from tilewright.runtime.executor.aot import AotConstant, AotLayout, AotPool, AotTensor
 from tilewright.target.target import Target
 from tilewright.tir import op as tir_op
 from tilewright.tir.expr import Call, Load, StringImm, Var
@@ -44,7 +45,9 @@ class AotProgram:
     kernel_calls: int
 
 
-def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int], alignment: int) -> AotProgram:
+def aot_program(
+    graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int], pools: Sequence[str], alignment: int
+) -> AotProgram:
     """Return the program of a graph.
 
     Parameters
@@ -53,43 +56,44 @@ def aot_program(graph: Graph, name: str, target: Target, kernel_bytes: Mapping[s
     name : name of the main function
     target : its target
     kernel_bytes : by kernel the bytes of the workspace that it takes as its last argument, where it takes one
+    pools : names of the parts of the workspace, one for each arena of the graph's plan
     alignment : bytes to which the workspace, the block of constants and their parts are aligned, as in the graph's plan
 
     Raises
     ------
     UnsupportedError : the graph copies between devices
     """
-    return _Writer(graph, kernel_bytes, alignment).program(name, target)
+    return _Writer(graph, kernel_bytes, pools, alignment).program(name, target)
 
 
 class _Writer:
     """Writes the calls of a graph."""
 
-    def __init__(self, graph: Graph, kernel_bytes: Mapping[str, int], alignment: int) -> None:
+    def __init__(self, graph: Graph, kernel_bytes: Mapping[str, int], pools: Sequence[str], alignment: int) -> None:
         self.graph, self.kernel_bytes, self.alignment = graph, kernel_bytes, alignment
         self.rows = graph.rows()
-        self.constants_block, self.workspace = Var("constants", "handle"), Var("workspace", "handle")
+        self.constants_block = Var("constants", "handle")
+        self.pools = [Var(name, "handle") for name in pools]
+        self.pool_ends = [0] * len(pools)
         self.inputs: list[tuple[Var, AotTensor]] = []
         self.outputs: list[tuple[Var, AotTensor]] = []
         self.constants: list[AotConstant] = []
         self.bases: dict[int, tuple[Var, int]] = {}  # of each storage, the block it is in, and where
-        self.constant_end = self.workspace_end = 0
+        self.constant_end = 0
 
     def program(self, name: str, target: Target) -> AotProgram:
         self._take_inputs()
         direct = self._take_outputs()
         self._place_rest()
-        tensors = self.workspace_end
         calls = [self._call(i, node) for i, node in enumerate(self.graph.nodes) if node.op != "null" and not node.alias]
         count = len(calls)
         calls += [self._copy(number, head) for number, head in enumerate(self.graph.heads) if number not in direct]
-        own = max(self.kernel_bytes.values(), default=0)
-        params = [*(v for v, _ in (*self.inputs, *self.outputs)), self.constants_block, self.workspace]
+        params = [*(v for v, _ in (*self.inputs, *self.outputs)), self.constants_block, *self.pools]
         attrs = {GLOBAL_SYMBOL.key: name, TARGET.key: target, IS_ENTRY.key: 1}
         main = PrimFunc(params, seq(*calls, Evaluate(tir_op.ret(IntImm("int32", 0)))), PrimType("int32"), {}, attrs)
         inputs, outputs = (tuple(t for _, t in group) for group in (self.inputs, self.outputs))
-        sizes = (self.constant_end, tensors + own, tensors)
-        layout = AotLayout(name, inputs, outputs, tuple(self.constants), *sizes, self.alignment)
+        pools = tuple(AotPool(v.name, n) for v, n in zip(self.pools, self.pool_ends, strict=True))
+        layout = AotLayout(name, inputs, outputs, tuple(self.constants), self.constant_end, pools, self.alignment)
         return AotProgram(main, layout, count)
 
     def _storage(self, entry: Entry) -> int:
@@ -114,7 +118,7 @@ class _Writer:
         """Take the results' names and types; return the numbers of those that kernels write in place."""
         direct = set()
         names: Sequence[str] = self.graph.metadata.get("outputs", [])
-        arenas = self.graph.storage.arenas.values()
+        arenas = self.graph.storage.arenas
         for number, head in enumerate(self.graph.heads):
             type_ = self.graph.nodes[head.node].types[head.index]
             var = Var(f"output{number}", "handle")
@@ -127,21 +131,33 @@ class _Writer:
         return direct
 
     def _place_rest(self) -> None:
-        """Place the arena, and what has a storage of its own for another reason, in the workspace."""
-        for device, arena in self.graph.storage.arenas.items():
-            self.bases[arena] = (self.workspace, self.workspace_end)
-            self.workspace_end += self.graph.storage.bytes_by_device[device]
+        """Place the arenas in the workspace, and what has a storage of its own for another reason in its last part."""
+        for storage, arena in self.graph.storage.arenas.items():
+            self.bases[storage] = (self.pools[arena.number], 0)
+            self.pool_ends[arena.number] = arena.nbytes
         for index, node in enumerate(self.graph.nodes):
             for i, type_ in enumerate(node.types):
                 if (storage := self._storage(Entry(index, i))) not in self.bases:
-                    self.bases[storage] = (self.workspace, self.workspace_end)
-                    self.workspace_end += aligned(tensor_bytes(type_), self.alignment)
+                    self.bases[storage] = self._behind(tensor_bytes(type_))
+
+    def _behind(self, nbytes: int) -> tuple[Var, int]:
+        """Return a new place at the end of the workspace."""
+        start = self.pool_ends[-1]
+        self.pool_ends[-1] += aligned(nbytes, self.alignment)
+        return self.pools[-1], start
 
     def _place(self, entry: Entry) -> tuple[Var, int]:
         block, start = self.bases[self._storage(entry)]
         offsets = self.graph.storage.offsets
-        assert offsets is not None
-        return block, start + offsets[self.rows[entry.node] + entry.index]
+        return block, start + (offsets[self.rows[entry.node] + entry.index] if offsets is not None else 0)
+
+    def _own_memory(self, index: int, nbytes: int) -> tuple[Var, int]:
+        """Return the place of what the kernel of a node takes for itself."""
+        if index not in self.graph.storage.own:  # a plan without arenas
+            return self._behind(nbytes)
+        storage, offset = self.graph.storage.own[index]
+        block, start = self.bases[storage]
+        return block, start + offset
 
     def _call(self, index: int, node: GraphNode) -> Stmt:
         name = node.attrs["func_name"]
@@ -149,8 +165,8 @@ class _Writer:
             raise UnsupportedError("an ahead-of-time program runs on one device, and this one copies between devices")
         entries = [*node.inputs, *(Entry(index, i) for i in range(len(node.types)))]
         args = [_address(*self._place(entry)) for entry in entries]
-        if self.kernel_bytes.get(name, 0):
-            args.append(_address(self.workspace, self.workspace_end))
+        if own := self.kernel_bytes.get(name, 0):
+            args.append(_address(*self._own_memory(index, own)))
         status = Call("int32", "tir.call_extern", (StringImm(name), *args))
         failed = ops.not_equal(status, IntImm("int32", 0))
         return IfThenElse(failed, Evaluate(tir_op.ret(IntImm("int32", -1))))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.backend.graph_codegen import Graph, GraphNode
 from tilewright.relay.data_flow import Entry
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.runtime.executor.aot import AotLayout
 
 SHOWN = 3
 
@@ -30,10 +32,23 @@ def crowded_layers(graph: Graph, kernel_bytes: Mapping[str, int]) -> list[tuple[
     return sorted(found, key=lambda item: -item[0])[:SHOWN]
 
 
+def check_pools(layout: AotLayout, limits: Mapping[str, int | None], crowded: Sequence[tuple[int, str]]) -> None:
+    """Raise UnsupportedError for a workspace whose parts are too small, with the layers that need most."""
+    last = layout.pools[-1]
+    limit = limits[last.name]
+    if limit is not None and last.nbytes > limit:
+        given = ", ".join(f"{name} {size}" for name, size in limits.items())
+        layers = ", ".join(f"{name} ({nbytes} bytes)" for nbytes, name in crowded)
+        raise UnsupportedError(
+            f"the workspace does not fit into its parts ({given} bytes): {last.name} would need {last.nbytes}, "
+            f"{last.nbytes - limit} more. The most have {layers}"
+        )
+
+
 def _arena(graph: Graph) -> list[tuple[Entry, int, int]]:
     """Return the tensors in the shared memory, with where each begins and ends."""
     rows, plan = graph.rows(), graph.storage
-    arenas = set(plan.arenas.values())
+    arenas = plan.arenas
     found = []
     for index, node in enumerate(graph.nodes):
         for i, type_ in enumerate(node.types):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,16 +65,42 @@ class GraphNode:
 
 
 @dataclass(frozen=True)
+class ArenaOptions:
+    """How intermediate tensors lie in arenas.
+
+    Attributes
+    ----------
+    alignment : bytes that offsets are multiples of
+    limits : for each arena of a device its largest size in bytes; None where it has none
+    own : by kernel the bytes in an arena that it takes for itself while it runs
+    """
+
+    alignment: int = ALIGNMENT
+    limits: tuple[int | None, ...] = (None,)
+    own: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A storage that holds many tensors: its number among the arenas of its device, and its size in bytes."""
+
+    number: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class StoragePlan:
     """Storage of every entry and its offset there, and by device the bytes of all but inputs and parameters.
 
-    ``arenas`` are the storages that hold many tensors, by device; none in a plan without offsets.
+    ``arenas`` are the storages that hold many tensors; none in a plan without offsets. ``own`` are storage and offset
+    of what a node's kernel takes for itself, by the node's number.
     """
 
     storage: list[int]
     offsets: list[int] | None
     bytes_by_device: dict[int, int]
-    arenas: dict[int, int] = field(default_factory=dict)
+    arenas: dict[int, Arena] = field(default_factory=dict)
+    own: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def activation_bytes(self) -> int:
@@ -137,14 +163,14 @@ class GraphCodegen(DataFlow):
 
     ``device`` is the device of all nodes, by DLPack's device type, in a module that was not planned for several. With
     ``separate_results`` each result that is a whole buffer has a storage of its own, which a caller may own.
-    ``alignment`` is that of offsets in arenas, in bytes.
+    ``arenas`` says how tensors lie in arenas.
     """
 
     def __init__(
-        self, mod: IRModule, device: int = 1, separate_results: bool = False, alignment: int = ALIGNMENT
+        self, mod: IRModule, device: int = 1, separate_results: bool = False, arenas: ArenaOptions | None = None
     ) -> None:
         super().__init__()
-        self.mod, self._alignment = mod, alignment
+        self.mod, self._arenas = mod, arenas or ArenaOptions()
         self.device = device
         self._separate_results = separate_results
         self._devices: dict[RelayExpr, int] = {}
@@ -259,7 +285,13 @@ class GraphCodegen(DataFlow):
             elif not node.in_place:
                 for i, type_ in enumerate(node.types):
                     buffers.add(Entry(index, i), tensor_bytes(type_), fixed=node.op == "null" or node.once)
+            if own := self._own_bytes(node):
+                buffers.add(_own_memory(index, node), own)
         return buffers
+
+    def _own_bytes(self, node: GraphNode) -> int:
+        """Return the bytes in an arena that the kernel of a node takes for itself."""
+        return self._arenas.own.get(node.attrs["func_name"], 0) if node.op != "null" and not node.alias else 0
 
     def _place_view(self, index: int, node: GraphNode, buffers: Buffers) -> None:
         assert node.view is not None
@@ -283,21 +315,27 @@ class GraphCodegen(DataFlow):
         entries = [Entry(step, i) for step, node in enumerate(self.nodes) for i in range(len(node.types))]
         if not self._use_offsets:
             return self._in_storages(entries, lifetimes, buffers)
-        places: list[tuple[Any, int]] = [buffers.find(e) for e in entries]
+        own = {i: _own_memory(i, node) for i, node in enumerate(self.nodes) if self._own_bytes(node)}
+        places: list[tuple[Any, int]] = [buffers.find(e) for e in (*entries, *own.values())]
         roots = list(dict.fromkeys(root for root, _ in places))
         start: dict[Any, int] = {}
-        nbytes: dict[int, int] = {}
+        arena_of: dict[Any, tuple[int, int]] = {}  # device and number
+        sizes: dict[int, list[int]] = {}
         for device in self._all_devices():
             shared = [r for r in roots if not buffers.is_fixed(r) and self.nodes[r.node].device == device]
             lives = [[Placed(o.start, lifetimes[o.tensor]) for o in buffers.owners[root]] for root in shared]
-            arena = plan_arena(lives, self._alignment)
-            start |= zip(shared, arena.starts, strict=True)
-            nbytes[device] = arena.nbytes
-        names = [("arena", self.nodes[root.node].device) if root in start else root for root, _ in places]
+            plan = plan_arena(lives, self._arenas.alignment, self._arenas.limits)
+            start |= zip(shared, plan.starts, strict=True)
+            arena_of |= {root: (device, place) for root, place in zip(shared, plan.places, strict=True)}
+            sizes[device] = plan.sizes
+        names = [arena_of.get(root, root) for root, _ in places]
         number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        storage = [number[name] for name in names]
         offsets = [start.get(root, 0) + at for root, at in places]
-        arenas = {device: number["arena", device] for device in nbytes if ("arena", device) in number}
-        return StoragePlan([number[name] for name in names], offsets, nbytes, arenas)
+        arenas = {number[name]: Arena(name[1], sizes[name[0]][name[1]]) for name in dict.fromkeys(arena_of.values())}
+        count = len(entries)
+        at = dict(zip(own, zip(storage[count:], offsets[count:], strict=True), strict=True))
+        return StoragePlan(storage[:count], offsets[:count], {d: sum(s) for d, s in sizes.items()}, arenas, at)
 
     def _in_storages(self, entries: Sequence[Entry], lifetimes: dict[Entry, Lifetime], buffers: Buffers) -> StoragePlan:
         """Plan storage without offsets: every entry is at the beginning of its storage."""
@@ -330,6 +368,11 @@ class GraphCodegen(DataFlow):
             for owner in buffers.under(entry, tensor_bytes(self._type_of(entry))):
                 lifetimes[owner].last = max(lifetimes[owner].last, step)
         return lifetimes
+
+
+def _own_memory(index: int, node: GraphNode) -> Entry:
+    """Return what stands for the memory that a node's kernel takes for itself: an entry behind those of its results."""
+    return Entry(index, len(node.types))
 
 
 def _is_lowered(callee: BaseFunc) -> bool:

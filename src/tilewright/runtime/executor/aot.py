@@ -44,6 +44,14 @@ class AotConstant:
 
 
 @dataclass(frozen=True)
+class AotPool:
+    """A part of a program's workspace: its name, and its size in bytes."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class AotLayout:
     """Parameters of a program.
 
@@ -52,8 +60,8 @@ class AotLayout:
     symbol : name of its function
     inputs, outputs : its tensors, in the order of the function's parameters
     constants : what the block of constants holds
-    constant_bytes, workspace_bytes : sizes of the two blocks
-    tensor_bytes : the part of the workspace that holds tensors between kernels; the rest is the kernels' own
+    constant_bytes : size of the block of constants
+    pools : the parts of the workspace, in the order of the function's last parameters; one unless asked for more
     alignment : bytes to which the block of constants and the workspace are aligned, a power of two
     """
 
@@ -62,9 +70,13 @@ class AotLayout:
     outputs: tuple[AotTensor, ...]
     constants: tuple[AotConstant, ...]
     constant_bytes: int
-    workspace_bytes: int
-    tensor_bytes: int
+    pools: tuple[AotPool, ...]
     alignment: int
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Return the bytes of the workspace, all parts together."""
+        return sum(pool.nbytes for pool in self.pools)
 
     def constant_block(self) -> bytes:
         """Return the block of constants."""
@@ -193,10 +205,10 @@ class AotModule:
             raise TVMError(f"the library has no function {layout.symbol}")
         self._keep = factory  # the code
         self._constants = _aligned_block(layout.constant_block(), layout.alignment)
-        self._workspace = _aligned_block(bytes(layout.workspace_bytes), layout.alignment)
+        self._pools = [_aligned_block(bytes(pool.nbytes), layout.alignment) for pool in layout.pools]
         self._inputs = [empty(t.shape, t.dtype) for t in layout.inputs]
         self._outputs = [empty(t.shape, t.dtype) for t in layout.outputs]
-        count = len(self._inputs) + len(self._outputs) + 2
+        count = len(self._inputs) + len(self._outputs) + 1 + len(self._pools)
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * count)(address)
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
@@ -214,7 +226,7 @@ class AotModule:
         if inputs:
             self.set_input(**inputs)
         pointers = [_address(t) for t in (*self._inputs, *self._outputs)]
-        blocks = [block.ctypes.data for block in (self._constants, self._workspace)]
+        blocks = [block.ctypes.data for block in (self._constants, *self._pools)]
         if self._function(*pointers, *blocks) != 0:
             raise TVMError(f"{self._layout.symbol}: an index, length or count of an input is out of range")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.ir.errors import UnsupportedError
+from tilewright.target.codegen.source.names import KEYWORDS
 from tilewright.target.features import CpuFeatures
 from tilewright.target.llvm_compile import riscv_abi
 from tilewright.target.target import Target
@@ -11,6 +12,12 @@ WORKSPACE_ALIGNMENT = 64
 """What the runtime aligns workspaces to."""
 FREESTANDING_ALIGNMENT = 16
 """What a workspace without a runtime is aligned to, unless the target says otherwise: as vectors of boards."""
+
+
+_RESERVED = KEYWORDS | {
+    "inputs", "outputs", "args", "type_codes", "num_args", "result", "result_code", "resource", "status",
+}  # fmt: skip
+"""Names that a part of a workspace cannot have: parameters and variables of the C function that takes it."""
 
 
 def has_unpacked_api(target: Target) -> bool:
@@ -33,6 +40,30 @@ def workspace_alignment(target: Target) -> int:
     return max(int(target.attrs.get("workspace-byte-alignment", usual)), 8)
 
 
+def workspace_pools(target: Target) -> dict[str, int | None]:
+    """Return the parts of a program's workspace by name, with their largest sizes in bytes: ``-workspace-pools``.
+
+    ``-workspace-pools=dtcm:65536,sram``: a tensor is in the first part that has room for it; without the option there
+    is one part.
+
+    Raises
+    ------
+    UnsupportedError : a name is no identifier of C or comes twice, or a size is no number
+    """
+    text = target.attrs.get("workspace-pools")
+    if text is None:
+        return {"workspace": None}
+    pools: dict[str, int | None] = {}
+    for item in str(text).split(","):
+        name, colon, size = item.strip().partition(":")
+        usable = name.isascii() and name.isidentifier() and name not in _RESERVED
+        if name in pools or not usable or (colon and not size.isdecimal()):
+            raise _unsupported(target, "workspace-pools", "expected different names, each with a number of bytes or "
+                               "without, such as dtcm:65536,sram")  # fmt: skip
+        pools[name] = int(size) if colon else None
+    return pools
+
+
 def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
     """Raise UnsupportedError for an option of ``target`` that would have no effect."""
     if target.attrs.get("runtime", "c++") not in ("c++", "c"):
@@ -44,6 +75,8 @@ def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
         raise _unsupported(target, "workspace-byte-alignment", "expected a power of two")
     if alignment > WORKSPACE_ALIGNMENT and target.attrs.get("runtime", "c++") != "c":
         raise _unsupported(target, "workspace-byte-alignment", f"workspaces are aligned to {WORKSPACE_ALIGNMENT} bytes")
+    if "workspace-pools" in target.attrs and not is_freestanding(target):
+        raise _unsupported(target, "workspace-pools", "give -runtime=c and -executor=aot, of c")
     if target.kind.capabilities.machine_code:  # of C source, a C compiler for that system makes what it can
         _check_system(cpu)
         _check_riscv(target, cpu)

@@ -41,10 +41,16 @@ class Placed:
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Size of the arena, and the start of each buffer in it, in bytes."""
+    """Sizes of the arenas, and for each buffer its arena's number and its start there; in bytes."""
 
-    nbytes: int
+    sizes: list[int]
     starts: list[int]
+    places: list[int]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all arenas together."""
+        return sum(self.sizes)
 
 
 class _Arena:
@@ -85,11 +91,20 @@ class _Arena:
             self.nbytes = max(self.nbytes, high)
 
 
-def plan_arena(buffers: Sequence[Sequence[Placed]], alignment: int = ALIGNMENT) -> ArenaPlan:
-    """Place buffers in one arena, each at the lowest offset where none of its tensors overlaps a live one.
+def plan_arena(
+    buffers: Sequence[Sequence[Placed]], alignment: int = ALIGNMENT, limits: Sequence[int | None] = (None,)
+) -> ArenaPlan:
+    """Place buffers in arenas, each at the lowest offset where none of its tensors overlaps a live one.
 
-    Several orders are tried, since the best depends on the graph, until the arena reaches its lower bound; the smallest
-    arena is taken. Starts are multiples of ``alignment``.
+    Several orders are tried, since the best depends on the graph, until the arena reaches its lower bound; of several
+    arenas the last is to be smallest, then the one before.
+
+    Parameters
+    ----------
+    buffers : tensors that lie at fixed offsets of each other
+    alignment : what starts are multiples of
+    limits : for each arena its largest size in bytes; a buffer goes to the first that has room, or to the last, which
+        may become larger than its limit
     """
     spans = [max(p.offset + aligned(p.tensor.nbytes, alignment) for p in b) - min(p.offset for p in b) for b in buffers]
     firsts = [min(p.tensor.first for p in b) for b in buffers]
@@ -102,10 +117,10 @@ def plan_arena(buffers: Sequence[Sequence[Placed]], alignment: int = ALIGNMENT) 
     least = _most_alive([p.tensor for b in buffers for p in b], alignment)
     best: ArenaPlan | None = None
     for key in orders:
-        plan = _plan_in_order(buffers, sorted(range(len(buffers)), key=key), alignment)
-        if best is None or plan.nbytes < best.nbytes:
+        plan = _plan_in_order(buffers, sorted(range(len(buffers)), key=key), alignment, limits)
+        if best is None or plan.sizes[::-1] < best.sizes[::-1]:
             best = plan
-        if best.nbytes == least:
+        if best.sizes == [least]:
             break
     assert best is not None
     return best
@@ -121,13 +136,20 @@ def _most_alive(tensors: Sequence[Lifetime], alignment: int) -> int:
     return max(itertools.accumulate((change[step] for step in sorted(change)), initial=0))
 
 
-def _plan_in_order(buffers: Sequence[Sequence[Placed]], order: Sequence[int], alignment: int) -> ArenaPlan:
-    arena = _Arena(sum(len(b) for b in buffers), alignment)
-    starts = [0] * len(buffers)
+def _plan_in_order(
+    buffers: Sequence[Sequence[Placed]], order: Sequence[int], alignment: int, limits: Sequence[int | None]
+) -> ArenaPlan:
+    arenas = [_Arena(sum(len(b) for b in buffers), alignment) for _ in limits]
+    starts, places = [0] * len(buffers), [0] * len(buffers)
     for index in order:
-        starts[index] = arena.lowest_start(buffers[index])
-        arena.put(buffers[index], starts[index])
-    return ArenaPlan(arena.nbytes, starts)
+        for place, (arena, limit) in enumerate(zip(arenas, limits, strict=True)):
+            start = arena.lowest_start(buffers[index])
+            end = start + max(p.offset + aligned(p.tensor.nbytes, alignment) for p in buffers[index])
+            if limit is None or end <= limit or place == len(arenas) - 1:
+                starts[index], places[index] = start, place
+                arena.put(buffers[index], start)
+                break
+    return ArenaPlan([arena.nbytes for arena in arenas], starts, places)
 
 
 @dataclass(slots=True)
