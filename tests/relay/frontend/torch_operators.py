@@ -726,3 +726,34 @@ case(
     x(2, 3, 4),
     i(2, 3),
 )
+
+
+case(
+    "sorting",
+    "histc",
+    lambda a, n: (
+        torch.histc(a, 7, -1, 1.5),
+        torch.histc(a, 5),
+        torch.histc(a * 0 + 2, 3),
+        torch.histc(n.float(), 5, 0, 4),
+        torch.histc(a, 4, 3, 3),
+    ),
+    x(4, 9),
+    i(20),
+)
+
+
+def _grouped(a, w, n):
+    return torch._grouped_mm(a, w, n.to(torch.int32))
+
+
+for _rows, _ends in ((5, (2, 2, 5)), (9, (0, 4, 9)), (83, (20, 20, 83)), (40, (3, 39, 40)), (64, (0, 16, 64))):
+    case(
+        "experts",
+        f"{_rows} rows to {_ends}",
+        _grouped,
+        i(_rows, 8, low=-3, dtype=torch.bfloat16),  # sums that are exact
+        i(3, 8, 8, low=-3, dtype=torch.bfloat16),
+        torch.tensor(_ends),
+    )
+case("experts", "batches", torch._grouped_mm, *(i(*_s, dtype=torch.bfloat16) for _s in ((3, 5, 8), (3, 8, 8))))

@@ -6,6 +6,7 @@ from tilewright.relay.frontend.torch import (
     conv,
     creation,
     elementwise,
+    experts,
     gradients,
     indexing,
     linear,
@@ -23,7 +24,7 @@ from tilewright.relay.frontend.torch import (
 )
 
 __all__ = [
-    "attention", "control", "conv", "creation", "elementwise", "gradients", "indexing", "linear", "norm_gradients",
-    "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting",
+    "attention", "control", "conv", "creation", "elementwise", "experts", "gradients", "indexing", "linear",
+    "norm_gradients", "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting",
     "vision",
 ]  # fmt: skip

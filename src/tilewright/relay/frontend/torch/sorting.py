@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.torch.context import TorchContext
@@ -107,6 +110,27 @@ def _searched(ctx: TorchContext, row: RelayExpr, values: RelayExpr, right: bool)
         return relay_op.searchsorted(row, values, right=right, dtype="int64")
     found = relay_op.searchsorted(row, ctx.reshape(values, [1]), right=right, dtype="int64")
     return ctx.reshape(typed(found), [])
+
+
+@converter("histc", in_float32=True)
+def convert_histc(ctx: TorchContext, x: RelayExpr, bins: int = 100, low: Any = 0, high: Any = 0) -> RelayExpr:
+    """How many elements lie in each of so many equal parts of a range: that of the elements where none is given."""
+    dtype, flat = ctx.dtype(x), ctx.as_float(ctx.reshape(x, [-1]))
+    own = ctx.dtype(flat)
+    least, most = ctx.number(float(low), own), ctx.number(float(high), own)
+    if low == high:
+        least, most = (typed(extreme(flat)) for extreme in (relay_op.min, relay_op.max))
+        same = relay_op.equal(least, most)
+        one = const(1.0, own)
+        least, most = (
+            relay_op.where(same, relay_op.subtract(least, one), least),
+            relay_op.where(same, relay_op.add(most, one), most),
+        )
+    steps = relay_op.multiply(relay_op.subtract(flat, least), const(float(bins), own))
+    place = relay_op.floor(relay_op.divide(steps, relay_op.subtract(most, least)))
+    place = relay_op.where(relay_op.equal(flat, most), const(float(bins - 1), own), place)
+    hits = relay_op.equal(relay_op.expand_dims(place, axis=1), const(np.arange(bins), own))
+    return ctx.cast(typed(relay_op.sum(relay_op.cast(hits, "int64"), axis=[0])), dtype)
 
 
 @converter("bincount")
