@@ -1,12 +1,14 @@
-"""How many models of other libraries agree with eager torch: ``python -m tests.frontend_coverage GROUP``.
+"""How many models agree with eager torch: ``python -m tests.frontend_coverage GROUP``.
 
-Groups are ``torchvision`` (``pip install --no-deps torchvision``), ``transformers`` and ``torch``. Each model runs in a process of
-its own. ``--results FILE`` keeps outcomes, a line of JSON each; a run goes on where the last one ended.
+The groups are ``torchvision`` (``pip install --no-deps torchvision``), ``transformers``, ``pt2e`` (``torchao``), and
+``torch``, which needs torch alone. Each model runs in a process of its own. ``--results FILE`` keeps the outcomes, a
+line of JSON each, and a run goes on where the last one ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import re
@@ -17,16 +19,15 @@ from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tests.frontend_coverage.subject import DIFFERENT, EQUAL, FAILED, NOT_EXPORTED, Outcome, Subject, outcome_of
+from tests.frontend_coverage.subject import DIFFERENT, EQUAL, FAILED, Outcome, Subject, outcome_of
+
+GROUPS = ("torch", "torchvision", "transformers", "pt2e")
 
 
 def subjects_of(group: str) -> list[Subject]:
     """Return the models of a group."""
-    if group == "torchvision":
-        from tests.frontend_coverage.torchvision_models import subjects
-    else:
-        from tests.frontend_coverage.transformers_models import subjects
-    return subjects()
+    module = importlib.import_module(f"tests.frontend_coverage.{group}_models")
+    return list(module.subjects())
 
 
 def in_process(subject: Subject, seconds: float, export_only: bool) -> Outcome:
@@ -73,7 +74,7 @@ def summary(outcomes: dict[str, Outcome]) -> str:
 def main() -> None:
     """Run the models of a group."""
     parser = argparse.ArgumentParser(prog="python -m tests.frontend_coverage", description=__doc__)
-    parser.add_argument("group", choices=["torchvision", "transformers"])
+    parser.add_argument("group", choices=GROUPS)
     parser.add_argument("--only", default="", help="a regular expression of names")
     parser.add_argument("--shard", default="1/1", help="I/N: the Ith of N parts")
     parser.add_argument("--results", type=Path, help="a file of outcomes, which grows")

@@ -19,12 +19,16 @@ EQUAL, DIFFERENT, FAILED, NOT_EXPORTED, NOT_MADE = "equal", "different", "failed
 
 @dataclass
 class Example:
-    """A module in evaluation mode with inputs: a tuple, or a mapping by name; ``others`` are of other sizes."""
+    """A module in evaluation mode with inputs: a tuple, or a mapping by name; ``others`` are of other sizes.
+
+    ``integers``: its convolutions and dense layers have to be computed on integers.
+    """
 
     module: torch.nn.Module
     inputs: Any
     dynamic_shapes: Any = None
     others: Sequence[Any] = ()
+    integers: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,17 @@ def outcome_of(subject: Subject, export_only: bool = False) -> Outcome:
         )
     except Exception as problem:
         return Outcome(subject.name, FAILED, _message(problem))
+    if example.integers and (left := _in_float32(model)):
+        return Outcome(subject.name, FAILED, left)
     return Outcome(subject.name, EQUAL if error <= TOLERANCE else DIFFERENT, f"{error:.1e}")
+
+
+def _in_float32(model: tilewright.Model) -> str:
+    """Return which products of a quantized model are computed in float32."""
+    report = model.build_report
+    products = [d for d in report.quantized if d.operator in ("nn.conv2d", "nn.dense")]
+    left = [d.node for d in products if d.reason]
+    return "" if products and not left else f"computed in float32: {left or 'all'}"
 
 
 def _called(module: Any, given: Any) -> Any:

@@ -125,9 +125,11 @@ def inputs(model: Any, config: Any) -> dict[str, torch.Tensor]:
 _PAIRED = ("pixel_values",)
 
 
+_PARTS = ("vision_config", "audio_config", "text_config", "encoder_config", "backbone_config")
+
+
 def _attribute(config: Any, name: str, default: Any) -> Any:
-    for holder in (config, *(getattr(config, part, None) for part in ("vision_config", "audio_config", "text_config",
-                                                                      "encoder_config", "backbone_config"))):  # fmt: skip
+    for holder in (config, *(getattr(config, part, None) for part in _PARTS)):
         found = getattr(holder, name, None)
         if found is not None:
             return found

@@ -55,6 +55,7 @@ _EQUATIONS = (
     "ij->ji", "ij,jk->ik", "bij,bjk->bik", "ij->", "ii->i", "ii", "i,i->", "i,j->ij", "ij,ij->ij", "...ij->...ji",
     "...ij,...jk->...ik", "bhid,bhjd->bhij", "ij,jk", "ij,k->ikj", "...i->...", "i...->...i", "abc,cd->abd", "ij,ji->",
     "iij->ij", "b...,b...->...", "ij , jk -> ik", "i->i", "->", ",->", "ij,kl->ijkl", "aab,bc->ac", "i...j->j...",
+    "ij,jk,kl->il", "a,ab,bc->abc", "i,i,i->", "...b,bc,...b->...c",
 )  # fmt: skip
 
 

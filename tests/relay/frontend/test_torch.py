@@ -202,26 +202,50 @@ def test_torch_is_not_imported_for_other_models():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-class Quantized(nn.Module):
-    """A dense layer as PT2E leaves it: quantized data and weights, dequantized before the product."""
+def quantized(x, scale=0.02, zero=128):
+    """Return data through uint8, as the quantizers of PT2E for x86 have them."""
+    ops, kind = torch.ops.quantized_decomposed, (0, 255, torch.uint8)
+    return ops.dequantize_per_tensor(ops.quantize_per_tensor(x, scale, zero, *kind), scale, zero, *kind)
+
+
+class QuantizedNetwork(nn.Module):
+    """A network as PT2E's quantizer for x86 leaves it: what a layer reads is quantized, not what it gives."""
 
     def __init__(self):
         super().__init__()
         torch.manual_seed(5)
-        self.register_buffer("weight", torch.randint(-127, 128, (32, 64), dtype=torch.int8))
-        self.register_buffer("scales", torch.rand(32) * 0.01 + 0.001)
-        self.register_buffer("zeros", torch.zeros(32, dtype=torch.int64))
+        for name, shape in {"a": (16, 16, 3, 3), "b": (16, 16, 1, 1), "c": (10, 16)}.items():
+            self.register_buffer(name, torch.randint(-63, 64, shape, dtype=torch.int8))
+            self.register_buffer(f"{name}_scales", torch.rand(shape[0]) * 0.002 + 0.001)
+            self.register_buffer(f"{name}_zeros", torch.zeros(shape[0], dtype=torch.int64))
+
+    def weight(self, name):
+        ops, held = torch.ops.quantized_decomposed, [getattr(self, name + part) for part in ("", "_scales", "_zeros")]
+        return ops.dequantize_per_channel(*held, 0, -127, 127, torch.int8)
 
     def forward(self, x):
-        ops = torch.ops.quantized_decomposed
-        x = ops.quantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8)
-        x = ops.dequantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8)
-        weight = ops.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
-        y = ops.quantize_per_tensor(F.linear(x, weight), 0.05, -7, -128, 127, torch.int8)
-        return ops.dequantize_per_tensor(y, 0.05, -7, -128, 127, torch.int8)
+        y = quantized(F.max_pool2d(F.relu(F.conv2d(quantized(x), self.weight("a"), padding=1)), 2))
+        y = quantized(F.relu(y + F.conv2d(y, self.weight("b"))))
+        return F.linear(quantized(y.mean((2, 3)))[:, None], self.weight("c"))
 
 
-def test_quantized_program_computes_integers():
+def test_quantized_network_computes_integers():
     importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
-    model = agrees(Quantized(), torch.randn(4, 64), atol=0.051)  # a step where a half is rounded
+    model = agrees(QuantizedNetwork(), torch.randn(2, 16, 8, 8), atol=0.05)  # a step where a half is rounded
+    assert "2 of 2 convolutions, 1 of 1 matrix products" in model.report()
+
+
+class DynamicallyQuantized(QuantizedNetwork):
+    """A layer whose data are quantized by the range that they have."""
+
+    def forward(self, x):
+        ops, kind = torch.ops.quantized_decomposed, (0, 255, torch.uint8)
+        scale, zero = ops.choose_qparams.tensor(x, 0, 255, 1e-5, torch.uint8)
+        whole = ops.quantize_per_tensor.tensor(x, scale, zero, *kind)
+        return F.linear(ops.dequantize_per_tensor.tensor(whole, scale, zero, *kind), self.weight("c"))
+
+
+def test_scales_that_the_program_computes_leave_products_of_integers():
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    model = agrees(DynamicallyQuantized(), torch.randn(3, 5, 16), others=[(torch.randn(3, 5, 16) - 1,)], atol=1e-4)
     assert "1 of 1 matrix products on integers" in model.report()

@@ -757,3 +757,18 @@ for _rows, _ends in ((5, (2, 2, 5)), (9, (0, 4, 9)), (83, (20, 20, 83)), (40, (3
         torch.tensor(_ends),
     )
 case("experts", "batches", torch._grouped_mm, *(i(*_s, dtype=torch.bfloat16) for _s in ((3, 5, 8), (3, 8, 8))))
+case(
+    "products",
+    "einsum of three",
+    lambda a, c, d: (
+        torch.einsum("ab,bc,cd->ad", a, c, d),
+        torch.einsum("ab,bc,cd->b", a, c, d),
+        torch.einsum("ab,bc,cd", a, c, d),
+        torch.einsum("ab,bc,cd,ae->de", a, c, d, a),
+        torch.einsum("b,ab,bc->abc", c[:, 0], a, c),
+        torch.einsum("...b,bc,...b->...c", a, c, a),
+    ),
+    x(3, 5),
+    x(5, 2),
+    x(2, 4),
+)

@@ -11,8 +11,10 @@ from tests.processors.x86 import runs_here
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
+from tilewright.relay.qnn.decisions import collecting
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import dequantize, quantize
+from tilewright.relay.qnn.transform import CanonicalizeOps
 
 TARGETS = ("llvm", "llvm -mcpu=cascadelake", "llvm -mcpu=alderlake", "llvm -mcpu=haswell", "llvm -mcpu=x86-64", "c")
 STEP, OUT_STEP, ZERO = np.float32(0.05), np.float32(0.7), 7
@@ -144,3 +146,25 @@ def test_scales_of_channels_and_shared_values_stay_where_they_are() -> None:
     shared = relay.reshape(relay.exp(y), (3, 4))
     text = moved(y, relay.Tuple([whole(shared, "uint8"), shared]))
     assert text.index("reshape") < text.index("quantize")
+
+
+def test_maxima_of_a_convolution_are_those_of_its_integers() -> None:
+    x, y = relay.var("x", shape=(1, 3, 6, 6)), relay.var("y", shape=(1, 3, 4, 4))
+    pooled = relay.nn.max_pool2d(relay.nn.relu(relay.nn.conv2d(x, scalar(np.ones((3, 3, 3, 3), "float32")))), (2, 2))
+    text = moved(x, whole(pooled, "uint8"))
+    assert text.index("quantize") < text.index("max_pool2d")
+    text = moved(y, whole(relay.nn.max_pool2d(y, (2, 2)), "uint8"))
+    assert text.index("max_pool2d") < text.index("quantize")
+
+
+def test_weights_that_are_turned_twice_stay_integers() -> None:
+    x, value = relay.var("x", shape=(2, 5, 66), dtype="uint8"), data("uint8")
+    weight = dequantize(scalar(WEIGHT), scalar(STEPS), scalar(np.zeros(37, "int8")), axis=0)
+    rows = relay.reshape(numbers(x, "uint8"), (-1, 66))
+    found, _ = run(x, relay.nn.dense(rows, relay.transpose(relay.transpose(weight))), value, "llvm")
+    factor = (STEPS.astype("float64") * float(STEP)).astype("float32")
+    np.testing.assert_allclose(found.reshape(2, 5, 37), sums(value, False).astype("float32") * factor, rtol=1e-6)
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(rows, relay.transpose(relay.transpose(weight)))))
+    with collecting() as decisions, tvm.target.Target("llvm -mcpu=cascadelake"), tvm.transform.PassContext(opt_level=3):
+        CanonicalizeOps()(mod)
+    assert [d.reason for d in decisions] == [""]

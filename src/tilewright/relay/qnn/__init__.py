@@ -6,6 +6,7 @@ move_bytes.py   MoveBytes: what moves numbers moves their integers
 byte_dense.py   dense layers, byte_pairs.py products of computed matrices, byte_products.py convolutions: on targets
                 that multiply bytes fast
 groups.py       which operators between the two are computed on the integers, and how: one description for all targets
+run_time.py     products of data whose scale the program computes
 transform.py    CanonicalizeOps: the groups, and what is left, in operators that every target has
 """
 

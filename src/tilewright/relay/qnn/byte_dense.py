@@ -17,6 +17,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.qnn.byte_products import Zero, plus_offset
 from tilewright.relay.qnn.groups import Product
 from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
 
@@ -37,11 +38,9 @@ def takes_bytes(group: Product) -> bool:
     return is_dense and weight.shape[1] * _LARGEST + bias < 2**31
 
 
-def scaled_sums(group: Product, data: RelayExpr, zero: int) -> RelayExpr:
+def scaled_sums(group: Product, data: RelayExpr, zero: Zero) -> RelayExpr:
     """Return the result before rounding, in float32, of bytes ``data`` with this zero point."""
     attrs: Any = group.operator.attrs
     total: RelayExpr = Call(Dense.op, [data, const(group.weight)], attrs.replace(out_dtype="int32"))
-    offset = (0 if group.bias is None else group.bias) - zero * group.weight.sum(axis=1, dtype=np.int64)
-    if offset.any():
-        total = relay_op.add(total, const(offset.astype("int32")))
+    total = plus_offset(total, group.bias, zero, group.weight.sum(axis=1, dtype=np.int64), "int32")
     return relay_op.multiply(relay_op.cast(total, "float32"), const(group.multiplier))

@@ -24,9 +24,10 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.nn.conv2d import Conv2D
-from tilewright.relay.qnn.groups import Product
+from tilewright.relay.qnn.groups import Array, Product
 from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
 
+Zero = int | RelayExpr  # a zero point: a scalar of int32 where it is known only when the program runs
 EXACT = 2**24  # float32 has every integer up to this
 
 
@@ -40,6 +41,16 @@ def packs_integers() -> bool:
 def multiplies_bytes() -> bool:
     """Return whether the target sums products of bytes fast, in layouts that this build chooses."""
     return packs_integers() and topi.nn.conv2d_byte_channels(64, 64, 1) is not None
+
+
+def plus_offset(total: RelayExpr, bias: Array | None, zero: Zero, sums: Array, dtype: str) -> RelayExpr:
+    """Add what bias and zero point make of the sums of weights, one number for each channel."""
+    known = np.zeros_like(sums) if bias is None else bias.reshape(sums.shape)
+    if isinstance(zero, int):
+        offset = known - zero * sums
+        return relay_op.add(total, const(offset.astype(dtype))) if offset.any() else total
+    part = relay_op.multiply(relay_op.cast(zero, dtype), const(sums.astype(dtype)))
+    return relay_op.add(total, relay_op.subtract(const(known.astype(dtype)), part))
 
 
 @dataclass(frozen=True)
@@ -82,23 +93,23 @@ class ByteLayer:
         """Channels of the result."""
         return len(self.group.weight)
 
-    def value(self, data: RelayExpr, channels: int, zero: int) -> RelayExpr:
+    def value(self, data: RelayExpr, channels: int, zero: Zero) -> RelayExpr:
         """Return the result before rounding, of ``data`` with so many channels and this zero point."""
         attrs: Any = self.group.operator.attrs
-        top, left, bottom, right = padding_of(attrs.padding, 2) if zero else (0, 0, 0, 0)
+        shifted = not isinstance(zero, int) or zero != 0
+        top, left, bottom, right = padding_of(attrs.padding, 2) if shifted else (0, 0, 0, 0)
         more = 0 if self.depthwise or attrs.groups > 1 else self.group.weight.shape[1] - channels
         if any((more, top, left, bottom, right)):
-            data = relay_op.nn.pad(data, ((0, 0), (0, more), (top, bottom), (left, right)), float(zero))
-            attrs = attrs.replace(padding=(0, 0)) if zero else attrs
-        offset = (0 if self.group.bias is None else self.group.bias) - zero * self._rows().sum(axis=1)
+            border = float(zero) if isinstance(zero, int) else relay_op.cast(zero, self.data)
+            data = relay_op.nn.pad(data, ((0, 0), (0, more), (top, bottom), (left, right)), border)
+            attrs = attrs.replace(padding=(0, 0)) if shifted else attrs
         weight, dtype = self.group.weight, "int32"
         if self.depthwise:
             weight, dtype = weight.astype("float32"), "float32"
         groups = self.out_channels if self.depthwise else attrs.groups
         attrs = attrs.replace(out_dtype=dtype, channels=self.out_channels, groups=groups)
         total: RelayExpr = Call(self.group.operator.op, [data, const(weight)], attrs)
-        if offset.any():
-            total = relay_op.add(total, const(offset.astype(dtype).reshape(-1, 1, 1)))
+        total = plus_offset(total, self.group.bias, zero, self._rows().sum(axis=1).reshape(-1, 1, 1), dtype)
         if dtype == "int32":
             total = relay_op.cast(total, "float32")
         return relay_op.multiply(total, const(self.group.multiplier.reshape(-1, 1, 1)))

@@ -264,10 +264,12 @@ def dequantized(expr: RelayExpr) -> Quantized | None:
     return Quantized(found[0], float(found[1][0]), int(found[2][0]))
 
 
-def _weight(expr: RelayExpr) -> tuple[Array, Array] | None:
-    """Integers less their zero points, and scales, one for each row or one, of a constant dequantized weight."""
-    turned = call_of(expr, Transpose.op)
-    inner = expr if turned is None else turned.args[0]
+def weight_of(expr: RelayExpr) -> tuple[Array, Array] | None:
+    """Return the integers less zero points, and scales, one for each row or one, of a constant dequantized weight."""
+    inner, moves = expr, []
+    while (turned := call_of(inner, Transpose.op)) is not None:
+        inner = turned.args[0]
+        moves.append(turned)
     found = _parameters(inner, Dequantize.op)
     weight = None if found is None else _array(found[0])
     if found is None or weight is None or weight.dtype not in (np.int8, np.uint8) or not (found[1] > 0).all():
@@ -275,8 +277,8 @@ def _weight(expr: RelayExpr) -> tuple[Array, Array] | None:
     axis = inner.attrs.axis % weight.ndim  # type: ignore[attr-defined]
     zero = found[2] if found[2].size == 1 else found[2].reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
     weight = _shifted(weight, zero)
-    if turned is not None:
-        order: Any = turned.attrs.axes  # type: ignore[union-attr]
+    for move in reversed(moves):
+        order: Any = move.attrs.axes  # type: ignore[union-attr]
         order = [int(a) % weight.ndim for a in order] if order else list(range(weight.ndim))[::-1]
         weight, axis = np.ascontiguousarray(weight.transpose(order)), order.index(axis)
     return (weight, found[1]) if found[1].size == 1 or axis == 0 else None
@@ -364,12 +366,9 @@ def product_of(value: RelayExpr, scale: float, output: Output) -> Product | None
         if value.op is add.op and not _is_row(value):
             return None
         operator, bias_expr = value.args if op_of(value.args[0]) is not None else value.args[::-1]
-    if not isinstance(operator, Call) or operator.op not in (Conv2D.op, Dense.op):
+    if not isinstance(operator, Call) or not has_product_form(operator):
         return None
-    attrs: Any = operator.attrs
-    if operator.op is Conv2D.op and (attrs.data_layout, attrs.kernel_layout) != ("NCHW", "OIHW"):
-        return None
-    data, weights = dequantized(operator.args[0]), _weight(operator.args[1])
+    data, weights = dequantized(operator.args[0]), weight_of(operator.args[1])
     if data is None or weights is None:
         return None
     weight, weight_scale = weights
@@ -379,6 +378,14 @@ def product_of(value: RelayExpr, scale: float, output: Output) -> Product | None
     if bias_expr is not None and bias is None:
         return None
     return Product(operator, data, weight, bias, multiplier, output)
+
+
+def has_product_form(operator: Call) -> bool:
+    """Return whether a call is a convolution or dense layer of the layouts that products are described in."""
+    attrs: Any = operator.attrs
+    if operator.op is Conv2D.op:
+        return bool((attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW"))
+    return operator.op is Dense.op
 
 
 def _is_row(addition: Call) -> bool:

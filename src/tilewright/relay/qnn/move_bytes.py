@@ -16,7 +16,8 @@ after::
     %3 = qnn.quantize(%2, 0.5f, 0);
     reshape(%3, newshape=[1, 8, 32])
 
-A quarter of the bytes moves, and products stand beside the operators that ``groups`` knows them with.
+A quarter of the bytes moves, and products stand beside the operators that ``groups`` knows them with. The maxima of a
+convolution are those of its integers, too: rounding keeps order.
 """
 
 from __future__ import annotations
@@ -28,8 +29,13 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, TupleGetItem
+from tilewright.relay.op.nn.activation import relu
+from tilewright.relay.op.nn.bias_add import BiasAdd
+from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.pooling import MaxPool2D
 from tilewright.relay.op.tensor.binary import add
+from tilewright.relay.op.tensor.unary import Clip
 from tilewright.relay.op.transform.axes import Transpose
 from tilewright.relay.op.transform.reshape import Reshape
 from tilewright.relay.qnn.op import Dequantize, Quantize
@@ -41,6 +47,13 @@ _KEEP_ALL = (Reshape.op, Transpose.op)  # moves that give each element once
 def _is_one(parameter: RelayExpr) -> bool:
     """Whether a scale or zero point is one for all elements."""
     return concrete_shape(parameter) in ((), (1,))
+
+
+def _is_convolution(value: RelayExpr) -> bool:
+    """Whether a value is that of a convolution, perhaps with bias and activation: it is quantized as it is computed."""
+    while isinstance(value, Call) and value.op in (BiasAdd.op, relu.op, Clip.op):
+        value = value.args[0]
+    return call_of(value, Conv2D.op) is not None
 
 
 def _of_tensor(call: Call) -> bool:
@@ -104,10 +117,10 @@ class _Mover(Recognizer):
     def _quantized(self, pre: Call, post: Call) -> RelayExpr:
         """A move of what is computed, quantized before it moves."""
         move = post.args[0]
-        alone = isinstance(move, Call) and move.op in _KEEP_ALL and self.uses[pre.args[0]] == 1
-        if not alone or not _of_tensor(pre):
+        if not isinstance(move, Call) or self.uses[pre.args[0]] != 1 or not _of_tensor(pre):
             return post
-        assert isinstance(move, Call)
+        if move.op not in _KEEP_ALL and not (move.op is MaxPool2D.op and _is_convolution(move.args[0])):
+            return post
         if not isinstance(move.args[0], Call) or move.args[0].op is Dequantize.op:
             return post
         attrs: Any = post.attrs

@@ -49,7 +49,7 @@ from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.pooling import MaxPool2D
 from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
-from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, multiplies_bytes, packs_integers
+from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, Zero, multiplies_bytes, packs_integers
 from tilewright.relay.qnn.decisions import note_decisions
 from tilewright.relay.qnn.exact import exact, limited
 from tilewright.relay.qnn.groups import (
@@ -68,6 +68,7 @@ from tilewright.relay.qnn.groups import (
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
+from tilewright.relay.qnn.run_time import NOT_ROUNDED, as_number, run_time_product
 from tilewright.relay.qnn.skip_bytes import SkipBytes
 from tilewright.relay.transform.common import Recognizer, open_children, typed_function_pass
 from tilewright.relay.transform.hook_passes import LegalizeRewriter
@@ -120,7 +121,7 @@ class _Canonicalizer(Recognizer):
             if group is not None and inner is not None and self._is_private(pre, inner):
                 self.on_integers.update(inner)
                 return self._exact(group)
-        if pre.op is Dense.op and self.matrices:
+        if pre.op in (Dense.op, Conv2D.op):
             return self._dequantized_product(pre) or post
         hook = pre.op.get_attr("FTVMQnnCanonicalize") if isinstance(pre.op, Op) else None
         if hook is None:
@@ -249,26 +250,54 @@ class _Canonicalizer(Recognizer):
 
     def _convolution(self, group: Product) -> RelayExpr | None:
         """Return a convolution of integers; None where the target convolves floats faster."""
+        found = self._sums_of_windows(group, 0)
+        return None if found is None else self.requantized(found[0], group.output, found[1], len(group.weight))
+
+    def _sums_of_windows(self, group: Product, more: Zero) -> tuple[RelayExpr, int] | None:
+        """Return the result of a convolution of integers before rounding, and its channels: perhaps more than asked.
+
+        ``more`` is added to the zero point. None where the target convolves floats faster.
+        """
         data, zero = self.integers(group.data)
         data, channels = self._widest(data, _channels(group.data.tensor))
         layer = ByteLayer.of(group, channels)
         if layer is None:
             return None
+        if layer.data != "int16" and group.data.dtype == "int8" and zero == group.data.zero:
+            data, zero = self._unsigned(group.data)  # it was not computed as uint8, nor with more channels
+        at = zero if isinstance(more, int) else relay_op.add(more, const(zero, "int32"))
         if layer.data == "int16":
-            data, zero = _less(data, zero, "int16"), 0
-        elif group.data.dtype == "int8" and zero == group.data.zero:  # not computed as uint8, nor with more channels
-            data, zero = self._unsigned(group.data)
-        value = layer.value(data, channels, zero)
-        return self.requantized(value, group.output, layer.out_channels, len(group.weight))
+            wide = relay_op.cast(data, "int16")
+            data, at = relay_op.subtract(wide, const(at, "int16") if isinstance(at, int) else at), 0
+        return layer.value(data, channels, at), layer.out_channels
 
-    def _dequantized_product(self, dense: Call) -> RelayExpr | None:
-        """A dense layer of quantized data that is not quantized anew: float32; None of other dense layers."""
-        group = product_of(dense, 1.0, Output("int8", 0, -128, 127))
-        if group is None or not takes_bytes(group):
+    def _dequantized_product(self, operator: Call) -> RelayExpr | None:
+        """Return a product of quantized data that is not quantized anew, in float32; None where others are faster."""
+        group = product_of(operator, 1.0, NOT_ROUNDED)
+        later = run_time_product(operator) if group is None else None
+        if later is None:
+            return None if group is None else self._in_float32(group, 0)
+        zero = as_number(self.visit(later.zero), "int32")
+        made = self._in_float32(later.group, zero)
+        return None if made is None else relay_op.multiply(made, as_number(self.visit(later.scale), "float32"))
+
+    def _in_float32(self, group: Product, more: Zero) -> RelayExpr | None:
+        """Return sums of products of integers as numbers; ``more`` is added to the zero point of their data."""
+        if group.operator.op is Conv2D.op:
+            found = self._sums_of_windows(group, more) if self.packs else None
+            if found is None:
+                return None
+            made, channels, out = *found, len(group.weight)
+            if channels != out:
+                made = relay_op.strided_slice(made, begin=[0], end=[out], axes=[1])
+        elif not self.matrices or not takes_bytes(group):
             return None
-        self.on_integers.add(dense)
-        data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
-        return scaled_sums(group, data, zero)
+        else:
+            data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
+            at = zero if isinstance(more, int) else relay_op.add(more, const(zero, "int32"))
+            made = scaled_sums(group, data, at)
+        self.on_integers.add(group.operator)
+        return made
 
     def _unsigned(self, data: Quantized) -> tuple[RelayExpr, int]:
         """``data`` as uint8, and its zero point."""

@@ -163,21 +163,26 @@ def _batch_matmul(
 
 @converter("Einsum", in_float32=True)
 def convert_einsum(ctx: NodeContext) -> RelayExpr:
-    """Einstein summation of one or two operands, by transposition, broadcasting, product and sum."""
+    """Einstein summation, by transposition, broadcasting, product and sum: of several operands, from left to right."""
     equation = str(ctx.required("equation")).replace(" ", "")
     terms, right = _einsum_terms(ctx, equation)
     operands = [_diagonal(ctx, ctx.input(i), t) for i, t in enumerate(terms)]
-    if len(terms) == 1:
+    if len(operands) == 1:
         return _einsum_one(*operands[0], right)
-    return _einsum_two(ctx, *operands[0], *operands[1], right)
+    made, term = operands[0]
+    for place, (other, other_term) in enumerate(operands[1:], 2):
+        later = right + "".join(term for _, term in operands[place:])
+        kept = right if place == len(operands) else "".join(c for c in dict.fromkeys(term + other_term) if c in later)
+        made, term = _einsum_two(ctx, typed(made), term, other, other_term, kept), kept
+    return made
 
 
 def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result, with capitals for the axes of an ellipsis."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
-    if len(terms) != ctx.num_inputs or len(terms) > 2:
-        ctx.unsupported(f"Einsum of {len(terms)} operands; one and two are supported")
+    if len(terms) != ctx.num_inputs:
+        ctx.fail(f"the equation {equation!r} is of {len(terms)} operands, and there are {ctx.num_inputs}")
     widest = ""
     for i, term in enumerate(terms):
         rank = ctx.rank(ctx.input(i))

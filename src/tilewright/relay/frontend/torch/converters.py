@@ -25,6 +25,6 @@ from tilewright.relay.frontend.torch import (
 
 __all__ = [
     "attention", "control", "conv", "creation", "elementwise", "experts", "gradients", "indexing", "linear",
-    "norm_gradients", "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes", "sorting",
-    "vision",
+    "norm_gradients", "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes",
+    "sorting", "vision",
 ]  # fmt: skip
