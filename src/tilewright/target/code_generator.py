@@ -38,7 +38,7 @@ from tilewright.runtime.dtype import CUSTOM_TYPES
 from tilewright.runtime.module import Module
 from tilewright.runtime.plugins import load_plugins
 from tilewright.runtime.registry import get_global_func, list_global_func_names, register_func
-from tilewright.target.codegen.options import has_unpacked_api, is_freestanding, workspace_alignment
+from tilewright.target.interfaces import has_unpacked_api, is_freestanding, workspace_alignment
 from tilewright.target.kind import GROUP
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc

@@ -28,7 +28,8 @@ from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE
 from tilewright.relay.transform.functional.inline import Inline
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
-from tilewright.target.codegen.options import is_freestanding, workspace_alignment, workspace_pools
+from tilewright.target.codegen.options import workspace_pools
+from tilewright.target.interfaces import is_freestanding, workspace_alignment
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.function_attributes import POOL_BYTES

@@ -65,6 +65,7 @@ from tilewright.relay.qnn.groups import (
     inner_nodes,
     product_of,
 )
+from tilewright.relay.qnn.integer_products import computes_on_integers, integer_product
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
@@ -114,6 +115,7 @@ class _Canonicalizer(Recognizer):
         self.packs = packs_integers()
         self.flips = multiplies_bytes()
         self.matrices = multiplies_matrices()
+        self.small = computes_on_integers()
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if pre.op is Quantize.op:
@@ -227,6 +229,10 @@ class _Canonicalizer(Recognizer):
         return self.signed(build(unsigned)) if len(unsigned) == len(parts) else build(parts)
 
     def _product(self, group: Product) -> RelayExpr:
+        if self.small:
+            whole = integer_product(group, self.integers(group.data)[0])
+            if whole is not None:
+                return whole
         convolution = self._convolution(group) if self.packs and group.operator.op is Conv2D.op else None
         if convolution is not None:
             return convolution

@@ -14,6 +14,7 @@ from tilewright.relay.op.nn import (  # noqa: F401
     deformable_conv2d,
     dense,
     fifo_buffer,
+    integer_conv2d,
     loss,
     nbits,
     norm,

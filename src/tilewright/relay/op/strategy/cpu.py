@@ -64,9 +64,9 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_topi_compute,
     wrap_topi_schedule,
 )
-from tilewright.target.codegen.options import is_freestanding
 from tilewright.target.features import features
 from tilewright.target.generic_func import GenericFunc
+from tilewright.target.interfaces import is_freestanding
 from tilewright.target.target import Target
 from tilewright.topi import cpu
 from tilewright.topi.cpu.common import typical_extent, vector_lanes

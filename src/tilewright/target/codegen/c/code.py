@@ -15,9 +15,9 @@ from tilewright.target.codegen.c.argument_check import check_source
 from tilewright.target.codegen.c.function import Source, print_function
 from tilewright.target.codegen.c.parts import part
 from tilewright.target.codegen.llvm.support import refusing_ir
-from tilewright.target.codegen.options import has_unpacked_api
 from tilewright.target.codegen.source.names import string_literal
 from tilewright.target.features import features
+from tilewright.target.interfaces import has_unpacked_api
 from tilewright.target.loader import LoadedObjects
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc

@@ -10,8 +10,9 @@ from tilewright.runtime.registry import register_func
 from tilewright.target.code_generator import register_code_generator, to_host_form
 from tilewright.target.codegen.c.code import CCode, emit_source, registration_source
 from tilewright.target.codegen.c.freestanding import emit_freestanding
-from tilewright.target.codegen.options import is_freestanding, refuse_unsupported
+from tilewright.target.codegen.options import refuse_unsupported
 from tilewright.target.features import features
+from tilewright.target.interfaces import is_freestanding
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 

@@ -1,0 +1,52 @@
+/* Sums of four channels, and of one, whose first bytes are at ``base``. */
+TW_INLINE void tw_four_channels_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
+                                    int32_t step, int32_t* TW_RESTRICT sums) {
+  int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3], i, j;
+  for (i = g->kh; i > 0; i--, base += row) {
+    const @T@_t* p = base;
+    for (j = g->kw; j > 0; j--, p += step, w += g->c) {
+      s0 += p[0] * w[0];
+      s1 += p[1] * w[1];
+      s2 += p[2] * w[2];
+      s3 += p[3] * w[3];
+    }
+  }
+  sums[0] = s0;
+  sums[1] = s1;
+  sums[2] = s2;
+  sums[3] = s3;
+}
+
+TW_INLINE int32_t tw_channel_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
+                                 int32_t step, int32_t sum) {
+  int32_t i, j;
+  for (i = g->kh; i > 0; i--, base += row) {
+    const @T@_t* p = base;
+    for (j = g->kw; j > 0; j--, p += step, w += g->c) sum += p[0] * w[0];
+  }
+  return sum;
+}
+
+/* One channel of data for each of the result. Weights are (kh, kw, c); ``patch`` has room for a window. */
+static void tw_depthwise_@T@(const struct tw_conv2d* g, const uint8_t* x, const int8_t* w,
+                             const struct tw_channel* channels, uint8_t* out, uint8_t* patch) {
+  int32_t n, y, at, left, row, step;
+  for (n = 0; n < g->images; n++, x += g->h * g->w * g->c) {
+    for (y = 0; y < g->oh; y++) {
+      for (at = 0; at < g->ow; at++) {
+        const @T@_t* base = (const @T@_t*)tw_window(g, x, y, at, 0, patch, &row, &step);
+        const struct tw_channel* channel = channels;
+        const int8_t* v = w;
+        for (left = g->c; left >= 4; left -= 4, base += 4, v += 4, channel += 4, out += 4) {
+          int32_t sums[4], i;
+          for (i = 0; i < 4; i++) sums[i] = channel[i].bias;
+          tw_four_channels_@T@(g, base, v, row, step, sums);
+          for (i = 0; i < 4; i++) out[i] = tw_narrowed(g, channel + i, sums[i]);
+        }
+        for (; left > 0; left--, base++, v++, channel++, out++) {
+          out[0] = tw_narrowed(g, channel, tw_channel_@T@(g, base, v, row, step, channel->bias));
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,31 @@
+/* rint(float(sum) * factor) of int32 and float32 on integers: halves to even, to the bit. */
+
+/* The nearest number of 24 bits, and zeros behind them, as float32 has. */
+static uint64_t tw_24_bits(uint64_t n) {
+  int32_t more = 0;
+  while (n >> more >= (uint64_t)1 << 24) more++;
+  if (more == 0) return n;
+  n += ((uint64_t)1 << (more - 1)) - 1 + (n >> more & 1);
+  return n >> more << more;
+}
+
+/* For any sum; ``factor`` are the bits of a positive float32. */
+TW_MESSAGE int32_t tw_scaled_exactly(int32_t sum, uint32_t factor) {
+  const int32_t shift = 150 - (int32_t)(factor >> 23);
+  uint64_t n = tw_24_bits(sum < 0 ? 0u - (uint32_t)sum : (uint32_t)sum);
+  n = tw_24_bits(n * ((factor & 0x7fffffu) | 0x800000u));
+  if (shift > 62) return 0;
+  if (shift > 0) n = (n + ((uint64_t)1 << (shift - 1)) - 1 + (n >> shift & 1)) >> shift;
+  if (shift < 0 || n > 0x3fffffff) n = 0x3fffffff;
+  return sum < 0 ? -(int32_t)n : (int32_t)n;
+}
+
+/* ``multiplier`` is the factor, rounded, times ``2 ** (32 + fraction - shift)``. The upper half of a product has
+ * ``fraction`` bits behind the point, of which the last is uncertain: next to a half the exact sum is taken anew. */
+TW_INLINE int32_t tw_scaled(int32_t sum, int32_t multiplier, uint32_t factor, int32_t shift, int32_t fraction) {
+  const uint32_t mask = ((uint32_t)1 << fraction) - 1;
+  const int64_t product = (int64_t)(int32_t)((uint32_t)sum << shift) * multiplier;
+  const int32_t steps = (int32_t)(product >> 32) + ((1 << (fraction - 1)) - 2);
+  if (((uint32_t)steps & mask) > mask - 5) return tw_scaled_exactly(sum, factor);
+  return steps >> fraction;
+}
