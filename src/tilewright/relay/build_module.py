@@ -28,6 +28,7 @@ from tilewright.relay.backend.external import compile_external
 from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.runtime import Executor, Runtime, target_options
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.backend.te_compiler import auto_scheduled
 from tilewright.relay.backend.vm_build import NAME as VM
@@ -185,6 +186,7 @@ def build(
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
     executor: None = None,
+    runtime: Runtime | None = None,
 ) -> GraphExecutorFactoryModule: ...
 
 
@@ -196,7 +198,8 @@ def build(
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
     *,
-    executor: str | None,
+    executor: str | Executor | None,
+    runtime: Runtime | None = None,
 ) -> Any: ...
 
 
@@ -208,7 +211,8 @@ def build(
     target_host: str | Target | None = None,
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
-    executor: str | None = None,
+    executor: str | Executor | None = None,
+    runtime: Runtime | None = None,
 ) -> Any:
     """Compile a model.
 
@@ -226,7 +230,9 @@ def build(
     mod_name : prefix of the kernels' names.
     executor : what it will run on (``relay.backend.executors``); by default the target's ``-executor=``, or "graph".
         "auto" is the target's, or what the program needs (``relay.backend.executor_choice``), or "vm" where the option
-        ``relay.vm.specialize`` asks for specializations, which are the virtual machine's.
+        ``relay.vm.specialize`` asks for specializations, which are the virtual machine's. An ``Executor`` has options
+        with it.
+    runtime : the runtime behind the library, and its options; by default what the target says.
 
     Returns
     -------
@@ -239,7 +245,7 @@ def build(
     TilewrightError for a module that does not type-check or uses what the target cannot run; UnsupportedError for an
     unknown executor; BudgetError where it exceeds a ``relay.budget.*`` of the PassContext.
     """
-    targets = TargetMap.of(target, target_host)
+    targets = TargetMap.of(target, target_host).with_options(target_options(executor, runtime))
     check_mapped_files()
     module = _as_module(ir_mod, params)
     codegen = codegen_for(_executor(executor, targets.default, module))
@@ -293,7 +299,7 @@ def to_kernels(
         return _to_kernels(_as_module(mod, params), targets, codegen_for(DEFAULT_EXECUTOR), BuildReport())
 
 
-def _executor(asked: str | None, target: Target, module: IRModule) -> str:
+def _executor(asked: str | Executor | None, target: Target, module: IRModule) -> str:
     """Return the executor's name: as asked for, or that of the target or its host, or what the program needs."""
     if asked not in (None, AUTO):
         return str(asked)

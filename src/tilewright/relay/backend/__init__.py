@@ -10,7 +10,7 @@ calibration.py runtime.py       inputs and outputs of a module's functions; the 
 progress.py                     progress and report of a build
 """
 
-from tilewright.relay.backend.runtime import Runtime
+from tilewright.relay.backend.runtime import Executor, Runtime
 from tilewright.runtime.executor import factory as executor_factory
 
-__all__ = ["Runtime", "executor_factory"]
+__all__ = ["Executor", "Runtime", "executor_factory"]

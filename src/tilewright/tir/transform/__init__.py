@@ -8,7 +8,8 @@ make_unpacked_api), split_host_device, lower_tvm_builtin, lower_intrin; for GPUs
 before the split thread_sync, infer_fragment, lower_thread_allreduce, merge_dynamic_shared_memory_allocations, after it
 lower_warp_memory.
 apply_filter makes passes of functions. Only on demand: convert_for_loops_to_serial, instrument_bound_checkers,
-inject_copy_intrin, lift_attr_scope, lower_device_storage_access_info, skip_assert, verify_gpu_code.
+inject_copy_intrin, legalize_packed_calls, lift_attr_scope, lower_device_storage_access_info, skip_assert,
+verify_gpu_code.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _PASSES = {
     "InjectPrefetch": "inject_prefetch",
     "InjectVirtualThread": "inject_virtual_thread",
     "InstrumentBoundCheckers": "instrument_bound_checkers",
+    "LegalizePackedCalls": "legalize_packed_calls",
     "LiftAttrScope": "lift_attr_scope",
     "LoopPartition": "loop_partition",
     "LowerCustomDatatypes": "lower_custom_datatypes",
