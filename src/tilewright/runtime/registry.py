@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -39,19 +40,34 @@ def register_func(
     return register(f) if f is not None else register
 
 
+# Functions that modules of Tilewright register when they are imported, which happens on first use.
+_REGISTERED_BY = {
+    "arith.DomainTouched": "tilewright.tir.domain_touched",
+    "runtime.CSourceModuleCreate": "tilewright.target.codegen.c.generator",
+    "tir.const_true": "tilewright.tir.op",
+    "tvm.default_trace_action": "tilewright.tir.op",
+}
+
+
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """Return a global function.
 
     Raises:
         ValueError: there is none and allow_missing is false.
     """
+    found = _find(name)
+    if found is None and name in _REGISTERED_BY:  # whose module nobody has imported yet
+        importlib.import_module(_REGISTERED_BY[name])
+        found = _find(name)
+    if found is not None or allow_missing:
+        return found
+    raise ValueError(f"Cannot find global function {name}")
+
+
+def _find(name: str) -> PackedFunc | None:
     out = ctypes.c_void_p()
     check_call(LIB.TVMFuncGetGlobal(name.encode("utf-8"), ctypes.byref(out)))
-    if out.value is not None:
-        return PackedFunc(out.value)
-    if allow_missing:
-        return None
-    raise ValueError(f"Cannot find global function {name}")
+    return None if out.value is None else PackedFunc(out.value)
 
 
 def need_global_func(name: str) -> PackedFunc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tilewright.ir.errors import UnsupportedError
@@ -15,6 +16,9 @@ from tilewright.target.features import features
 from tilewright.target.interfaces import is_freestanding
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
+
+_HEADERS = "packed_func|registry|module|ndarray|data_type|object|logging"
+_CPLUSPLUS_HEADER = re.compile(rf"^\s*#\s*include\s*[<\"]tvm/runtime/({_HEADERS})\.h[>\"]", re.MULTILINE)
 
 
 @register_code_generator("c")
@@ -53,7 +57,8 @@ def create_source_module(
     Parameters
     ----------
     source : the text
-    fmt : ``"c"``, or ``"cc"`` or ``"cpp"`` for C++, whose packed functions are ``extern "C"``
+    fmt : ``"c"``, or ``"cc"`` or ``"cpp"`` for C++, whose packed functions are ``extern "C"``; C that includes a C++
+        header of the runtime, such as ``tvm/runtime/packed_func.h``, is C++, too
     func_names : its packed functions, of the form ``int f(TVMValue* args, int* type_codes, int num_args, TVMValue*
         out_value, int* out_type_code)``
     const_vars : names of the constants passed once, as tensors that stay in place, to ``__init_F`` of the same form,
@@ -66,4 +71,5 @@ def create_source_module(
     suffixes = {"c": "c", "cc": "cc", "cpp": "cc"}
     if fmt not in suffixes:
         raise UnsupportedError(f"a source module of format {fmt!r} cannot be compiled; there are 'c', 'cc' and 'cpp'")
-    return source_module(CCode(source, func_names or (), const_vars or (), suffixes[fmt]))
+    suffix = "cc" if _CPLUSPLUS_HEADER.search(source) else suffixes[fmt]
+    return source_module(CCode(source, func_names or (), const_vars or (), suffix))
