@@ -1,13 +1,15 @@
 """Large models: what compiling takes, in seconds and in memory, beside copying the file and ONNX Runtime's session.
 
 python -m benchmarks.large                                  # a step of a Llama-like network, 1.03 billion parameters
-python -m benchmarks.large --weights int4 --layers 32 --width 4096 --inner 14336 --groups 8
+python -m benchmarks.large --weights int4 --layers 32 --width 4096 --inner 14336 --groups 8            # 7 billion
+python -m benchmarks.large --weights bfloat16 --layers 40 --width 2560 --heads 20 --inner 9728 --vocabulary 151936
 python -m benchmarks.large --scale 0.01                     # what the tests build
 
 The model's weights are random: parts of a block of random numbers, one external file each, written at the disk's speed.
 A step takes hidden states and a cache of ``--cache`` tokens. Each engine has a process of its own. Memory is that of
 the process, looked at every 5 ms: anonymous memory is its own; mapped memory is pages of files, which the system takes
-back when it needs them. The level before the build (Python, numpy, onnx, the compiler) is told apart.
+back when it needs them. The level before the build (Python, numpy, onnx, the compiler) is told apart. A step is told in
+processor time of one thread, in turns with a loop that sums as many bytes as the library has.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-_FLOAT, _EXTERNAL = TensorProto.FLOAT, TensorProto.EXTERNAL
+_EXTERNAL = TensorProto.EXTERNAL
 _BLOCK = 1 << 22  # random numbers that all weights are made of
 _NBITS_BLOCK = 32
 _LOOK_SECONDS = 0.005
@@ -75,14 +77,23 @@ class _Writer:
         self.normals = self.rng.standard_normal(_BLOCK, "float32")
         self.bytes = self.rng.integers(0, 256, _BLOCK, "uint8")
 
+    @property
+    def dtype(self) -> int:
+        """The type of the network's numbers."""
+        return TensorProto.BFLOAT16 if self.weights == "bfloat16" else TensorProto.FLOAT
+
     def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Add a node with one output, ``name``."""
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
     def small(self, name: str, value: Any) -> str:
-        """Add a tensor in the model's own file."""
-        self.tensors.append(numpy_helper.from_array(np.asarray(value), name))
+        """Add a tensor in the model's own file; floats in the network's type."""
+        array = np.asarray(value)
+        if array.dtype == np.float32 and self.weights == "bfloat16":
+            self.tensors.append(helper.make_tensor(name, self.dtype, array.shape, _bfloat16(array).tobytes(), raw=True))
+        else:
+            self.tensors.append(numpy_helper.from_array(array, name))
         return name
 
     def external(self, name: str, block: np.ndarray[Any, Any], shape: Sequence[int], dtype: int) -> str:
@@ -102,15 +113,22 @@ class _Writer:
 
     def product(self, data: str, rows: int, columns: int, name: str) -> str:
         """Add a product with a matrix of random weights, (rows, columns)."""
-        if self.weights == "float32":
-            weight = self.external(f"{name}.weight", self.normals * np.float32(rows**-0.5), (rows, columns), _FLOAT)
+        if self.weights != "int4":
+            normals = self.normals * np.float32(rows**-0.5)
+            block = _bfloat16(normals) if self.weights == "bfloat16" else normals
+            weight = self.external(f"{name}.weight", block, (rows, columns), self.dtype)
             return self.node("MatMul", [data, weight], name)
         shape = columns, rows // _NBITS_BLOCK, _NBITS_BLOCK // 2
         codes = self.external(f"{name}.codes", self.bytes, shape, TensorProto.UINT8)
         scales = np.abs(self.normals) * np.float32(0.2 * rows**-0.5) + np.float32(1e-3)
-        inputs = [data, codes, self.external(f"{name}.scales", scales, (columns, rows // _NBITS_BLOCK), _FLOAT)]
+        inputs = [data, codes, self.external(f"{name}.scales", scales, (columns, rows // _NBITS_BLOCK), self.dtype)]
         return self.node("MatMulNBits", inputs, name, domain="com.microsoft", K=rows, N=columns, bits=4,
                          block_size=_NBITS_BLOCK, accuracy_level=4)  # fmt: skip
+
+
+def _bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the bits of the bfloat16 below each float32, uint16."""
+    return (values.view("uint32") >> 16).astype("uint16")
 
 
 def make_model(folder: Path, sizes: Sizes, weights: str = "float32") -> Path:
@@ -125,9 +143,9 @@ def make_model(folder: Path, sizes: Sizes, weights: str = "float32") -> Path:
     w.product(_norm(w, data, "norm"), sizes.width, sizes.vocabulary, "logits")
     shape = sizes.groups, sizes.cache, sizes.width // sizes.heads
     caches = [f"past.{layer}.{part}" for layer in range(sizes.layers) for part in ("key", "value")]
-    values = [helper.make_tensor_value_info(name, _FLOAT, shape) for name in caches]
-    hidden = helper.make_tensor_value_info("hidden", _FLOAT, (1, 1, sizes.width))
-    logits = helper.make_tensor_value_info("logits", _FLOAT, (1, 1, sizes.vocabulary))
+    values = [helper.make_tensor_value_info(name, w.dtype, shape) for name in caches]
+    hidden = helper.make_tensor_value_info("hidden", w.dtype, (1, 1, sizes.width))
+    logits = helper.make_tensor_value_info("logits", w.dtype, (1, 1, sizes.vocabulary))
     graph = helper.make_graph(w.nodes, "step", [hidden, *values], [logits], w.tensors)
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
     path = folder / "model.onnx"
@@ -251,19 +269,27 @@ def compile_watched(model: Path, library: Path) -> dict[str, Any]:
     return {"before": before, "stages": stages, "library": library.stat().st_size}
 
 
-def open_watched(library: Path, sizes: Sizes) -> dict[str, Any]:
-    """Open a library in this process and run two steps; return seconds and memory."""
-    import tilewright
+def open_watched(library: Path, turns: int = 4) -> dict[str, Any]:
+    """Open a library in this process and run steps on one thread; return seconds and memory.
 
-    start = time.perf_counter()
-    model = tilewright.load(library)
-    opened = time.perf_counter() - start
-    values = {name: np.zeros(info.shape, "float32") for name, info in model.inputs.items()}
+    ``open``, ``step`` and ``read``, a loop that sums as many bytes as the library has, are processor time: the least of
+    a few turns.
+    """
+    import tilewright
+    from benchmarks.peak import read_seconds
+    from tilewright.runtime.ndarray import numpy_dtype
+
+    start = time.process_time()
+    model = tilewright.load(library, threads=1)
+    found = {"open": time.process_time() - start, "step": math.inf, "read": math.inf}
+    values = {name: np.zeros(info.shape, numpy_dtype(info.dtype)) for name, info in model.inputs.items()}
     model.run(values)
-    start = time.perf_counter()
-    for _ in range(5):
+    for _ in range(turns):
+        start = time.process_time()
         model.run(values)
-    return {"open": opened, "step": (time.perf_counter() - start) / 5, **memory()}
+        found["step"] = min(found["step"], time.process_time() - start)
+        found["read"] = min(found["read"], read_seconds(library.stat().st_size))
+    return {**found, **memory()}
 
 
 def session_watched(model: Path) -> dict[str, Any]:
@@ -271,8 +297,10 @@ def session_watched(model: Path) -> dict[str, Any]:
     import onnxruntime
 
     start = time.perf_counter()
-    onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    return {"seconds": time.perf_counter() - start, **memory()}
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    found = {"seconds": time.perf_counter() - start, **memory()}
+    del session
+    return found
 
 
 def _in_process(*arguments: str) -> dict[str, Any]:
@@ -310,10 +338,13 @@ def report(folder: Path, sizes: Sizes, weights: str, others: bool) -> None:
     most = max(stage["anonymous"] for stage in found["stages"].values()) - before
     print(f"compile: {total:.1f} s, anonymous {_megabytes(most)} beside {_megabytes(before)} before")
     opened = _in_process("--open", str(library))
-    print(f"library: {_megabytes(found['library'])}, opens in {opened['open']:.3f} s, a step {opened['step']:.3f} s")
+    print(f"library: {_megabytes(found['library'])}, opens in {opened['open']:.3f} s")
+    share = opened["read"] / opened["step"]
+    print(f"a step: {opened['step']:.3f} s on one thread, where reading takes {opened['read']:.3f} s ({share:.0%})")
     if others:
         print(f"cp: {_copied(library):.1f} s")
         library.unlink()
+    if others and weights != "bfloat16":  # ONNX Runtime has no products of bfloat16 on processors
         session = _in_process("--session", str(model))
         kinds = ", ".join(f"{kind} {_megabytes(session[kind])}" for kind in KINDS)
         print(f"ONNX Runtime's session: {session['seconds']:.1f} s, {kinds}")
@@ -325,7 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, value in vars(Sizes()).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of parameters")
-    parser.add_argument("--weights", choices=("float32", "int4"), default="float32")
+    parser.add_argument("--weights", choices=("float32", "bfloat16", "int4"), default="float32")
     parser.add_argument("--folder", type=Path, help="where model and library go; a temporary one without it")
     parser.add_argument("--alone", action="store_true", help="without cp and ONNX Runtime")
     for name in ("compile", "open", "session"):
@@ -335,7 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.compile:
         print(json.dumps(compile_watched(chosen.compile, chosen.compile.with_name("model.so"))))
     elif chosen.open:
-        print(json.dumps(open_watched(chosen.open, sizes)))
+        print(json.dumps(open_watched(chosen.open)))
     elif chosen.session:
         print(json.dumps(session_watched(chosen.session)))
     else:

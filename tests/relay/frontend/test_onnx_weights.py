@@ -42,7 +42,7 @@ def save(folder: Path, arrays: dict[str, np.ndarray] = ARRAYS) -> Path:
 
 def test_large_weights_stay_in_their_files_until_they_are_read(tmp_path: Path) -> None:
     model = open_model(save(tmp_path))
-    assert sorted(model.weights) == ["flags", "large", "whole"]
+    assert sorted(model.weights) == ["flags", "half", "large", "whole"]
     _, params = relay.frontend.from_onnx(model)
     _, expected = relay.frontend.from_onnx(onnx.load(tmp_path / "model.onnx"))
     assert params.keys() == expected.keys()

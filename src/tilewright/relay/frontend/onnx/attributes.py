@@ -10,6 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from tilewright.ir.errors import UnsupportedError
+from tilewright.runtime.ndarray import numpy_dtype
 
 # A data type that numpy lacks is read through ml_dtypes by onnx itself; these are the ones the compiler has.
 _DTYPES: dict[int, str] = {
@@ -40,9 +41,6 @@ SMALL_DTYPES: dict[int, str] = {
     onnx.TensorProto.INT2: "int2",
     onnx.TensorProto.UINT2: "uint2",
 }
-
-# Of these, the bytes in the file are numpy's.
-_RAW_DTYPES = frozenset(_DTYPES) - {onnx.TensorProto.BFLOAT16}
 
 
 def dtype_of(onnx_type: int, where: str) -> str:
@@ -86,13 +84,13 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 def has_plain_elements(tensor: onnx.TensorProto) -> bool:
     """Return whether a tensor's bytes are those of an array in memory."""
-    return tensor.data_type in _RAW_DTYPES and sys.byteorder == "little"
+    return tensor.data_type in _DTYPES and sys.byteorder == "little"
 
 
 def to_array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     """Return the numpy array of a tensor; perhaps a read-only view of the tensor's bytes."""
     if tensor.HasField("raw_data") and has_plain_elements(tensor):
-        return np.frombuffer(tensor.raw_data, _DTYPES[tensor.data_type]).reshape(tuple(tensor.dims))
+        return np.frombuffer(tensor.raw_data, numpy_dtype(_DTYPES[tensor.data_type])).reshape(tuple(tensor.dims))
     _check_range(tensor)
     return np.asarray(numpy_helper.to_array(tensor))
 
