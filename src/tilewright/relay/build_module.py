@@ -39,8 +39,8 @@ from tilewright.relay.function_attributes import INLINE
 from tilewright.relay.qnn.decisions import collecting
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
+from tilewright.relay.transform.bind_params import Lent, with_params
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
-from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.devices.control_on_devices import PlainControlFlow, has_control_flow
 from tilewright.relay.transform.devices.for_each_device import names_devices
@@ -247,13 +247,14 @@ def build(
     """
     targets = TargetMap.of(target, target_host).with_options(target_options(executor, runtime))
     check_mapped_files()
-    module = _as_module(ir_mod, params)
+    lent = Lent()
+    module = _as_module(ir_mod, params, lent)
     codegen = codegen_for(_executor(executor, targets.default, module))
     asked, targets = targets, targets.with_options(codegen.target_options)
     report = BuildReport()
     defaults = PassContext.current().with_defaults(codegen.pass_options(targets.default))
     with targets.default, defaults, records_in_force(targets.default):
-        module = _to_kernels(module, targets, codegen, report)
+        module = _to_kernels(module, targets, codegen, report, lent)
         report.cpu_features = _cpu_features(targets)
         with report.stage("lower"):
             builder = ModuleBuilder(targets.default, targets.host)
@@ -274,8 +275,13 @@ def _cpu_features(targets: TargetMap) -> tuple[str, ...]:
     return tuple(dict.fromkeys(needed))
 
 
-def _to_kernels(module: IRModule, targets: TargetMap, codegen: ExecutorCodegen, report: BuildReport) -> IRModule:
-    """Optimize, fuse and prepare for an executor; the primitive functions of the result become kernels."""
+def _to_kernels(
+    module: IRModule, targets: TargetMap, codegen: ExecutorCodegen, report: BuildReport, lent: Lent
+) -> IRModule:
+    """Optimize, fuse and prepare for an executor; the primitive functions of the result become kernels.
+
+    What the caller's arrays have ``lent`` is the module's own in the end.
+    """
     halve_weights.check_precision(module)
     notes = collecting(), halve_weights.collecting(), bfloat16_gain.collecting()
     with report.stage("optimize"), notes[0] as decisions, notes[1] as halved, notes[2] as gains:
@@ -285,7 +291,7 @@ def _to_kernels(module: IRModule, targets: TargetMap, codegen: ExecutorCodegen, 
     report.quantized, report.halved = tuple(dict.fromkeys(decisions)), tuple(halved)
     report.bfloat16_gains = tuple(gains)
     with report.stage("fuse"):
-        module = targets.fused(fusion_passes(), module)
+        module = lent.with_copies(targets.fused(fusion_passes(), module))
     with report.stage("lower"):
         return Sequential(codegen.prepare_passes(), name="relay.prepare")(module)
 
@@ -296,7 +302,7 @@ def to_kernels(
     """Return the module that ``build`` lowers for the graph executor: its primitive functions become kernels."""
     targets = TargetMap.of(target)
     with targets.default:
-        return _to_kernels(_as_module(mod, params), targets, codegen_for(DEFAULT_EXECUTOR), BuildReport())
+        return _to_kernels(_as_module(mod, params), targets, codegen_for(DEFAULT_EXECUTOR), BuildReport(), Lent())
 
 
 def _executor(asked: str | Executor | None, target: Target, module: IRModule) -> str:
@@ -378,7 +384,7 @@ class BuildModule:
         return self._factory
 
 
-def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IRModule:
+def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None, lent: Lent | None = None) -> IRModule:
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
@@ -388,7 +394,7 @@ def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IR
     module = mod.copy()
     if params:
         _warn_of_unknown(module["main"], params)
-        module["main"] = with_params(module["main"], params)
+        module["main"] = with_params(module["main"], params, lent)
     return module
 
 

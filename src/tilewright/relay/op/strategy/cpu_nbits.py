@@ -32,7 +32,7 @@ from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
 from tilewright.relay.op.tensor.unary import Cast
 from tilewright.relay.op.transform.axes import Transpose
 from tilewright.runtime.mapped_files import weight_array
-from tilewright.runtime.ndarray import numpy_view
+from tilewright.runtime.ndarray import NDArray, numpy_view
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.extern import schedule_extern
@@ -77,9 +77,16 @@ def _packed(attrs: MatmulNBitsAttrs, inputs: Sequence[RelayExpr], size: int) -> 
     shape = -(-len(codes) // lanes), codes.shape[1], nbits.words_of_block(bits, block), lanes
     words = weight_array(shape, "int32")
     nbits.packed_codes(codes, bits, block, lanes, numpy_view(words, writable=True))
-    packed = [nbits.packed_by_block(p, lanes) for p in (_narrow(scales), *zeros)]
+    packed = [_as_weight(nbits.packed_by_block(p, lanes)) for p in (_narrow(scales), *zeros)]
     form = MatmulNBitsPackAttrs(bits, block, level, len(codes), attrs.out_dtype)
     return call("nn.contrib_matmul_nbits_pack", [inputs[0], *(const(v) for v in (words, *packed))], form)
+
+
+def _as_weight(values: np.ndarray[Any, Any]) -> NDArray:
+    """Return a copy in memory that the system can write out: scales of float32 are a quarter of what codes take."""
+    data = weight_array(values.shape, values.dtype.name)
+    np.copyto(numpy_view(data, writable=True), values)
+    return data
 
 
 def product_with_blocks(attrs: Any, inputs: Sequence[RelayExpr], types: Sequence[Any]) -> RelayExpr | None:
