@@ -16,6 +16,55 @@ static int adopt_params(TilewrightGraph* g, const TwParams* params, TwShared* sh
   return 0;
 }
 
+/* ---- parameters in the code (-link-params) ---- */
+static void release_linked(DLManagedTensor* t) {
+  tw_module_release(t->manager_ctx);
+  free(t);
+}
+
+/* The array at data, in the memory of a module, which it retains. */
+static TwArray* linked_array(TwModule* module, void* data, const GraphEntry* e) {
+  DLManagedTensor* t = calloc(1, sizeof *t);
+  if (t == NULL) {
+    tw_out_of_memory(sizeof *t);
+    return NULL;
+  }
+  t->dl_tensor = (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = e->ndim, .dtype = e->type, .shape = e->shape};
+  t->manager_ctx = tw_module_retain(module);
+  t->deleter = release_linked;
+  TVMArrayHandle made = NULL;
+  if (TVMArrayFromDLPack(t, &made) != 0) {
+    release_linked(t);
+    return NULL;
+  }
+  TwArray* array = (TwArray*)made;
+  array->read_only = true;
+  return array;
+}
+
+/* Gives an input the memory that the module's function of its storage tells, if it tells any. */
+static int adopt_linked(TilewrightGraph* g, TwFunc* lookup, int index) {
+  const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[index]]];
+  TVMValue storage = {.v_int64 = e->storage}, found = {0};
+  int code = kTVMArgInt, found_code = kTVMNullptr;
+  if (e->array != NULL) return 0;
+  if (TVMFuncCall(lookup, &storage, &code, 1, &found, &found_code) != 0) return -1;
+  if (found_code != kTVMOpaqueHandle || found.v_handle == NULL) return 0;
+  TwArray* array = linked_array(g->lib, found.v_handle, e);
+  const int rc = array == NULL ? -1 : graph_bind_param(g, index, array, true);
+  tw_array_release(array);
+  return rc;
+}
+
+static int adopt_all_linked(TilewrightGraph* g) {
+  TwFunc* lookup = NULL;
+  if (g->lib != NULL && tw_module_find(g->lib, "_lookup_linked_param", true, &lookup) != 0) return -1;
+  int rc = 0;
+  for (int i = 0; lookup != NULL && rc == 0 && i < g->num_inputs; ++i) rc = adopt_linked(g, lookup, i);
+  tw_func_release(lookup);
+  return rc;
+}
+
 /* Marks the parameters that calls that run once read; the graph must not run such a call on anything else. */
 static int mark_feeding(TilewrightGraph* g) {
   bool* fixed = calloc((size_t)g->num_entries + 1, sizeof *fixed); /* of entries: an input, or a result of such a call */
@@ -69,7 +118,7 @@ static int build_graph(TilewrightGraph* g, const char* json, size_t json_size, c
                        const TwParams* params, TwShared* shared) {
   if (graph_take_devices(g, devices, num_devices) != 0 || graph_read_json(g, json, json_size) != 0) return -1;
   if (graph_place_entries(g) != 0 || graph_find_roots(g) != 0 || mark_feeding(g) != 0) return -1;
-  if (adopt_params(g, params, shared) != 0 || graph_place_prepared(g, shared) != 0) return -1;
+  if (adopt_params(g, params, shared) != 0 || adopt_all_linked(g) != 0 || graph_place_prepared(g, shared) != 0) return -1;
   if (graph_allocate_storage(g) != 0 || graph_allocate_entries(g) != 0 || graph_prepare_calls(g) != 0) return -1;
   return prepare_params(g, shared);
 }

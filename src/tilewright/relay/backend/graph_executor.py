@@ -5,8 +5,10 @@ A graph is data flow between tensors of known shapes: a list of calls in planned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
@@ -30,6 +32,8 @@ from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.module import Module
+from tilewright.runtime.ndarray import numpy_view
+from tilewright.target.codegen.c.generator import link_params
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.version import __version__
@@ -82,6 +86,9 @@ class GraphExecutorBuild(ExecutorCodegen):
         graph.metadata = library_metadata(program.fused, graph, targets)
 
         def finish(library: Module) -> GraphExecutorFactoryModule:
+            linked = bool(program.target.attrs.get("link-params", False))
+            if linked:
+                link_params(library, program.target, _linked(graph))
             functions = list(kernels(program.lowered).values())
             fill_report(program.report, graph, functions)
             factory = GraphExecutorFactoryModule(
@@ -93,11 +100,21 @@ class GraphExecutorBuild(ExecutorCodegen):
                 program.name,
                 graph.params,
                 function_metadata(program.fused, program.lowered, graph, targets),
+                linked,
             )
             factory.build_report = program.report
             return factory
 
         return finish
+
+
+def _linked(graph: Graph) -> Iterator[tuple[int, str, np.ndarray[Any, Any], str]]:
+    """Yield the parameters of a graph: storage, name, elements and data type."""
+    rows = graph.rows()
+    for index, node in enumerate(graph.nodes):
+        if node.name in graph.params:
+            value = numpy_view(graph.params[node.name])
+            yield graph.storage.storage[rows[index]], node.name, value, node.types[0].dtype
 
 
 def library_metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, Any]:

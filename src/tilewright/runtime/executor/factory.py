@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..device import cpu
 from ..module import Module
 from ..ndarray import NDArray
 from ..packed_func import PackedFunc
@@ -30,6 +31,7 @@ class GraphExecutorFactoryModule:
         libmod: the compiled functions.
         libmod_name: the network's name; "default" unless ``relay.build`` got another.
         params: the parameters by name.
+        linked: whether the functions have the parameters (``-link-params``), so that the library needs no others.
         function_metadata: the compiler's metadata of each function.
     """
 
@@ -43,6 +45,7 @@ class GraphExecutorFactoryModule:
         libmod_name: str,
         params: Mapping[str, Any],
         function_metadata: Any = None,
+        linked: bool = False,
     ) -> None:
         self.ir_mod = ir_mod
         self.target = target
@@ -52,13 +55,16 @@ class GraphExecutorFactoryModule:
         self.libmod_name = libmod_name
         self.function_metadata = function_metadata
         self.build_report: Any = None
-        pairs = [item for pair in as_ndarrays(params).items() for item in pair]
+        self._linked = as_ndarrays(params) if linked else None
+        pairs = [item for pair in as_ndarrays(params).items() for item in pair] if not linked else []
         create = need_global_func("tvm.graph_executor_factory.create")
         self.module: Module = create(graph_json_str, libmod, libmod_name, *pairs)
 
     @cached_property
     def params(self) -> dict[str, NDArray]:
         """The parameters by name; those that are views of the model's files are copied now."""
+        if self._linked is not None:
+            return {name: value.copyto(cpu()) for name, value in self._linked.items()}
         name_of, param = self.module["get_param_name"], self.module["get_param"]
         return {name_of(i): param(i) for i in range(self.module["get_num_params"]())}
 

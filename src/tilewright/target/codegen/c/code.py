@@ -113,6 +113,12 @@ class CCode:
         if handle is not None:
             _close(handle)
 
+    def append(self, source: str, name: str, registration: str) -> None:
+        """Add a text that defines the packed function ``name``, before anybody has asked for one."""
+        self.source += source
+        self._names.append(name)
+        self.registration = registration
+
     # ---- the protocol ----
     def lookup(self, name: str) -> int | None:
         """Address of a function, compiled now if it is not yet. The runtime's pointers are filled here."""

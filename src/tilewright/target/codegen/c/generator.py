@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.runtime.module import Module, from_compiled
@@ -11,6 +14,7 @@ from tilewright.runtime.registry import register_func
 from tilewright.target.code_generator import register_code_generator, to_host_form
 from tilewright.target.codegen.c.code import CCode, emit_source, registration_source
 from tilewright.target.codegen.c.freestanding import emit_freestanding
+from tilewright.target.codegen.c.linked_params import LOOKUP, linked_params
 from tilewright.target.codegen.options import refuse_unsupported
 from tilewright.target.features import features
 from tilewright.target.interfaces import is_freestanding
@@ -46,6 +50,19 @@ def source_module(code: CCode) -> Module:
     module = from_compiled(code, "c")
     code.module_handle = module.handle
     return module
+
+
+def link_params(library: Module, target: Target, params: Iterable[tuple[int, str, np.ndarray[Any, Any], str]]) -> None:
+    """Make parameters part of a library's code: of its C source, or of one that it imports.
+
+    ``params`` are the number of the storage, the name, the elements and the data type of each.
+    """
+    text, code = linked_params(params), library.compiled_code
+    if isinstance(code, CCode):
+        code.append(text, LOOKUP, registration_source([*code.function_names(), LOOKUP], target))
+    else:
+        source, _ = emit_source([], Target("c"))
+        library.import_module(source_module(CCode(source + text, [LOOKUP])))
 
 
 @register_func("runtime.CSourceModuleCreate", override=True)
