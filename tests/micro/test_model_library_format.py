@@ -239,6 +239,8 @@ def test_a_graph_for_a_c_runtime_has_no_offsets_that_it_would_not_know(tmp_path:
 def test_what_has_no_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedInModelLibraryFormatError, match="for the executors graph and aot"):
         export_model_library_format(relay.build(network(), "llvm", executor="vm"), tmp_path / "net.tar")
+    with pytest.raises(UnsupportedInModelLibraryFormatError, match="build it for c -runtime=c"):
+        export_model_library_format(relay.build(network(), "llvm", executor="aot"), tmp_path / "net.tar")
     with pytest.raises(ExportError, match="No such file or directory"):
         export_model_library_format(relay.build(network(), "llvm"), tmp_path / "none" / "net.tar")
     assert not list(tmp_path.iterdir())

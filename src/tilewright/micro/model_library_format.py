@@ -139,7 +139,12 @@ def _extent(extent: PrimExpr) -> int | str:
 def _code(factory: Factory) -> Iterator[tuple[str, bytes]]:
     """Sources, objects and the header of a network."""
     name = factory.libmod_name
-    if not isinstance(factory, AOTExecutorFactoryModule) or not factory.is_standalone:
+    if isinstance(factory, AOTExecutorFactoryModule) and not factory.is_standalone:
+        raise UnsupportedInModelLibraryFormatError(
+            f"an ahead-of-time program for {factory.target} is a library for Tilewright's runtime; build it for "
+            "c -runtime=c, which has its weights in C, or for the executor graph"
+        )
+    if not isinstance(factory, AOTExecutorFactoryModule):
         yield from _library(factory.get_lib(), f"{name}_")
         return
     symbol = f"tvmgen_{name}"

@@ -103,6 +103,12 @@ def test_structures_and_packed_operators_exclude_each_other() -> None:
         relay.build(network(), "c -runtime=c -executor=aot -interface-api=c -unpacked-api=0")
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_structures_are_of_code_without_a_runtime(target: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"-interface-api=c of .*: .* give c -runtime=c, or leave the option"):
+        relay.build(network(), f"{target} -executor=aot -interface-api=c -unpacked-api=1")
+
+
 def test_operators_with_large_memory_take_it_from_the_workspace() -> None:
     x = relay.var("x", shape=(1, 8, 30, 30))
     weight = relay.const(np.ones((4, 8, 3, 3), "float32"))

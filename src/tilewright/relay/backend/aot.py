@@ -124,7 +124,13 @@ def _take_regions_of_c(mod: IRModule, ctx: PassContext) -> IRModule:
 
 def _check(program: LoweredProgram) -> None:
     asked = program.asked.default.attrs
-    if asked.get("interface-api", "packed") == "c" and not asked.get("unpacked-api", True):
+    structures = asked.get("interface-api", "packed") == "c"
+    if structures and not is_freestanding(program.target):
+        raise UnsupportedError(
+            f"-interface-api=c of {program.asked}: functions of structures are of code without a runtime; give "
+            "c -runtime=c, or leave the option out"
+        )
+    if structures and not asked.get("unpacked-api", True):
         raise UnsupportedError(
             "Packed interface required for packed operators: give -unpacked-api=1, or -interface-api=packed"
         )
