@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import IntImm
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.nn.conv2d import conv2d
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.integer_conv2d import IntegerConv2D, IntegerConv2DAttrs
+from tilewright.relay.op.reduce.reduce import Mean as MeanOp
 from tilewright.relay.qnn.byte_products import packs_integers
-from tilewright.relay.qnn.groups import Product
+from tilewright.relay.qnn.groups import Mean, Product
 from tilewright.target.interfaces import is_freestanding
 from tilewright.target.target import Target
 from tilewright.topi.micro import fixed_point
@@ -43,12 +46,7 @@ def integer_product(group: Product, tensor: RelayExpr) -> RelayExpr | None:
         return None
     factors = np.ascontiguousarray(group.multiplier, np.float32).view(np.int32)
     channels = np.stack([bias.astype(np.int32), point.multipliers, factors], axis=1)
-    common: dict[str, Any] = {
-        "zero": group.data.zero,
-        "shift": point.shift,
-        "fraction": point.fraction,
-        "out_zero": output.zero,
-    }
+    common: dict[str, Any] = {"zero": group.data.zero, "shift": point.shift, "out_zero": output.zero}
     common |= {"low": output.low, "high": output.high, "out_dtype": output.dtype}
     if group.operator.op is Dense.op:
         return _dense(tensor, group, const(channels), common)
@@ -56,6 +54,21 @@ def integer_product(group: Product, tensor: RelayExpr) -> RelayExpr | None:
     names = ("strides", "padding", "dilation", "groups", "channels", "kernel_size")
     attrs = IntegerConv2DAttrs(**{name: getattr(given, name) for name in names}, **common)
     return Call(IntegerConv2D.op, [tensor, const(weight), const(channels)], attrs)
+
+
+def integer_mean(group: Mean, tensor: RelayExpr) -> RelayExpr | None:
+    """Return means over images as a convolution by ones; None of other means."""
+    shape = group.data.tensor.checked_type.shape  # type: ignore[attr-defined]
+    if len(shape) != 4 or group.axes != (2, 3) or not isinstance(shape[0], IntImm) or not isinstance(shape[1], IntImm):
+        return None
+    batch, channels, *size = (int(d) for d in shape)
+    weight = np.ones((channels, 1, *size), np.int8)
+    window = conv2d(tensor, const(weight), groups=channels, channels=channels, kernel_size=size)
+    multiplier = np.full(channels, group.multiplier, np.float32)
+    found = integer_product(Product(window, group.data, weight, None, multiplier, group.output), tensor)
+    attrs: Any = group.operator.attrs
+    keeps = group.operator.op is not MeanOp.op or bool(attrs.keepdims)
+    return found if keeps or found is None else relay_op.reshape(found, (batch, channels))
 
 
 def _largest(group: Product, rows: Any, bias: Any) -> int:

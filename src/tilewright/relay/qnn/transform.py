@@ -66,6 +66,7 @@ from tilewright.relay.qnn.groups import (
     product_of,
 )
 from tilewright.relay.qnn.integer_products import computes_on_integers, integer_product
+from tilewright.relay.qnn.integer_steps import integer_steps
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
@@ -139,6 +140,9 @@ class _Canonicalizer(Recognizer):
         return all(self.uses[node] == inside[node] for node in inner)
 
     def _exact(self, group: Group) -> RelayExpr:
+        steps = integer_steps(group, self) if self.small else None
+        if steps is not None:
+            return steps
         match group:
             case Product():
                 return self._product(group)

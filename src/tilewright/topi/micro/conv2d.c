@@ -33,3 +33,7 @@ TW_INLINE int32_t tw_two_products(uint32_t a, uint32_t b, int32_t sum) {
   return result;
 }
 #endif
+
+#if !defined(TW_WORDS) && !defined(__SSE2__) && !defined(__ARM_NEON)
+#define TW_UNROLL 1 /* where no vectors are: loops of one step would be mostly counting */
+#endif

@@ -1,23 +1,25 @@
+/* Pixels ``a`` and ``b`` of an image, or copies of their windows: rows of ``length`` bytes. */
 struct tw_tile_@T@ {
-  const @T@_t *a, *b; /* two pixels */
+  const @T@_t *a, *b;
   int32_t row_a, row_b, rows, length;
 };
 
 /* sums[0..1] of pixel a, sums[2..3] of pixel b, with the weights of two channels */
-TW_INLINE void tw_products_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v, const int8_t* TW_RESTRICT u,
-                               int32_t* TW_RESTRICT sums) {
+TW_INLINE void tw_two_pixels_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
+                                 const int8_t* TW_RESTRICT u, int32_t* TW_RESTRICT sums) {
   const @T@_t *a = tile->a, *b = tile->b;
+  const int32_t length = tile->length;
   int32_t av = sums[0], au = sums[1], bv = sums[2], bu = sums[3], row, i;
-#define TW_STEP(k)                                                                      \
-  {                                                                                     \
-    const int32_t pa = a[k], pb = b[k], pv = v[k], pu = u[k];                           \
-    av += pa * pv;                                                                      \
-    au += pa * pu;                                                                      \
-    bv += pb * pv;                                                                      \
-    bu += pb * pu;                                                                      \
+#define TW_STEP(k)                                            \
+  {                                                           \
+    const int32_t pa = a[k], pb = b[k], pv = v[k], pu = u[k]; \
+    av += pa * pv;                                            \
+    au += pa * pu;                                            \
+    bv += pb * pv;                                            \
+    bu += pb * pu;                                            \
   }
   for (row = tile->rows; row > 0; row--) {
-    i = tile->length;
+    i = length;
 #if defined(TW_WORDS)
     for (; i >= 4; i -= 4, a += 4, b += 4, v += 4, u += 4) {
       const uint32_t pa = tw_word(a), pb = tw_word(b), pv = tw_word(v), pu = tw_word(u);
@@ -28,7 +30,7 @@ TW_INLINE void tw_products_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_
       bv = tw_two_products(b1, v1, tw_two_products(b0, v0, bv));
       bu = tw_two_products(b1, u1, tw_two_products(b0, u0, bu));
     }
-#elif !defined(__SSE2__) && !defined(__ARM_NEON)
+#elif defined(TW_UNROLL)
     for (; i >= 4; i -= 4, a += 4, b += 4, v += 4, u += 4) {
       TW_STEP(0)
       TW_STEP(1)
@@ -36,14 +38,9 @@ TW_INLINE void tw_products_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_
       TW_STEP(3)
     }
 #endif
-    {
-      int32_t k;
-      for (k = 0; k < i; k++) TW_STEP(k)
-    }
-    a += i + tile->row_a - tile->length;
-    b += i + tile->row_b - tile->length;
-    v += i;
-    u += i;
+    for (; i > 0; i--, a++, b++, v++, u++) TW_STEP(0)
+    a += tile->row_a - length;
+    b += tile->row_b - length;
   }
 #undef TW_STEP
   sums[0] = av;
@@ -52,22 +49,54 @@ TW_INLINE void tw_products_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_
   sums[3] = bu;
 }
 
-TW_TIGHT void tw_pixels_@T@(const struct tw_conv2d* g, const struct tw_tile_@T@* tile, const int8_t* w,
-                          const struct tw_channel* channel, uint8_t* out, uint8_t* next) {
-  const int32_t count = g->oc / g->groups, size = g->kh * g->kw * (g->c / g->groups);
-  int32_t o;
-  for (o = 0; o < count; o += 2, w += 2 * size, channel += 2) {
-    const int32_t more = o + 1 < count;
-    int32_t sums[4];
-    sums[0] = sums[2] = channel[0].bias;
-    sums[1] = sums[3] = channel[more].bias;
-    tw_products_@T@(tile, w, more ? w + size : w, sums);
-    out[o] = tw_narrowed(g, channel, sums[0]);
-    if (next) next[o] = tw_narrowed(g, channel, sums[2]);
-    if (more) {
-      out[o + 1] = tw_narrowed(g, channel + 1, sums[1]);
-      if (next) next[o + 1] = tw_narrowed(g, channel + 1, sums[3]);
+/* sums[0..1] of pixel a alone */
+TW_INLINE void tw_one_pixel_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
+                                const int8_t* TW_RESTRICT u, int32_t* TW_RESTRICT sums) {
+  const @T@_t* a = tile->a;
+  const int32_t length = tile->length;
+  int32_t av = sums[0], au = sums[1], row, i;
+  for (row = tile->rows; row > 0; row--) {
+    i = length;
+#if defined(TW_WORDS)
+    for (; i >= 4; i -= 4, a += 4, v += 4, u += 4) {
+      const uint32_t pa = tw_word(a), pv = tw_word(v), pu = tw_word(u);
+      const uint32_t a0 = tw_even_@T@(pa), a1 = tw_odd_@T@(pa);
+      av = tw_two_products(a1, tw_odd_int8(pv), tw_two_products(a0, tw_even_int8(pv), av));
+      au = tw_two_products(a1, tw_odd_int8(pu), tw_two_products(a0, tw_even_int8(pu), au));
     }
+#elif defined(TW_UNROLL)
+    for (; i >= 4; i -= 4, a += 4, v += 4, u += 4) {
+      av += a[0] * v[0] + a[1] * v[1] + a[2] * v[2] + a[3] * v[3];
+      au += a[0] * u[0] + a[1] * u[1] + a[2] * u[2] + a[3] * u[3];
+    }
+#endif
+    for (; i > 0; i--, a++, v++, u++) {
+      av += a[0] * v[0];
+      au += a[0] * u[0];
+    }
+    a += tile->row_a - length;
+  }
+  sums[0] = av;
+  sums[1] = au;
+}
+
+/* All channels of a group, of one pixel, and of the next one unless ``next`` is NULL. */
+TW_TIGHT void tw_pixels_@T@(const struct tw_conv2d* g, const struct tw_tile_@T@* tile, const int8_t* w,
+                            const struct tw_channel* channel, uint8_t* out, uint8_t* next) {
+  const int32_t size = tile->rows * tile->length;
+  int32_t left = g->oc / g->groups, sums[4];
+  for (; left > 0; left -= 2, w += 2 * size, channel += 2, out += 2) {
+    const int32_t count = left > 1 ? 2 : 1;
+    sums[0] = sums[2] = channel[0].bias;
+    sums[1] = sums[3] = channel[count - 1].bias;
+    if (next) {
+      tw_two_pixels_@T@(tile, w, w + (count - 1) * size, sums);
+      tw_store(g, channel, sums + 2, next, count);
+      next += 2;
+    } else {
+      tw_one_pixel_@T@(tile, w, w + (count - 1) * size, sums);
+    }
+    tw_store(g, channel, sums, out, count);
   }
 }
 

@@ -1,16 +1,27 @@
 /* Sums of four channels, and of one, whose first bytes are at ``base``. */
 TW_INLINE void tw_four_channels_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
                                     int32_t step, int32_t* TW_RESTRICT sums) {
+  const int32_t c = g->c, kw = g->kw;
   int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3], i, j;
+#define TW_TAP           \
+  {                      \
+    s0 += p[0] * w[0];   \
+    s1 += p[1] * w[1];   \
+    s2 += p[2] * w[2];   \
+    s3 += p[3] * w[3];   \
+    p += step;           \
+    w += c;              \
+  }
   for (i = g->kh; i > 0; i--, base += row) {
     const @T@_t* p = base;
-    for (j = g->kw; j > 0; j--, p += step, w += g->c) {
-      s0 += p[0] * w[0];
-      s1 += p[1] * w[1];
-      s2 += p[2] * w[2];
-      s3 += p[3] * w[3];
+    for (j = kw; j >= 3; j -= 3) {
+      TW_TAP
+      TW_TAP
+      TW_TAP
     }
+    for (; j > 0; j--) TW_TAP
   }
+#undef TW_TAP
   sums[0] = s0;
   sums[1] = s1;
   sums[2] = s2;
@@ -41,10 +52,11 @@ static void tw_depthwise_@T@(const struct tw_conv2d* g, const uint8_t* x, const 
           int32_t sums[4], i;
           for (i = 0; i < 4; i++) sums[i] = channel[i].bias;
           tw_four_channels_@T@(g, base, v, row, step, sums);
-          for (i = 0; i < 4; i++) out[i] = tw_narrowed(g, channel + i, sums[i]);
+          tw_store(g, channel, sums, out, 4);
         }
         for (; left > 0; left--, base++, v++, channel++, out++) {
-          out[0] = tw_narrowed(g, channel, tw_channel_@T@(g, base, v, row, step, channel->bias));
+          const int32_t sum = tw_channel_@T@(g, base, v, row, step, channel->bias);
+          tw_store(g, channel, &sum, out, 1);
         }
       }
     }

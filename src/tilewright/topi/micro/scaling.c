@@ -20,12 +20,17 @@ TW_MESSAGE int32_t tw_scaled_exactly(int32_t sum, uint32_t factor) {
   return sum < 0 ? -(int32_t)n : (int32_t)n;
 }
 
-/* ``multiplier`` is the factor, rounded, times ``2 ** (32 + fraction - shift)``. The upper half of a product has
- * ``fraction`` bits behind the point, of which the last is uncertain: next to a half the exact sum is taken anew. */
-TW_INLINE int32_t tw_scaled(int32_t sum, int32_t multiplier, uint32_t factor, int32_t shift, int32_t fraction) {
-  const uint32_t mask = ((uint32_t)1 << fraction) - 1;
+/* The bits behind the point that products of ``tw_scaled`` have. */
+#define TW_FRACTION 10
+
+/* ``multiplier`` is the factor, rounded, times ``2 ** (32 + TW_FRACTION - shift)``, ``offset`` the zero point in
+ * products' units and a half, less 2. The last bit of the upper half of a product is uncertain: next to a half the exact
+ * sum is taken anew. */
+TW_INLINE int32_t tw_scaled(int32_t sum, int32_t multiplier, uint32_t factor, int32_t shift, int32_t offset) {
   const int64_t product = (int64_t)(int32_t)((uint32_t)sum << shift) * multiplier;
-  const int32_t steps = (int32_t)(product >> 32) + ((1 << (fraction - 1)) - 2);
-  if (((uint32_t)steps & mask) > mask - 5) return tw_scaled_exactly(sum, factor);
-  return steps >> fraction;
+  const int32_t steps = (int32_t)(product >> 32) + offset;
+  if (((uint32_t)steps & ((1u << TW_FRACTION) - 1)) > (1u << TW_FRACTION) - 6) {
+    return tw_scaled_exactly(sum, factor) + (offset >> TW_FRACTION);
+  }
+  return steps >> TW_FRACTION;
 }

@@ -10,7 +10,7 @@
 struct tw_conv2d {
   int32_t images, h, w, c, oh, ow, oc;
   int32_t kh, kw, sy, sx, dy, dx, top, left, groups;
-  int32_t zero, shift, fraction, out_zero, low, high;
+  int32_t zero, shift, offset, low, high;
 };
 
 /* Each channel of the result: the bias less what the zero point adds, and its factor, as ``tw_scaled`` takes it. */
@@ -19,10 +19,16 @@ struct tw_channel {
   uint32_t factor;
 };
 
-TW_INLINE uint8_t tw_narrowed(const struct tw_conv2d* g, const struct tw_channel* channel, int32_t sum) {
-  int32_t value = tw_scaled(sum, channel->multiplier, channel->factor, g->shift, g->fraction) + g->out_zero;
-  value = value < g->low ? g->low : value;
-  return (uint8_t)(value > g->high ? g->high : value);
+/* Scale, round and limit ``count`` sums of neighbouring channels. */
+TW_INLINE void tw_store(const struct tw_conv2d* g, const struct tw_channel* channel, const int32_t* sums, uint8_t* out,
+                        int32_t count) {
+  const int32_t shift = g->shift, offset = g->offset, low = g->low, high = g->high;
+  for (; count > 0; count--, channel++) {
+    int32_t value = tw_scaled(*sums++, channel->multiplier, channel->factor, shift, offset);
+    if (value < low) value = low;
+    if (value > high) value = high;
+    *out++ = (uint8_t)value;
+  }
 }
 
 /* The bytes that one pixel of the result sums: in the image, or copied to ``patch`` where some lie outside of it

@@ -27,15 +27,15 @@ from tilewright.target.interfaces import is_freestanding
 from tilewright.target.target import Target
 from tilewright.tir import op as tir_op
 from tilewright.tir.layout import Layout, layout
-from tilewright.topi.micro import integer_conv2d
+from tilewright.topi.micro import integer_conv2d, offset
 from tilewright.topi.utils import get_const_tuple
 
 _DATA, _KERNEL, _DEPTHWISE = "NHWC", "OHWI", "HWOI"
 
 
 class IntegerConv2DAttrs(ConvAttrs):
-    """A convolution's attributes; the data's zero point; ``shift`` and ``fraction`` of the multipliers
-    (``topi.micro.FixedPoint``); the result's zero point, limits and type.
+    """A convolution's attributes; the data's zero point; ``shift`` of the sums (``topi.micro.FixedPoint``); and the
+    result's zero point, limits and type.
     """
 
     strides: PerAxis = (1, 1)
@@ -50,7 +50,6 @@ class IntegerConv2DAttrs(ConvAttrs):
     out_dtype: str = "int8"
     zero: int = 0
     shift: int = 0
-    fraction: int = 14
     out_zero: int = 0
     low: int = -128
     high: int = 127
@@ -142,7 +141,7 @@ def shape_of(attrs: IntegerConv2DAttrs, inputs: Sequence[te.Tensor], out_type: T
     fields = {"images": n, "h": h, "w": w, "c": c, "oh": oh, "ow": ow, "oc": oc, "kh": kh, "kw": kw, "sy": sy}
     fields |= {"sx": sx, "dy": dy, "dx": dx, "top": pads[0], "left": pads[1]}
     fields |= {"groups": 0 if depthwise else int(attrs.groups), "zero": attrs.zero, "shift": attrs.shift}
-    return fields | {"fraction": attrs.fraction, "out_zero": attrs.out_zero, "low": attrs.low, "high": attrs.high}
+    return fields | {"offset": offset(attrs.out_zero), "low": attrs.low, "high": attrs.high}
 
 
 def _in_loops(attrs: IntegerConv2DAttrs, data: te.Tensor, weight: te.Tensor, channels: te.Tensor) -> te.Tensor:

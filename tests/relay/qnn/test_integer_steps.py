@@ -1,0 +1,85 @@
+"""Sums, products and means of quantized tensors on integers: the numbers of float32, to the bit, and no floats."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.relay import qnn
+from tilewright.relay.qnn.integer_steps import linear_form, rational_form
+
+RNG = np.random.default_rng(0)
+SHAPE = (1, 5, 6, 7)
+Array = np.ndarray[Any, Any]
+
+
+def numbers(scale: float, zero: int, name: str) -> tuple[relay.Var, relay.Expr]:
+    x = relay.var(name, shape=SHAPE, dtype="int8")
+    return x, qnn.op.dequantize(x, relay.const(scale), relay.const(zero))
+
+
+def answer(func: relay.Function, values: dict[str, Array], target: str) -> tuple[Array, str]:
+    with tvm.transform.PassContext(opt_level=3):
+        factory = relay.build(tvm.IRModule.from_expr(func), target, executor="aot")
+    executor = factory.create_executor(tvm.cpu())
+    executor.run(**values)
+    return executor.get_output(0).numpy(), factory.get_lib().get_source() if target.startswith("c") else ""
+
+
+def check(value: relay.Expr, inputs: list[relay.Var], scale: float, zero: int, floats: bool = False) -> None:
+    """C without a runtime has the answer of the host, and its functions no float."""
+    body = qnn.op.quantize(value, relay.const(scale), relay.const(zero), out_dtype="int8")
+    func = relay.Function(inputs, body)
+    values = {x.name_hint: RNG.integers(-128, 128, SHAPE).astype(np.int8) for x in inputs}
+    found, source = answer(func, values, "c -runtime=c")
+    assert np.array_equal(found, answer(func, values, "llvm")[0])
+    functions = source[source.index("int32_t tvmgen") :]
+    assert floats or not re.search(r"\bfloat\b|rint", functions)
+
+
+@pytest.mark.parametrize(
+    "scales", [(0.05, 0.05, 0.05), (0.1, 0.03, 0.2), (0.5, 0.25, 0.25), (0.08, 0.4, 0.1), (0.02, 0.02, 1.7)]
+)
+def test_sums(scales: tuple[float, float, float]) -> None:
+    (x, a), (y, b) = numbers(scales[0], -3, "x"), numbers(scales[1], 11, "y")
+    check(a + b, [x, y], scales[2], 5)
+
+
+def test_a_sum_of_scales_far_apart_stays_exact() -> None:
+    (x, a), (y, b) = numbers(0.00001, 0, "x"), numbers(3.0, 1, "y")
+    check(a + b, [x, y], 3.1, 5, floats=True)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.0625, 0.3])
+def test_products(scale: float) -> None:
+    (x, a), (y, b) = numbers(0.125, -3, "x"), numbers(0.07, 11, "y")
+    check(a * b, [x, y], scale, -9)
+
+
+@pytest.mark.parametrize("scale", [0.025, 0.02, 0.05, 0.0471, 0.031])
+def test_means(scale: float) -> None:
+    x, a = numbers(0.05, -128, "x")
+    check(relay.nn.global_avg_pool2d(a), [x], scale, 4)
+    check(relay.mean(a, axis=[2, 3]), [x], scale, 4)
+    check(relay.mean(a, axis=[1]), [x], scale, 4, floats=True)
+
+
+@pytest.mark.parametrize("factor", [0.0197, 0.310037, 0.0013, 1.90131])
+def test_a_linear_form_has_all_the_answers_of_floats(factor: float) -> None:
+    found = linear_form(np.float32(factor), 3000)
+    assert found is not None
+    m, r, s = found
+    n = np.arange(-3000, 3001)
+    wanted = np.rint(n.astype(np.float32) * np.float32(factor))
+    assert np.array_equal(np.clip((n * m + r) >> s, -256, 256), np.clip(wanted, -256, 256))
+
+
+def test_halves_are_even_in_a_rational_form() -> None:
+    assert linear_form(np.float32(0.01), 125 * 255) is None
+    assert rational_form(np.float32(0.01), 125 * 255) == (1, 100)
+    assert rational_form(np.float32(5 / 36), 9 * 255) is None
