@@ -15,9 +15,9 @@ from tilewright.version import __version__ as __version__
 
 _SUBMODULES = frozenset(
     {
-        "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd",
-        "parser", "quantization", "relay", "rpc", "runtime", "script", "support", "target", "te", "testing", "tir",
-        "topi", "transform", "tuning",
+        "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure",
+        "micro", "nd", "parser", "quantization", "relay", "rpc", "runtime", "script", "support", "target", "te",
+        "testing", "tir", "topi", "transform", "tuning",
     }
 )  # fmt: skip
 

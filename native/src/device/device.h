@@ -9,6 +9,8 @@
 /* Finds the rows of device types above TILEWRIGHT_MAX_DEVICE_TYPE, which belong to RPC; or NULL. */
 extern const TilewrightDeviceAPI* (*tw_find_remote_device)(int type);
 extern const TilewrightDeviceAPI tw_cpu_device;
+/* A type from this number on is one of a session on another machine: its type there, plus the number times the session's. */
+#define TW_SESSION_TYPES 128
 /* "npu(0)" in a buffer of TW_DEVICE_TEXT bytes, which it returns. */
 #define TW_DEVICE_TEXT 80
 char* tw_device_text(DLDevice device, char* buffer);

@@ -135,6 +135,8 @@ void graph_leave_devices(TilewrightGraph* g);
 int graph_place_entries(TilewrightGraph* g);
 /* A new array; NULL and an error on failure. */
 TwArray* graph_copy_to(TwArray* array, DLDevice device);
+/* Makes an operator's argument have the memory of an array. */
+void graph_point_at(DLTensor* argument, const DLTensor* array);
 /* The parameter where the device can use it: array itself, or the copy that all executors share, which is not the caller's. */
 TwArray* graph_shared_param(TwShared* shared, TwArray* array, DLDevice device);
 

@@ -51,10 +51,10 @@ static int no_such_device(const TilewrightGraph* g, int type) {
                  type, name == NULL ? "no plug-in here has it" : name, given);
 }
 
-/* The first given device of the type that the graph names; without a name the first of all. */
+/* The first given device of the type that the graph names, here or in a session; without a name the first of all. */
 static int place_entry(const TilewrightGraph* g, GraphEntry* e) {
   for (int i = 0; i < g->num_devices; ++i) {
-    if (e->device_type != 0 && g->devices[i].device_type != e->device_type) continue;
+    if (e->device_type != 0 && (int)g->devices[i].device_type % TW_SESSION_TYPES != e->device_type) continue;
     e->device = g->devices[i];
     return 0;
   }
@@ -82,6 +82,13 @@ TwArray* graph_copy_to(TwArray* array, DLDevice device) {
   if (copy == NULL || tw_copy(t, &copy->tensor) == 0) return copy;
   tw_array_release(copy);
   return NULL;
+}
+
+/* What is on another machine has a handle for an address, to which nothing can be added here. */
+void graph_point_at(DLTensor* argument, const DLTensor* array) {
+  const bool is_far = (int)array->device.device_type >= TW_SESSION_TYPES;
+  argument->data = is_far ? array->data : (char*)array->data + array->byte_offset;
+  argument->byte_offset = is_far ? array->byte_offset : 0;
 }
 
 TwArray* graph_shared_param(TwShared* shared, TwArray* array, DLDevice device) {

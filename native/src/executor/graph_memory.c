@@ -179,13 +179,12 @@ int graph_allocate_entries(TilewrightGraph* g) {
 /* ---- changes ---- */
 int graph_replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
   GraphEntry* e = &g->entries[entry];
-  char* data = (char*)array->tensor.data + array->tensor.byte_offset;
   tw_array_retain(array);
   tw_array_release(e->array);
   e->array = array;
   e->borrowed = borrowed;
   e->lent = false;
-  for (int i = 0; i < e->num_uses; ++i) e->uses[i]->data = data;
+  for (int i = 0; i < e->num_uses; ++i) graph_point_at(e->uses[i], &array->tensor);
   for (int i = entry + 1; i < g->num_entries; ++i) {
     if (g->entries[i].root == entry && g->entries[i].array != NULL && place_entry(g, i) != 0) return -1;
   }

@@ -37,8 +37,7 @@ static int prepare_call(TilewrightGraph* g, GraphCall* c, int index) {
     const GraphEntry* e = &g->entries[entry];
     DLTensor* t = &c->tensors[i];
     *t = e->array->tensor;
-    t->data = (char*)t->data + t->byte_offset;
-    t->byte_offset = 0;
+    graph_point_at(t, &e->array->tensor);
     t->device = e->device; /* which is not the array's where devices share memory; kernels look at it */
     t->strides = NULL;
     t->shape = e->shape;

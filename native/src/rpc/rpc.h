@@ -224,7 +224,7 @@ int rpc_open_file(TVMValue name, int* fd, uint64_t* size);
 int rpc_put_file(RpcChannel* channel, int fd, uint64_t size);
 
 /* ---- remote things here (remote.c) ---- */
-#define RPC_DEVICE_MASK 128
+#define RPC_DEVICE_MASK TW_SESSION_TYPES
 
 /* The values as the far side knows them, functions of this process too. `there` has room for them. */
 int rpc_unwrap_values(RpcSession* session, const TVMValue* values, const int* codes, int count, RpcSequence* there);

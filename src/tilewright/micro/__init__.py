@@ -1,10 +1,74 @@
-"""Networks for boards: C that needs no runtime (``export_bundle``), and TVM's Model Library Format."""
+"""Networks for boards: C that needs no runtime (``export_bundle``), TVM's Model Library Format, and projects.
 
-from tilewright.micro.bundle import BundleExample, export_bundle
-from tilewright.micro.crt import CrtNotFoundError, get_standalone_crt_dir
-from tilewright.micro.model_library_format import UnsupportedInModelLibraryFormatError, export_model_library_format
+``generate_project`` makes a project of a template and a network; ``Session`` runs it on a board. Parts are loaded on
+use: the servers of projects, which are processes of their own, need few.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.micro import project_api, testing, transport
+    from tilewright.micro.build import (
+        AutoTvmModuleLoader,
+        MicroTVMTemplateProject,
+        MicroTVMTemplateProjectNotFoundError,
+        autotvm_build_func,
+        get_microtvm_template_projects,
+    )
+    from tilewright.micro.bundle import BundleExample, export_bundle
+    from tilewright.micro.crt import CrtNotFoundError, get_standalone_crt_dir
+    from tilewright.micro.model_library_format import UnsupportedInModelLibraryFormatError, export_model_library_format
+    from tilewright.micro.project import (
+        GeneratedProject,
+        TemplateProject,
+        generate_project,
+        generate_project_from_mlf,
+    )
+    from tilewright.micro.session import (
+        Session,
+        SessionTerminatedError,
+        create_local_debug_executor,
+        create_local_graph_executor,
+    )
+    from tilewright.micro.transport import TransportLogger
+
+_PARTS = {
+    "build": (
+        "AutoTvmModuleLoader", "MicroTVMTemplateProject", "MicroTVMTemplateProjectNotFoundError", "autotvm_build_func",
+        "get_microtvm_template_projects",
+    ),
+    "bundle": ("BundleExample", "export_bundle"),
+    "crt": ("CrtNotFoundError", "get_standalone_crt_dir"),
+    "model_library_format": ("UnsupportedInModelLibraryFormatError", "export_model_library_format"),
+    "project": ("GeneratedProject", "TemplateProject", "generate_project", "generate_project_from_mlf"),
+    "session": ("Session", "SessionTerminatedError", "create_local_debug_executor", "create_local_graph_executor"),
+    "transport": ("TransportLogger",),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _PARTS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in (*_PARTS, "project_api", "testing"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, *_PARTS, "project_api", "testing"})
+
 
 __all__ = [
-    "BundleExample", "CrtNotFoundError", "UnsupportedInModelLibraryFormatError", "export_bundle",
-    "export_model_library_format", "get_standalone_crt_dir",
+    "AutoTvmModuleLoader", "BundleExample", "CrtNotFoundError", "GeneratedProject", "MicroTVMTemplateProject",
+    "MicroTVMTemplateProjectNotFoundError", "Session", "SessionTerminatedError", "TemplateProject", "TransportLogger",
+    "UnsupportedInModelLibraryFormatError", "autotvm_build_func", "create_local_debug_executor",
+    "create_local_graph_executor", "export_bundle", "export_model_library_format", "generate_project",
+    "generate_project_from_mlf", "get_microtvm_template_projects", "get_standalone_crt_dir", "project_api", "testing",
+    "transport",
 ]  # fmt: skip

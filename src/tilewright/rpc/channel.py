@@ -1,4 +1,4 @@
-"""Packets over TLS: C reads and writes them by callbacks on its own memory."""
+"""Packets over what Python reads and writes, TLS among it: C does it by callbacks on its own memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tilewright.runtime._ffi import LIB, Finalizer, Receive, RpcCallbacks, Send, check_call, set_last_error
 from tilewright.runtime.module import Module
@@ -19,7 +19,17 @@ _view.argtypes, _view.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int
 _READ, _WRITE = 0x100, 0x200
 
 
-class _Channel:
+class Channel(Protocol):
+    """Bytes in both directions. What ``send`` and ``receive`` raise ends the session."""
+
+    def send(self, data: memoryview) -> None:
+        """Send all bytes."""
+
+    def receive(self, buffer: memoryview, least: int) -> int:
+        """Receive at least so many bytes into the buffer, fewer only at the end; return how many."""
+
+
+class _Socket:
     """A socket, and until when to wait for it."""
 
     def __init__(self, sock: ssl.SSLSocket, deadline: float) -> None:
@@ -45,7 +55,7 @@ class _Channel:
         return got
 
 
-_channels: dict[int, _Channel] = {}
+_channels: dict[int, Channel] = {}
 _numbers = itertools.count(1)
 
 
@@ -85,16 +95,20 @@ def _close(number: int) -> None:
 _CALLBACKS = RpcCallbacks(_send, _receive, _close)
 
 
-def _enter(sock: ssl.SSLSocket, deadline: float = math.inf) -> int:
-    sock.settimeout(None)
+def _enter(channel: Channel) -> int:
     number = next(_numbers)
-    _channels[number] = _Channel(sock, deadline)
+    _channels[number] = channel
     return number
+
+
+def _over(sock: ssl.SSLSocket, deadline: float = math.inf) -> Channel:
+    sock.settimeout(None)
+    return _Socket(sock, deadline)
 
 
 def serve(sock: ssl.SSLSocket) -> None:
     """Serve the client at the other end until it leaves."""
-    check_call(LIB.TilewrightRpcServeOver(_CALLBACKS, _enter(sock)))
+    check_call(LIB.TilewrightRpcServeOver(_CALLBACKS, _enter(_over(sock))))
 
 
 def session_over(sock: ssl.SSLSocket, seconds: float, deadline: float, constructor: Sequence[Any]) -> Module:
@@ -104,9 +118,14 @@ def session_over(sock: ssl.SSLSocket, seconds: float, deadline: float, construct
         deadline: on the monotonic clock; nothing is waited for longer than that.
         constructor: name and arguments of the server's function that makes the session; none for its own.
     """
+    return connect(_over(sock, deadline), seconds, constructor)
+
+
+def connect(channel: Channel, seconds: float = 0, constructor: Sequence[Any] = ()) -> Module:
+    """Return a session with the server at the other end of a channel; other arguments as of ``session_over``."""
     values, codes, keep = pack_args(constructor)
     out = ctypes.c_void_p()
-    number = _enter(sock, deadline)
+    number = _enter(channel)
     check_call(LIB.TilewrightRpcConnectOver(_CALLBACKS, number, seconds, values, codes, len(constructor), out))
     del keep
     assert out.value is not None

@@ -12,4 +12,11 @@ void board_print(const char* text);
 /* Ends the program, for an emulator with this status. */
 void board_exit(int status);
 
+/* The first serial line: waits for a byte, and sends one. Not on boards without a C library. */
+uint8_t board_receive(void);
+void board_send(uint8_t byte);
+
+/* Time since the first call. */
+uint64_t board_nanoseconds(void);
+
 #endif

@@ -1,6 +1,7 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * Start-up of a Cortex-M processor, and what a program tells the debugger (or the emulator) by Arm's semihosting. */
+ * Start-up of a Cortex-M processor, what a program tells the debugger (or the emulator) by Arm's semihosting, the serial line of
+ * Arm's CMSDK at BOARD_UART, and time by the processor's timer, which counts at BOARD_CLOCK_HZ. */
 #include "board.h"
 
 extern uint32_t board_stack_top[], board_data_load[], board_data[], board_data_end[], board_bss[], board_bss_end[];
@@ -31,6 +32,50 @@ static void board_fault(void) {
   board_exit(3);
 }
 
+/* ---- the serial line ---- */
+#define UART ((volatile uint32_t*)BOARD_UART)
+enum { UART_DATA, UART_STATE, UART_CONTROL, UART_DIVISOR = 4 };
+
+static void begin_serial(void) {
+  if (UART[UART_CONTROL] == 3) return;
+  UART[UART_DIVISOR] = 16;
+  UART[UART_CONTROL] = 3; /* both directions */
+}
+
+uint8_t board_receive(void) {
+  begin_serial();
+  while ((UART[UART_STATE] & 2) == 0) continue;
+  return (uint8_t)UART[UART_DATA];
+}
+
+void board_send(uint8_t byte) {
+  begin_serial();
+  while ((UART[UART_STATE] & 1) != 0) continue;
+  UART[UART_DATA] = byte;
+}
+
+/* ---- time ---- */
+#define TIMER ((volatile uint32_t*)0xe000e010)
+enum { TIMER_CONTROL, TIMER_RELOAD, TIMER_VALUE };
+
+static volatile uint32_t wraps;
+
+static void board_tick(void) { ++wraps; }
+
+uint64_t board_nanoseconds(void) {
+  uint32_t before, value;
+  if (TIMER[TIMER_CONTROL] == 0) {
+    TIMER[TIMER_RELOAD] = 0xffffff;
+    TIMER[TIMER_VALUE] = 0;
+    TIMER[TIMER_CONTROL] = 7; /* it runs, by the processor's clock, and interrupts */
+  }
+  do {
+    before = wraps;
+    value = TIMER[TIMER_VALUE];
+  } while (before != wraps);
+  return (((uint64_t)before << 24) + (0xffffff - value)) * 1000 / (BOARD_CLOCK_HZ / 1000000);
+}
+
 void board_reset(void);
 
 void board_reset(void) {
@@ -53,4 +98,5 @@ __attribute__((section(".vectors"), used)) static const Vector board_vectors[16]
     {.handler = board_reset},
     {.handler = board_fault}, /* not maskable */
     {.handler = board_fault}, /* hard fault, to which the others lead while they are not enabled */
+    [15] = {.handler = board_tick},
 };

@@ -7,14 +7,17 @@ from pathlib import Path
 from tilewright.micro.boards.memory import STACK
 from tilewright.micro.boards.records import Board, Emulation
 
-_PRINTS = "-chardev stdio,id=out -semihosting-config enable=on,target=native,chardev=out"
+_PRINTS = ("-semihosting-config", "enable=on,target=native,chardev=out", "-chardev")
+_COUNTED = ("-icount", "shift=0,sleep=off")
 _QUIET = ("-display", "none", "-monitor", "none")
 
 
 def support_files(board: Board) -> dict[str, str]:
     """Return start-up code, its header and the linker's script for an emulated board, by name of file."""
     emulation = emulation_of(board)
-    files = {"board.h": _text("board.h"), "board.c": _text(emulation.start_up), "board.ld": _script(board, emulation)}
+    places = f"#define BOARD_UART {emulation.uart_at:#x}\n#define BOARD_CLOCK_HZ {emulation.clock_hz}\n"
+    start_up = places + _text(emulation.start_up) if emulation.uart_at else _text(emulation.start_up)
+    files = {"board.h": _text("board.h"), "board.c": start_up, "board.ld": _script(board, emulation)}
     return files if emulation.has_libc else {**files, "string.h": _text("string.h")}
 
 
@@ -29,9 +32,15 @@ def _script(board: Board, emulation: Emulation) -> str:
     return text
 
 
-def emulator_command(board: Board, serial: str = "none") -> list[str]:
-    """Return the command that runs the program whose file follows it; ``serial`` is where its serial line leads."""
-    return [*emulation_of(board).command, *_QUIET, "-serial", serial, *_PRINTS.split(), "-kernel"]
+def emulator_command(board: Board, serial: str = "none", counted: bool = False) -> list[str]:
+    """Return the command that runs the program whose file follows it.
+
+    ``serial`` is where the board's serial line leads; what programs print goes to the standard output, or to that of
+    errors where the serial line has it. ``counted``: instructions make the time, one a nanosecond.
+    """
+    prints = [*_PRINTS, "file,id=out,path=/dev/stderr" if serial == "stdio" else "stdio,id=out"]
+    clock = _COUNTED if counted else ()
+    return [*emulation_of(board).command, *_QUIET, "-serial", serial, *prints, *clock, "-kernel"]
 
 
 def compiler_flags(board: Board) -> list[str]:

@@ -23,7 +23,8 @@ Export = Callable[..., Any]
 
 
 def build_candidate(task: Task, config: ConfigSpace, path: str, options: Mapping[str, Any], export: Any) -> Any:
-    """Write the library of a configuration to ``path``.
+    """Write the library of a configuration to ``path``. ``options`` are options of ``PassContext``, also those of TVM's
+    ``build_option``.
 
     Returns
     -------
@@ -35,9 +36,14 @@ def build_candidate(task: Task, config: ConfigSpace, path: str, options: Mapping
     """
     schedule, arguments = instantiate(task, config)
     assert task.target is not None
-    with task.target, PassContext(config=dict(options)):
+    config_options = {k: v for k, v in options.items() if k != "build_option"} | options.get("build_option", {})
+    with task.target, PassContext(config=config_options):
         module = build(schedule, arguments, target_host=task.target_host)
-    module.export_library(path, export)
+    write = getattr(export, "write_module", None)  # of functions that make another file than a library
+    if write is not None:
+        write(module, path)
+    else:
+        module.export_library(path, export)
     return {
         "arguments": [[[extent_of(d) for d in t.shape], t.dtype] for t in arguments],
         "outputs": [i for i, t in enumerate(arguments) if not isinstance(t.op, te.PlaceholderOp)],

@@ -22,6 +22,7 @@ from tilewright.tuning.measure.measure import Builder, Runner
 from tilewright.tuning.measure.programs import Builds, Timed, build_error, run_error
 from tilewright.tuning.processes import LocalRuns, Outcome, RunRequest
 from tilewright.tuning.processes.boards import BoardRuns
+from tilewright.tuning.processes.loaded import LoadedRuns, ModuleLoader
 
 logger = logging.getLogger("autotvm")
 
@@ -80,7 +81,8 @@ class LocalBuilder(Builder):
     ----------
     timeout : seconds that one build may take; what takes longer is ended
     n_parallel : how many at once; the machine's cores by default
-    build_func : "default", or a function of ``export_library``'s ``fcompile``; its ``output_format`` is the suffix
+    build_func : "default", or a function of ``export_library``'s ``fcompile``; its ``output_format`` is the suffix. One
+        that has a method ``write_module(module, path)`` makes another kind of file by it
     """
 
     def __init__(
@@ -204,6 +206,8 @@ class LocalRunner(LibraryRunner):
     number, repeat, min_repeat_ms, enable_cpu_cache_flush : as of ``Timed``
     cooldown_interval : seconds to wait after each; TVM's 0.1 would be most of the time that a trial takes here
     check : whether results are compared with those of the untuned choice; one that differs is no candidate
+    module_loader : opens what is run elsewhere, such as ``tvm.micro.AutoTvmModuleLoader`` on a board; results are not
+        compared then
     """
 
     def __init__(
@@ -215,6 +219,7 @@ class LocalRunner(LibraryRunner):
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
         check: bool = True,
+        module_loader: ModuleLoader | None = None,
     ) -> None:
         super().__init__(timeout, 1)
         Timed.__init__(self, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
@@ -222,7 +227,12 @@ class LocalRunner(LibraryRunner):
         self.ref_input: Sequence[Any] | None = None
         self.executor: Any = None
         self.untuned: Untuned | None = None
-        self.runs = LocalRuns(timeout, cooldown_interval)
+        self.compares = module_loader is None
+        self.runs = (
+            LocalRuns(timeout, cooldown_interval)
+            if module_loader is None
+            else LoadedRuns(module_loader, timeout, cooldown_interval)
+        )
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
         """Time built libraries; others keep their result."""

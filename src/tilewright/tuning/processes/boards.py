@@ -19,7 +19,7 @@ from tilewright.tuning.processes.pool import Outcome, Pool
 from tilewright.tuning.processes.process import fork_worker
 from tilewright.tuning.processes.run_worker import difference, fill_strange
 
-_FLUSH = "cache_flush_cpu_non_first_arg"
+FLUSH = "cache_flush_cpu_non_first_arg"
 _FILL = "tvm.contrib.random.random_fill"
 
 
@@ -64,7 +64,7 @@ class BoardRuns:
     def run(self, requests: Sequence[RunRequest], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
         """Return the outcome of each request, as ``LocalRuns.run`` does."""
         outcomes = self._pool.map([asdict(r) for r in requests], each)
-        return [_answer(outcome) for outcome in outcomes]
+        return [answer(outcome) for outcome in outcomes]
 
     def in_turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float]]:
         """Return the least seconds of each library, in turns on one board; infinite for failures.
@@ -103,9 +103,9 @@ class BoardRuns:
             module, device = remote.load_module(name), remote.device(request.device)
             evaluate = module.time_evaluator(
                 request.function or module.entry_name, device, request.number, request.repeat, request.min_repeat_ms,
-                _FLUSH if request.flush else "",
+                FLUSH if request.flush else "",
             )  # fmt: skip
-            costs = [float(c) for c in evaluate(*_arguments(request, remote, device)).results]
+            costs = [float(c) for c in evaluate(*arguments_there(request, remote, device)).results]
         finally:
             remote.remove(name)
         time.sleep(self.cooldown)
@@ -116,7 +116,7 @@ class BoardRuns:
         self._pool.close()
 
 
-def _arguments(request: RunRequest, remote: Any, device: Any) -> list[Any]:
+def arguments_there(request: RunRequest, remote: Any, device: Any) -> list[Any]:
     """Return arrays on the board: the passed values, then random ones."""
     given: list[Any] = []
     if request.inputs:
@@ -135,12 +135,12 @@ def _timers(requests: Sequence[RunRequest], remote: Any) -> list[Callable[[], Se
     timers: list[Callable[[], Sequence[float]] | None] = []
     expected: list[Any] = []
     first = requests[0]
-    arrays = _arguments(first, remote, remote.device(first.device))
+    arrays = arguments_there(first, remote, remote.device(first.device))
     for number, request in enumerate(requests):
         remote.upload(request.library)
         module, device = remote.load_module(Path(request.library).name), remote.device(request.device)
         same = number == 0 or (request.arguments, request.outputs) == (first.arguments, first.outputs)
-        mine = arrays if same else _arguments(request, remote, device)
+        mine = arrays if same else arguments_there(request, remote, device)
         results = _results(module[request.function or module.entry_name], mine, request.outputs) if same else []
         expected = expected or results
         if same and difference(results, expected, list(request.tolerance)) is not None:
@@ -148,7 +148,7 @@ def _timers(requests: Sequence[RunRequest], remote: Any) -> list[Callable[[], Se
             continue
         evaluate = module.time_evaluator(
             request.function or module.entry_name, device, request.number, request.repeat, request.min_repeat_ms,
-            _FLUSH if request.flush else "",
+            FLUSH if request.flush else "",
         )  # fmt: skip
         timers.append(partial(_seconds, evaluate, mine))
     return timers
@@ -166,7 +166,8 @@ def _results(function: Any, arrays: Sequence[Any], outputs: Sequence[int]) -> li
     return [arrays[i].numpy() for i in outputs]
 
 
-def _answer(outcome: Outcome) -> Outcome:
+def answer(outcome: Outcome) -> Outcome:
+    """Return the outcome of a run, whose value is its seconds, with a ``RunAnswer``."""
     if outcome.status != "done":
         return outcome
     return Outcome("done", RunAnswer(tuple(outcome.value)), seconds=outcome.seconds)
