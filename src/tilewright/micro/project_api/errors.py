@@ -31,9 +31,9 @@ class JSONRPCError(Exception):
         return {"code": int(self.code), "message": self.message, "data": self.data}
 
     def __str__(self) -> str:
-        told = self.data.get("traceback") if isinstance(self.data, Mapping) else self.data
+        noted = self.data.get("traceback") if isinstance(self.data, Mapping) else self.data
         where = f"{self.client_context}: " if self.client_context else ""
-        return f"{where}JSON-RPC error # {int(self.code)}: {self.message}" + (f"\n{told}" if told else "")
+        return f"{where}JSON-RPC error # {int(self.code)}: {self.message}" + (f"\n{noted}" if noted else "")
 
     @classmethod
     def from_json(cls, client_context: str, json_error: Mapping[str, Any]) -> JSONRPCError:

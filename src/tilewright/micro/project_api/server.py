@@ -162,8 +162,8 @@ class ProjectAPIServer:
             self._write_reply(request["id"] if valid else None, error=error)
         except Exception as error:
             what = f"calling method {request['method']}" if valid else "validating request"
-            told = ServerError.from_exception(error, message=what)
-            self._write_reply(request["id"] if valid else None, error=told)
+            failure = ServerError.from_exception(error, message=what)
+            self._write_reply(request["id"] if valid else None, error=failure)
         return valid
 
     def _validate_request(self, request: Any) -> None:

@@ -24,15 +24,16 @@ class LoadedRuns:
     ----------
     loader : called with None (this machine) and an object whose ``filename`` is what was built; a context of a session
         and its module
-    timeout : seconds that one may take, building its program and starting it included
+    timeout : seconds that a run may take
     cooldown : seconds to wait after each run
+    waiting : seconds for a program to be built and to start, beside the run
 
     Results are not compared.
     """
 
-    def __init__(self, loader: ModuleLoader, timeout: float, cooldown: float = 0.0) -> None:
+    def __init__(self, loader: ModuleLoader, timeout: float, cooldown: float = 0.0, waiting: float = 60.0) -> None:
         self._loader, self._cooldown = loader, cooldown
-        self._pool = Pool(lambda: fork_worker(self._work), 1, timeout)
+        self._pool = Pool(lambda: fork_worker(self._work), 1, timeout + waiting)
 
     def run(self, requests: Sequence[RunRequest], each: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
         """Return the outcome of each request, as ``LocalRuns.run`` does."""
