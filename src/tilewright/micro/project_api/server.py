@@ -65,7 +65,7 @@ class ProjectOption(NamedTuple):
 
 
 class ServerInfo(NamedTuple):
-    """A server's description of itself; ``model_library_format_path`` is the network's archive in a generated project."""
+    """A server's description of itself; ``model_library_format_path`` is the archive in a generated project."""
 
     platform_name: str
     is_template: bool
