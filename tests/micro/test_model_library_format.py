@@ -60,6 +60,49 @@ def test_a_graph_in_c(tmp_path: Path) -> None:
     assert "nn.dense" in (folder / "src" / "relay.txt").read_text()
 
 
+KERNEL_MAIN = """
+#include <stdio.h>
+#include <tvm/runtime/c_runtime_api.h>
+#include <tvm/runtime/crt/platform.h>
+int32_t KERNEL(void*, int32_t*, int32_t, void*, int32_t*, void*);
+void TVMAPISetLastError(const char* text) { puts(text); }
+tvm_crt_error_t TVMPlatformMemoryAllocate(size_t n, DLDevice device, void** out) {
+  (void)n, (void)device, (void)out;
+  return kTvmErrorPlatformNoMemory;
+}
+tvm_crt_error_t TVMPlatformMemoryFree(void* block, DLDevice device) {
+  return (void)block, (void)device, kTvmErrorNoError;
+}
+int TVMFuncRegisterGlobal(const char* name, TVMFunctionHandle f, int override) { return (void)name, (void)f, override; }
+int main(void) {
+  _Alignas(64) static float a[64] = {1, 2}, b[64];
+  int64_t shape[2] = {1, 2};
+  DLTensor in = {a, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, NULL, 0}, out = in;
+  TVMValue values[2] = {{.v_handle = &in}, {.v_handle = &out}}, result;
+  int32_t codes[2] = {kTVMDLTensorHandle, kTVMDLTensorHandle}, code;
+  out.data = b;
+  if (KERNEL(values, codes, 2, &result, &code, NULL) != 0) return 1;
+  printf("%g %g\\n", b[0], b[1]);
+  return KERNEL(values, codes, 1, &result, &code, NULL) == 0;
+}
+"""
+
+
+def test_kernels_of_a_graph_in_c_link_with_the_functions_of_a_board(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(1, 2))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.negative(x)))
+    factory = relay.build(mod, "c -runtime=c", mod_name="net")
+    with tarfile.open(export_model_library_format(factory, tmp_path / "net.tar")) as tar:
+        tar.extractall(tmp_path, filter="data")
+    (tmp_path / "main.c").write_text(KERNEL_MAIN)
+    (name,) = [n for n in factory.function_metadata if n != "__tvm_main__"]
+    sources = [*map(str, (tmp_path / "codegen/host/src").glob("*.c")), str(tmp_path / "main.c")]
+    command = ["gcc", f"-DKERNEL={name}", *crt_flags(tmp_path), *sources, "-o", str(tmp_path / "main"), "-lm"]
+    subprocess.run(command, check=True)
+    found = subprocess.run([str(tmp_path / "main")], check=True, capture_output=True, text=True).stdout
+    assert found.splitlines() == ["-1 -2", f"{name}: expected 2 arguments, found 1"]
+
+
 def test_a_graph_as_objects(tmp_path: Path) -> None:
     folder = unpacked(tmp_path, "llvm", "graph")
     assert (folder / "codegen/host/lib/net_lib0.o").read_bytes()[:4] == b"\x7fELF"

@@ -39,6 +39,7 @@ from tilewright.runtime.export import ExportError
 from tilewright.runtime.module import Module
 from tilewright.runtime.params import save_param_dict
 from tilewright.target.build import OperatorModule
+from tilewright.target.codegen.c.code import LINK_RUNTIME
 from tilewright.target.target import Target
 from tilewright.tir.expr import Var
 from tilewright.tir.function import PrimFunc
@@ -47,6 +48,7 @@ VERSION = 5
 """The version of the format: that of TVM 0.8."""
 
 MAIN = "__tvm_main__"
+_LINKED = f"#define {LINK_RUNTIME} /* nobody loads this: it calls the runtime's functions by their names */\n"
 
 Factory = GraphExecutorFactoryModule | AOTExecutorFactoryModule
 Exportable = Factory | OperatorModule
@@ -168,7 +170,7 @@ def _library(library: Module, prefix: str) -> Iterator[tuple[str, bytes]]:
             )
         texts = code.c_sources() if hasattr(code, "c_sources") else []
         folder, suffix = ("src", getattr(code, "source_suffix", "c")) if texts else ("lib", "o")
-        for data in [text.encode() for text in texts] or code.objects():
+        for data in [f"{_LINKED}{text}".encode() for text in texts] or code.objects():
             yield f"{folder}/{prefix}lib{counts[folder]}.{suffix}", data
             counts[folder] += 1
 

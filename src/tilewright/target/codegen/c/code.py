@@ -22,6 +22,8 @@ from tilewright.target.loader import LoadedObjects
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
+LINK_RUNTIME = "TILEWRIGHT_LINK_RUNTIME"
+"""Defined where the source is linked with the runtime: no loader fills pointers to the runtime's functions."""
 IN_PROCESS = "TILEWRIGHT_IN_PROCESS"
 """Defined where the source is compiled for this process, which fills the pointers to the runtime's functions."""
 
@@ -35,7 +37,7 @@ def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[st
     system_lib = bool(target.attrs.get("system-lib", False))
     parts = [f"// tvm target: {target}"]
     if system_lib:  # it is linked with the runtime, whose functions it then calls by their names
-        parts.append(f"#ifndef {IN_PROCESS}\n#define TILEWRIGHT_LINK_RUNTIME\n#endif")
+        parts.append(f"#ifndef {IN_PROCESS}\n#define {LINK_RUNTIME}\n#endif")
     parts += [*map(part, ("compiler.h", "prelude.h", "scalars.h", "scalars_math.h")), check_source()]
     if names:
         parts.append(
