@@ -79,3 +79,48 @@ def test_a_library_without_a_place_is_refused(kernel_library: Path, tmp_path: Pa
 
 def test_networks_run_from_the_segment(library: Path) -> None:
     np.testing.assert_array_equal(run(runtime.load_module(library)), np.full((3, 5), 4))
+
+
+_MAGIC = (0xDD5E40F096B4A13F).to_bytes(8, "little")  # with which an array's header begins
+
+
+def _headers(data: bytes) -> list[int]:
+    """Return where headers of arrays begin, behind the linked code."""
+    found, at = [], data.find(_MAGIC)
+    while at >= 0:
+        found.append(at)
+        at = data.find(_MAGIC, at + 1)
+    return found
+
+
+def test_opening_reads_nothing_between_weights(library: Path) -> None:
+    """Headers are read together, before the weights: those between them, of zeros here, are for other readers."""
+    data = bytearray(library.read_bytes())
+    *_, small, padding, big = _headers(data)
+    assert data.count(b"__headers") == 1 and small < padding < big
+    for at in (padding, big):
+        data[at : at + 8] = bytes(8)
+    library.write_bytes(data)
+    loaded = parameters(runtime.load_module(library))
+    assert sorted(loaded) == ["big", "w"] and (loaded["big"].numpy() == _BIG.T).all()
+    assert (loaded["w"].numpy() == 1).all()
+
+
+def test_what_other_readers_find_between_weights_are_the_same_headers(library: Path) -> None:
+    data = library.read_bytes()
+    first, *copies = _headers(data)
+    together, between = copies[: len(copies) // 2], copies[len(copies) // 2 :]
+    sizes = [b - a for a, b in zip(together, [*together[1:], between[0]], strict=True)]
+    assert together[0] < first + 64 and len(together) == 3  # a small array, zeros, and the large one
+    for copy, at, size in zip(together, between, sizes, strict=True):
+        assert data[copy : copy + size] == data[at : at + size]
+
+
+@pytest.mark.parametrize("place", [24, 32, 48])  # dimensions and type, the first extent, bytes
+def test_a_damaged_header_is_refused(library: Path, place: int) -> None:
+    data = bytearray(library.read_bytes())
+    small = _headers(data)[1]
+    data[small + place : small + place + 8] = b"\xff" * 8
+    library.write_bytes(data)
+    with pytest.raises(runtime.TVMError, match=r"damaged array|ends too early|unknown|type"):
+        parameters(runtime.load_module(library))

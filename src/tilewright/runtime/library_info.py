@@ -23,7 +23,7 @@ from .params import Reader
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
 _DYNAMIC, _LOADED, _SYMBOLS, _CODE_FLAG = 3, 1, 11, 4
 _FACTORIES = frozenset({"GraphExecutorFactory", "GraphRuntimeFactory"})
-_PADDING = "__padding"  # see native/src/array/params.c
+_ARRANGING = "__padding", "__headers"  # see native/src/array/params.c
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _read_module(reader: Reader) -> dict[str, Any]:
             graph = json.loads(reader.text())
             reader.u64()
             arrays = [(name, _skip_array(reader)) for name in reader.texts()]
-            parameters = {name: info for name, info in arrays if name != _PADDING}
+            parameters = {name: info for name, info in arrays if name not in _ARRANGING}
             return _graph_fields(graph, parameters, reader.text()) | {"weights_file": weights_file}
         if key != "_lib":
             break
