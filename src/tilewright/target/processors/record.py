@@ -291,6 +291,9 @@ class Attention:
     partial_block_time: float = 1.05
     """Time of the scores where the last block of columns is narrower than the others, over that without."""
 
+    chunk_keys: int = 128
+    """Keys of a task where few queries are: their scores, and the values of a group, stay in the first-level cache."""
+
 
 @dataclass(frozen=True)
 class Pooling:

@@ -71,6 +71,7 @@ def attended(
 ) -> RelayExpr:
     """Return softmax(q k' * scale + additions) v of (batch, heads, length, size), as (batch, length, heads * size).
 
+    Keys and values may have fewer heads, groups, that those of the queries share.
     ``softcap`` limits scores by tanh; ``sink`` is a score beside the others that weighs nothing, (heads, 1, 1) or (1).
     """
     q, k, v = parts
@@ -79,6 +80,8 @@ def attended(
     if not softcap and sink is None and _surely_positive(ctx.dims(k)[2]):
         mask = reduce(relay_op.add, additions) if additions else None
         return typed(relay_op.reshape(attention(q, k, v, mask, scale), (0, 0, -3)))
+    if (groups := ctx.extent(k, 1)) != heads:
+        k, v = (typed(relay_op.repeat(x, heads // groups, 1)) for x in (k, v))
     scaled = relay_op.multiply(q, _scalar(ctx, scale, q))
     scores: RelayExpr = _split(relay_op.nn.batch_matmul(_joined(scaled), _joined(k)), heads)
     if softcap:
@@ -252,10 +255,9 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
         q, k = _turned(ctx, q, k, places)
     join = _appended if grows else _cached
     keys, values = (join(ctx, new, 3 + i, start) for i, new in enumerate((k, v)))
-    wide = [x if heads == groups else typed(relay_op.repeat(x, heads // groups, 1)) for x in (keys, values)]
     additions = [_seen(ctx, keys, places, ctx.attr("local_window_size", -1))]
     additions += [ctx.input(10)] if ctx.has_input(10) else []
-    found = attended(ctx, (q, wide[0], wide[1]), additions, ctx.attr("softcap", 0.0), _sink(ctx, q))
+    found = attended(ctx, (q, keys, values), additions, ctx.attr("softcap", 0.0), _sink(ctx, q))
     return [found, keys, values][: ctx.num_outputs]
 
 

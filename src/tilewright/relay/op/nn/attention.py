@@ -33,6 +33,11 @@ def _agree(what: str, a: Any, b: Any) -> None:
         raise TypeInferenceError(f"{what} differ, {known(a)} and {known(b)}")
 
 
+def _check_groups(heads: int | None, groups: int | None) -> None:
+    if heads is not None and groups is not None and (groups == 0 or heads % groups):
+        raise TypeInferenceError(f"{heads} heads of the query are no multiple of the {groups} of key and value")
+
+
 def _check_mask(mask: TensorType, scores: tuple[Any, ...]) -> None:
     relations.require_rank(mask, 4, "mask")
     for have, want in zip(mask.shape, scores, strict=True):
@@ -45,8 +50,9 @@ def _check_mask(mask: TensorType, scores: tuple[Any, ...]) -> None:
 class Attention(OpDef[AttentionAttrs]):
     """softmax(query @ key.T * scale + mask) @ value, for every head.
 
-    query (batch, heads, rows, depth), key (batch, heads, keys, depth), value (batch, heads, keys, width) and an
-    optional mask that broadcasts to (batch, heads, rows, keys); the result is (batch, rows, heads, width).
+    query (batch, heads, rows, depth), key (batch, groups, keys, depth), value (batch, groups, keys, width) and an
+    optional mask that broadcasts to (batch, heads, rows, keys); the result is (batch, rows, heads, width). As many
+    heads as ``heads / groups`` that follow one another share the keys and values of a group.
     """
 
     name = "nn.attention"
@@ -72,7 +78,8 @@ class Attention(OpDef[AttentionAttrs]):
         keys, width = value.shape[2:]
         for other, name in ((key, "key"), (value, "value")):
             _agree(f"the batches of query and {name}", batch, other.shape[0])
-            _agree(f"the heads of query and {name}", heads, other.shape[1])
+        _agree("the heads of key and value", key.shape[1], value.shape[1])
+        _check_groups(known(heads), known(key.shape[1]))
         _agree("the depths of query and key", depth, key.shape[3])
         _agree("the numbers of keys and values", key.shape[2], keys)
         for mask in masks:
@@ -82,6 +89,8 @@ class Attention(OpDef[AttentionAttrs]):
     @staticmethod
     def evaluate(attrs: AttentionAttrs, inputs: Sequence[Array]) -> list[Array]:
         query, key, value, *masks = inputs
+        if key.shape[1] != query.shape[1]:
+            key, value = (np.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
         scores = np.matmul(query, np.swapaxes(key, 2, 3)) * np.asarray(attrs.scale, query.dtype)
         for mask in masks:
             scores = scores + mask
@@ -96,5 +105,8 @@ class Attention(OpDef[AttentionAttrs]):
 def attention(
     query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None = None, scale: float = 1.0
 ) -> Call:
-    """softmax(query @ key.T * scale + mask) @ value of (batch, heads, rows or keys, columns) operands."""
+    """softmax(query @ key.T * scale + mask) @ value of (batch, heads, rows or keys, columns) operands.
+
+    Keys and values may have fewer heads, of which the query's are a multiple: neighbouring heads share them.
+    """
     return call("nn.attention", [query, key, value, *([] if mask is None else [mask])], AttentionAttrs(float(scale)))

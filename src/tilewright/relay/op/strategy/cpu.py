@@ -33,6 +33,7 @@ from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
 from tilewright.relay.op.nn.widen import WidenWeight
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import cpu_attention as _registers_attention  # noqa: F401
 from tilewright.relay.op.strategy import cpu_nbits as _registers_itself  # noqa: F401
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.cpu_byte_conv2d import is_packed_for_words, of_words, pack_conv2d_of_words
@@ -50,7 +51,6 @@ from tilewright.relay.op.strategy.wrappers import (
     is_depthwise,
     transposed_in_any_layout,
     ungrouped,
-    wrap_compute_attention,
     wrap_compute_batch_matmul,
     wrap_compute_conv2d,
     wrap_compute_deformable_conv2d,
@@ -184,7 +184,6 @@ def _register_all() -> None:
         (generic.fast_softmax_strategy, "fast_softmax", fast_softmax, cpu.schedule_softmax),
         (generic.log_softmax_strategy, "log_softmax", log_softmax, cpu.schedule_softmax),
         (generic.layer_norm_strategy, "layer_norm", wrap_compute_layer_norm(cpu.layer_norm), cpu.schedule_layer_norm),
-        (generic.attention_strategy, "attention", wrap_compute_attention(cpu.attention), cpu.schedule_attention),
     ):  # fmt: skip
         _register(strategy, name, compute, schedule)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te, topi
+from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.prim_expr import FloatImm, IntImm
 from tilewright.ir.type import TensorType
@@ -196,9 +197,20 @@ def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         query, key, value, *masks = inputs
+        key, value = (_for_each_head(x, query.shape[1]) for x in (key, value))
         return [topi_compute(query, key, value, masks[0] if masks else None, float(attrs.scale))]
 
     return compute
+
+
+def _for_each_head(x: te.Tensor, heads: Any) -> te.Tensor:
+    """Return keys or values of as many heads as the query has, which read those of their group."""
+    groups = x.shape[1]
+    if known(groups) == known(heads):
+        return x
+    each = ops.floordiv(heads, groups)
+    shape = (x.shape[0], heads, *x.shape[2:])
+    return te.compute(shape, lambda b, h, *i: x(b, ops.floordiv(h, each), *i), name="T_heads", tag="injective")
 
 
 def compute_matmul_nbits_pack(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:

@@ -33,7 +33,7 @@ from tilewright.topi.kinds import ATTENTION_OUTPUT, ATTENTION_VALUES
 from tilewright.topi.reduction import greatest_number
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, rounded
 
-_LOG2_E = 1.4426950408889634
+LOG2_E = 1.4426950408889634
 
 
 # Added to a number of at least -127, leaves it rounded to an integer plus 127, the bias of exponents, in the low bits.
@@ -81,7 +81,7 @@ def attention(
         row = c * block + j
         return _within(row, keys, block, key(b, h, row, k), 0.0)
 
-    factor = scale if mask is not None else scale * _LOG2_E
+    factor = scale if mask is not None else scale * LOG2_E
     scaled = te.compute(
         query.shape,
         lambda *i: query(*i) * ops.const(factor, query.dtype),
@@ -228,7 +228,7 @@ class _Attention:
         def body(*i: PrimExpr) -> PrimExpr:
             # The rounding error of a product here shows in small powers only: nothing in a sum.
             exponent = scores(*i) - maximum(*i[:-1])
-            return _power_of_two(exponent if in_query else exponent * ops.const(_LOG2_E, self.query.dtype))
+            return power_of_two(exponent if in_query else exponent * ops.const(LOG2_E, self.query.dtype))
 
         return te.compute(scores.shape, body, name="attention_powers", tag="attention")
 
@@ -247,7 +247,7 @@ class _Attention:
         return te.compute((*self.rows, rounded(self.width, block)), body, name="attention_context", tag="attention")
 
 
-def _power_of_two(x: PrimExpr) -> PrimExpr:
+def power_of_two(x: PrimExpr) -> PrimExpr:
     """Compute 2**x for x <= 0; results below the smallest normal number are 0."""
     if x.dtype != "float32" or machine().has("avx512f"):  # which has instructions for both ends of this
         return tir.exp2(x)
