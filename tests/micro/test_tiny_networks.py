@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.micro.test_boards import board_here
 from tests.micro.tiny_networks import NETWORKS
 from tests.relay.frontend.tflite_networks import MobileNet
 
@@ -53,6 +54,18 @@ def test_networks_have_the_answers_of_the_host(tmp_path: Path, name: str) -> Non
     factory = in_c(mod, params)
     assert factory.layout.workspace_bytes <= WORKSPACE[name]
     check(tmp_path, factory, "input", data, wanted)
+
+
+@pytest.mark.parametrize(
+    "name, board", [("autoencoder", "qemu_riscv32"), ("autoencoder", "mps3_an547"), ("ds_cnn", "mps2_an386")]
+)
+def test_boards_have_the_answers_of_the_host(tmp_path: Path, name: str, board: str) -> None:
+    network, target = NETWORKS[name](), board_here(board).target
+    data = network.data()
+    mod, params = relay.frontend.from_onnx(network.model())
+    with tvm.transform.PassContext(opt_level=3):
+        factory = relay.build(mod, target, params=params, mod_name="net")
+    check(tmp_path, factory, "input", data, answers(mod, params, data))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -1,4 +1,4 @@
-/* rint(float(sum) * factor) of int32 and float32 on integers: halves to even, to the bit. */
+/* Sums of int32 times factors of float32, and their nearest integers, as floats give them: to the bit, of integers. */
 
 /* The nearest number of 24 bits, and zeros behind them, as float32 has. */
 static uint64_t tw_24_bits(uint64_t n) {

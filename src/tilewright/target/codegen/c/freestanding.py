@@ -33,6 +33,7 @@ _REPORT = """\
 #define TW_REPORT_INDEX(what, index, low, high) ((void)(index))
 #endif
 """
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _MATH = re.compile(
     r"\b(tw_sigmoid|tw_normal_tail|INFINITY|NAN|isnan|isinf|isfinite|signbit"
     r"|(a?(sin|cos|tan)h?|atan2|exp2?|expm1|log(2|10|1p)?|sqrt|cbrt|pow|erfc?|tgamma|lgamma|fabs|fmod|fmin|fmax|fma"
@@ -94,7 +95,7 @@ def emit_freestanding(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, l
     source.has_entry = any(map(IS_ENTRY.on, funcs))
     names = [print_function(func, source, FreestandingPrinter) for func in funcs]
     text = "\n".join([*source.declarations.values(), "", *source.functions])
-    math = bool(_MATH.search(text))
+    math = bool(_MATH.search(_COMMENT.sub("", text)))
     parts = [f"/* tvm target: {str(target).replace('*/', '* /')} */"]
     parts += ["#include <stdint.h>\n#include <string.h>", *(["#include <math.h>"] if math else []), part("compiler.h")]
     parts += [part("scalars.h"), *([part("scalars_math.h")] if math else []), _REPORT, text]
