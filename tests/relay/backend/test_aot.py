@@ -150,6 +150,31 @@ def test_tensors_are_in_the_first_part_of_the_workspace_with_room(option: str, s
         np.testing.assert_allclose(executor.get_output(i).numpy(), value, rtol=1e-4, atol=1e-3)
 
 
+def residual() -> tvm.IRModule:
+    """Convolutions that pad into memory of their own, while a tensor lives across two of them."""
+    x = relay.var("x", shape=(1, 4, 20, 20))
+    a, b, c = (relay.const(RNG.normal(size=(4, 4, 3, 3)).astype("float32")) for _ in range(3))
+    first = relay.nn.relu(relay.nn.conv2d(x, a, padding=(1, 1)))
+    second = relay.nn.conv2d(relay.nn.relu(relay.nn.conv2d(first, b, padding=(1, 1))), c, padding=(1, 1))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.add(first, second), axis=1)))
+
+
+@pytest.mark.parametrize("option", ["workspace", "fast:8000,slow", "a:7000,b:7000,c:7000,d"])
+def test_memory_of_kernels_is_apart_from_what_lives(option: str) -> None:
+    mod = residual()
+    factory = relay.build(mod, f"c -runtime=c -workspace-pools={option}", executor="aot")
+    main = factory.function_metadata["__tvm_main__"]
+    own = [sum(i.workspace_sizes.values()) for i in factory.function_metadata.values() if i is not main]
+    assert max(own) > 4 * 22 * 22 * 4 > 6400  # a kernel's, beside tensors of 6400 bytes
+    assert factory.layout.workspace_bytes == sum(main.workspace_sizes.values())
+    executor = factory.create_executor(tvm.cpu())
+    for _ in range(2):
+        inputs = values(mod)
+        executor.run(**inputs)
+        found = executor.get_output(0).numpy()
+        np.testing.assert_allclose(found, interpret(mod, inputs), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("option", ["fast:64kB,slow", "fast,fast", "a-b", "int:4", "fast:-1", "", "inputs"])
 def test_parts_of_a_workspace_have_names_and_sizes(option: str) -> None:
     target = tvm.target.Target({"kind": "c", "runtime": "c", "workspace-pools": option})
