@@ -279,8 +279,14 @@ TwModule* tw_system_lib(void) {
 
 int TVMBackendRegisterSystemLibSymbol(const char* name, void* ptr) {
   tw_lock(&system_lock);
+  const void* before = tw_map_get(&system_symbols, name);
   bool ok = tw_map_set(&system_symbols, name, ptr);
   tw_unlock(&system_lock);
+  if (before != NULL && before != ptr && strncmp(name, "__", 2) != 0) {
+    char text[512];
+    snprintf(text, sizeof text, "the system library has two functions %s, and takes the later; give networks names (mod_name)", name);
+    tw_warn(text);
+  }
   return ok ? 0 : tw_out_of_memory(strlen(name));
 }
 
