@@ -14,9 +14,10 @@ from tilewright.contrib import graph_executor
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import features
 from tilewright.topi.cpu.float_dense import schedule_dense_of_parts
-from tilewright.topi.cpu.model.float_tiles import OPTION, float_tiles, row_tiles
+from tilewright.topi.cpu.model.float_tiles import float_tiles, row_tiles
 from tilewright.topi.kinds import DENSE_PARTS
 from tilewright.topi.nn import float_parts
+from tilewright.topi.options import OPTION
 
 AMX, ANY = "llvm -mcpu=sapphirerapids", "llvm -mcpu=x86-64"
 RNG = np.random.default_rng(45)
@@ -81,6 +82,12 @@ def test_three_parts_err_no_more_than_fma(depth: int) -> None:
         chain = (chain.astype("float64") + np.multiply.outer(x[:, k], weight[:, k].astype("float64"))).astype("float32")
     error, fma = (np.sqrt(np.mean((v - exact) ** 2)) for v in (product(x, weight, 3, 256, depth, on(AMX)), chain))
     assert error < fma
+
+
+def test_small_products_of_positive_numbers_are_not_lost() -> None:
+    x, weight = RNG.random((32, 768), "float32"), RNG.random((64, 768), "float32")
+    exact = x.astype("float64") @ weight.astype("float64").T
+    assert np.sqrt(np.mean((product(x, weight, 3, 256, 768, on(AMX)) / exact - 1) ** 2)) < 8e-7
 
 
 @pytest.mark.parametrize("target", [AMX, ANY])

@@ -33,6 +33,7 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
+from tilewright.topi.cpu.conv2d_parts import schedule_conv2d_of_parts
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import unroll_and_vectorize
@@ -40,6 +41,7 @@ from tilewright.topi.cpu.model.conv2d import (
     accumulator_bits,
     is_streamed,
 )
+from tilewright.topi.cpu.model.float_tiles import conv2d_float_tiles
 from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
     block_vectors,
@@ -47,9 +49,10 @@ from tilewright.topi.cpu.model.tiling import (
     even_tile,
     steps_to_unroll,
 )
-from tilewright.topi.kinds import CONV2D_NCHWC, CONV2D_PATCHES
+from tilewright.topi.kinds import CONV2D_NCHWC, CONV2D_PARTS, CONV2D_PATCHES, Kinds
 from tilewright.topi.nn.conv import pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import ADDED_LANES
+from tilewright.topi.nn.float_parts import conv2d_of_parts, parts_of_image
 from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 
 UNKNOWN_EXTENT = 8  # tiles of rows whose extent is known when the kernel runs: each number of columns is code
@@ -80,7 +83,30 @@ def conv2d_NCHWc(
         data, padding = pad_spatial(data, (2, 3), (top, left), (bottom, right), "data_pad"), 0
     out = nn.conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
     _define_config(cfg, out, data, kernel, per_dim(strides, 2))
-    return out
+    return _in_float_tiles(cfg, data, kernel, out) if is_pointwise(kernel, strides, padding) else out
+
+
+def is_pointwise(kernel: te.Tensor, strides: Any, padding: Any) -> bool:
+    """Return whether windows are the points of the image, one after the other."""
+    return set(per_dim(strides, 2)) | set(get_const_tuple(kernel.shape)[2:4]) == {1} and not any(
+        get_pad_tuple(padding, (1, 1))
+    )
+
+
+def _in_float_tiles(cfg: ConfigSpace, data: te.Tensor, kernel: te.Tensor, out: te.Tensor) -> te.Tensor:
+    """Return the product in tiles of parts of its floats where the configuration has them; else ``out``."""
+    shape = get_const_tuple(out.shape)
+    tiles = conv2d_float_tiles(
+        machine(), get_const_tuple(data.shape), get_const_tuple(kernel.shape), shape[2:4], out.dtype
+    )
+    if tiles is None or {data.dtype, kernel.dtype} != {"float32"}:
+        return out
+    cfg.define_knob("matrix_tiles", [True, False])
+    cfg.settle("matrix_tiles", OtherOptionEntity(tiles.is_faster))
+    if not cfg["matrix_tiles"].val:
+        return out
+    parts = parts_of_image(data, tiles.blocks, tiles.tiles, tiles.height, tiles.parts)
+    return conv2d_of_parts(parts, kernel, shape, tiles.tiles, tiles.chunk)
 
 
 def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
@@ -122,7 +148,10 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     threads = measured().threads
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    anchor = CONV2D_NCHWC.among(tensors)
+    anchor = Kinds(CONV2D_NCHWC, CONV2D_PARTS).among(tensors)
+    if CONV2D_PARTS(anchor):
+        _schedule_float_tiles(s, tensors, anchor)
+        return s
     added = [op for op in operations(tensors) if op.name == ADDED_LANES]  # the last one first
     last, result = tensors[0].op, added[0] if added else anchor
     follows = last is anchor or same_shape(last, result)
@@ -154,6 +183,16 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         stage.compute_at(out, tile_at)
         unroll_and_vectorize(stage, list(op.axis[1:-1]), op.axis[-1])
     return s
+
+
+def _schedule_float_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> None:
+    """Compute a convolution of floats in the processor's tiles, then what comes after it where it has its shape."""
+    cut = next(op for op in operations(tensors) if anchor.output(0) in op.input_tensors)
+    follows = same_shape(tensors[0].op, cut)
+    inline_injective(s, tensors, keep=[] if follows else [cut])
+    if not follows:
+        schedule_injective_from_existing(s, tensors[0])
+    schedule_conv2d_of_parts(s, anchor, tensors[0].op if follows else cut)
 
 
 def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators: te.Tensor, parallel: bool) -> IterVar:

@@ -29,6 +29,7 @@ from tilewright.tir.stmt import Stmt
 from tilewright.topi.cpu.byte_tiles import BLOCK, declare_buffers
 from tilewright.topi.cpu.tile_code import DEPTH, SIDE, Operand, Stream, TileProduct, tile_statement
 from tilewright.topi.nn.float_parts import (
+    EXACT,
     HALF,
     INFINITY,
     PRODUCTS,
@@ -46,12 +47,17 @@ _VECTOR, _WORDS = f"float32x{SIDE}", f"uint32x{SIDE}"
 
 @dataclass(frozen=True)
 class PartsProduct:
-    """A product of ``tiles`` tiles of ``height`` rows, in parts, with ``inner`` rows of 32 weights."""
+    """A product of ``tiles`` tiles of ``height`` rows, in parts, with ``inner`` rows of weights, of ``halves`` vectors.
+
+    ``channels``: weights are a convolution's, (halves, inner / channels, 1, 1, channels, 16); 0: (1, inner, 16 halves).
+    """
 
     tiles: int
     height: int
     inner: int
     parts: int
+    halves: int = BLOCK // SIDE
+    channels: int = 0
 
     @property
     def rows(self) -> int:
@@ -63,21 +69,42 @@ class PartsProduct:
         return -(-self.inner // STEP)
 
     @property
+    def columns(self) -> int:
+        return self.halves * SIDE
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        if not self.channels:
+            return 1, self.inner, self.columns
+        return self.halves, self.inner // self.channels, 1, 1, self.channels, SIDE
+
+    @property
     def chunk(self) -> int:
         """Steps whose weights are split together."""
-        most = _SPLIT_BYTES // (self.parts * BLOCK // SIDE * _TILE * 2)
+        most = max(1, _SPLIT_BYTES // (self.parts * self.halves * _TILE * 2))
         return -(-self.steps // -(-self.steps // most))
+
+    def weight_at(self, number: PrimExpr, half: PrimExpr | int) -> list[PrimExpr]:
+        """Return where a vector of a row of weights is."""
+        if not self.channels:
+            return [ops.const(0), number, ops.as_expr(half) * SIDE]
+        chunk, channel = ops.floordiv(number, self.channels), ops.floormod(number, self.channels)
+        return [ops.as_expr(half), chunk, ops.const(0), ops.const(0), channel, ops.const(0)]
 
 
 def parts_intrinsic(of: PartsProduct, emulated: bool = False) -> te.TensorIntrin:
-    """Return the product ``of`` data (tiles, steps, parts, height, 32) and weight (1, inner, 32): (rows, 32).
+    """Return the product ``of`` data (tiles, steps, parts, height, 32) and its weight: (rows, columns).
 
     ``emulated``: by loops that do what the instructions do.
     """
     data = te.placeholder((of.tiles, of.steps, of.parts, of.height, STEP), "bfloat16", "data")
-    weight = te.placeholder((1, of.inner, BLOCK), "float32", "weight")
-    total = te.compute((of.rows, BLOCK), product_of_parts(data, weight, of.inner), name="total")
-    binds = declare_buffers({data: ["tile", "step", "part", STEP], weight: ["block", BLOCK], total: ["row"]})
+    weight = te.placeholder(of.weight_shape, "float32", "weight")
+    total = te.compute((of.rows, of.columns), product_of_parts(data, weight, of.inner), name="total")
+    rows: list[str | int] = ["block", of.columns]
+    if of.channels:
+        each = of.channels * SIDE
+        rows = ["block", each, each, each, SIDE]
+    binds = declare_buffers({data: ["tile", "step", "part", STEP], weight: rows, total: ["row"]})
 
     def statements(ins: Any, outs: Any) -> tuple[Stmt, Stmt, Stmt]:
         code = _Code(of, ins[0], ins[1], outs[0], emulated)
@@ -100,7 +127,7 @@ class _Code:
         """Return code that clears the sums."""
         ib = ir_builder.create()
         with ib.for_range(0, self.of.rows, name="row") as row:
-            for half in range(BLOCK // SIDE):
+            for half in range(self.of.halves):
                 ib.emit(self.out.vstore([row, half * SIDE], ops.const(0.0, _VECTOR)))
         return ib.get()
 
@@ -109,11 +136,11 @@ class _Code:
         of, ib = self.of, ir_builder.create()
         before = None
         if adds:
-            before = ib.allocate("float32", of.rows * BLOCK, name="before", scope="local")
+            before = ib.allocate("float32", of.rows * of.columns, name="before", scope="local")
             with ib.for_range(0, of.rows, name="row") as row:
-                for half in range(BLOCK // SIDE):
-                    before[_lanes(row * BLOCK + half * SIDE)] = self.out.vload([row, half * SIDE], _VECTOR)
-        size = of.chunk * of.parts * (BLOCK // SIDE) * _TILE // 2
+                for half in range(of.halves):
+                    before[_lanes(row * of.columns + half * SIDE)] = self.out.vload([row, half * SIDE], _VECTOR)
+        size = of.chunk * of.parts * of.halves * _TILE // 2
         split = ib.allocate("uint32", size, name="split", scope="local")  # words of two bfloat16
         if not adds:
             ib.emit(self.zero())
@@ -133,9 +160,7 @@ class _Code:
         of = self.of
         with ib.for_range(0, steps, name="step") as step, ib.for_range(0, STEP // 2, name="pair") as pair:
             self._split(ib, split, first, step, pair)
-        parts, data, out = _TILE * (BLOCK // SIDE), self.data, self.out
-        lines = steps * STEP * BLOCK // _LINE
-        ahead = (first + steps) * STEP * BLOCK
+        parts, data, out = _TILE * of.halves, self.data, self.out
         operands = (
             Operand(
                 data,
@@ -152,10 +177,16 @@ class _Code:
             Operand(out, lambda t, j: t * of.height * out.strides[0] + j * SIDE, out.strides[0]),
         )
         product = TileProduct(
-            of.tiles, BLOCK // SIDE, of.height, DEPTH, (steps,), *operands, PRODUCTS[of.parts], adds=True,
-            stream=Stream(self.weight, ahead, lines, _LINE),
+            of.tiles, of.halves, of.height, DEPTH, (steps,), *operands, PRODUCTS[of.parts], adds=True,
+            stream=self._next_weights(first + steps, steps),
         )  # fmt: skip
         ib.emit(tile_statement(product, self.emulated))
+
+    def _next_weights(self, first: PrimExpr, steps: int) -> Stream:
+        """Return the weights of the ``steps`` steps from ``first`` on, to be fetched."""
+        of, row = self.of, SIDE if self.of.channels else self.of.columns
+        lines, rows = row // _LINE * steps * STEP, of.halves if of.channels else 1
+        return Stream(self.weight, first * STEP * row, lines, _LINE, rows, self.weight.strides[0])
 
     def _split(self, ib: Any, split: Any, first: PrimExpr, step: PrimExpr, pair: PrimExpr) -> None:
         """Split the weights of two neighbours of the sum; neighbours become words."""
@@ -163,13 +194,13 @@ class _Code:
         k = (first + step) * STEP + pair * 2
 
         def store(words: Callable[[int], list[PrimExpr]]) -> None:
-            for tile in range(BLOCK // SIDE):
+            for tile in range(of.halves):
                 for part, word in enumerate(words(tile)):
-                    place = ((step * of.parts + part) * (BLOCK // SIDE) + tile) * (STEP // 2) + pair
+                    place = ((step * of.parts + part) * of.halves + tile) * (STEP // 2) + pair
                     split[_lanes(place * SIDE)] = word
 
         def row(number: PrimExpr, tile: int) -> PrimExpr:
-            return tir.reinterpret(_WORDS, self.weight.vload([0, number, tile * SIDE], _VECTOR))
+            return tir.reinterpret(_WORDS, self.weight.vload(of.weight_at(number, tile), _VECTOR))
 
         zero = ops.const(0, _WORDS)
         if not of.inner % STEP:
@@ -185,7 +216,7 @@ class _Code:
 
     def _mend(self, ib: Any, before: Any) -> None:
         """Compute rows and halves of columns again whose sums are not all finite."""
-        rows, out = self.of.rows, self.out
+        rows, halves, out = self.of.rows, self.of.halves, self.out
         worst = ib.allocate("int32", SIDE, name="worst", scope="local")
         worst[_lanes(0)] = ops.const(0, f"int32x{SIDE}")
 
@@ -193,9 +224,9 @@ class _Code:
             bits = tir.reinterpret(f"int32x{SIDE}", out.vload([row, half * SIDE], _VECTOR))
             return bits & ops.const(INFINITY, f"int32x{SIDE}")
 
-        with ib.for_range(0, rows, name="row") as row, ib.for_range(0, BLOCK // SIDE, name="half") as half:
+        with ib.for_range(0, rows, name="row") as row, ib.for_range(0, halves, name="half") as half:
             worst[_lanes(0)] = ops.maximum(worst[_lanes(0)], exponents(row, half))
-        some, halves = _largest(ib, worst).equal(INFINITY), BLOCK // SIDE
+        some = _largest(ib, worst).equal(INFINITY)
         with ib.if_scope(some), ib.for_range(0, rows, name="row") as row, ib.for_range(0, halves, name="half") as half:
             worst[_lanes(0)] = exponents(row, half)
             with ib.if_scope(_largest(ib, worst).equal(INFINITY)):
@@ -205,14 +236,16 @@ class _Code:
         """Compute 16 sums of a row from whole numbers, one product after another."""
         of = self.of
         totals = ib.allocate("float32", SIDE, name="totals", scope="local")
-        totals[_lanes(0)] = ops.const(0.0, _VECTOR) if before is None else before[_lanes(row * BLOCK + half * SIDE)]
+        totals[_lanes(0)] = (
+            ops.const(0.0, _VECTOR) if before is None else before[_lanes(row * of.columns + half * SIDE)]
+        )
         with ib.for_range(0, of.inner, name="k") as k:
             tile, inside = ops.floordiv(row, of.height), ops.floormod(row, of.height)
             step, place = ops.floordiv(k, STEP), ops.floormod(k, STEP)
             x = ops.const(0.0, "float32")
             for part in reversed(range(of.parts)):
                 x = ops.cast("float32", self.data.vload([tile, step, part, inside, place])) + x
-            product = tir.Broadcast(x, SIDE) * self.weight.vload([0, k, half * SIDE], _VECTOR)
+            product = tir.Broadcast(x, SIDE) * self.weight.vload(of.weight_at(k, half), _VECTOR)
             totals[_lanes(0)] = totals[_lanes(0)] + product
         ib.emit(self.out.vstore([row, half * SIDE], totals[_lanes(0)]))
 
@@ -236,7 +269,7 @@ def _words(even: PrimExpr, odd: PrimExpr, parts: int) -> list[PrimExpr]:
     """Return the parts of two vectors' bits, in each word those of the first below those of the second."""
     found = []
     for left in range(parts, 0, -1):
-        exact = left == 1 and parts == max(PRODUCTS)
+        exact = left == 1 and parts == EXACT
         rounded = [v if exact else _rounded(v, left == 1) for v in (even, odd)]
         top = [v & ops.const(TOP, _WORDS) for v in rounded]
         found.append((rounded[0] >> ops.const(16, _WORDS)) | top[1])

@@ -55,12 +55,17 @@ class Operand:
 
 @dataclass(frozen=True)
 class Stream:
-    """Memory to fetch into the second cache during a product: ``lines`` in order, ``per_line`` elements each."""
+    """Memory to fetch into the second cache during a product: ``lines`` in order, ``per_line`` elements each.
+
+    ``blocks`` times, ``stride`` elements apart.
+    """
 
     buffer: Buffer
     start: PrimExpr
     lines: int
     per_line: int
+    blocks: int = 1
+    stride: PrimExpr | int = 0
 
 
 @dataclass(frozen=True)
@@ -231,8 +236,9 @@ class _Instructions:
     def stream(self, stream: Stream, part: PrimExpr, parts: int) -> None:
         """Fetch a part of the lines of ``stream``."""
         each = -(-stream.lines // parts)
-        for line in range(each):
-            self._prefetch(stream.buffer, stream.start + (part * each + line) * stream.per_line)
+        for block, line in itertools.product(range(stream.blocks), range(each)):
+            start = stream.start + block * stream.stride
+            self._prefetch(stream.buffer, start + (part * each + line) * stream.per_line)
 
     def _prefetch(self, buffer: Buffer, place: PrimExpr) -> None:
         address = buffer.access_ptr("r", offset=place)

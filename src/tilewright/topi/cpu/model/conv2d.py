@@ -12,6 +12,7 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi import nn
 from tilewright.topi.cpu.byte_tiles import has_tiles
+from tilewright.topi.cpu.model.float_tiles import conv2d_float_tiles
 from tilewright.topi.cpu.model.matrix_tiles import are_rows_merged
 from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
@@ -176,6 +177,8 @@ def rows_to_merge(
     dtype : of the data; of bytes the kernel is (..., c / 4, o, 4), of bfloat16 (..., c / 2, o, 2)
     computed : share of the products that a direct convolution computes, the others being of padding
     """
+    if _is_for_float_tiles(features(target), data, kernel, out, dtype):
+        return choose("merged_rows", [1, out[0]], out[0])
     cpu, lanes = features(target), features(target).lanes(accumulator_bits(dtype))
     convolution = cpu.processor.convolution
     images, in_chunks, *image, in_block = data
@@ -212,3 +215,11 @@ def rows_to_merge(
     best = min(choices, key=lambda rows: (cost(rows), rows))
     best = best if cost(best) < convolution.worth_merging * cost(1) else 1
     return choose("merged_rows", sorted({1, *choices}), best)
+
+
+def _is_for_float_tiles(
+    cpu: CpuFeatures, data: Sequence[int], kernel: Sequence[int], out: Sequence[int], dtype: str
+) -> bool:
+    """Return whether tiles compute a convolution of floats whose result is one row."""
+    tiles = conv2d_float_tiles(cpu, data, kernel, (1, math.prod(out)), dtype)
+    return tiles is not None and tiles.is_faster

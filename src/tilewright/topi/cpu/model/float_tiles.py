@@ -5,29 +5,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.transform import PassContext
 from tilewright.target.features import CpuFeatures
 from tilewright.topi.cpu.byte_tiles import BLOCK, has_tiles
 from tilewright.topi.cpu.tile_code import SIDE
 from tilewright.topi.nn.float_parts import PRODUCTS, STEP
+from tilewright.topi.options import HIGHEST, OPTION
 from tilewright.topi.utils import largest_divisor
 
-OPTION = "topi.matmul_precision"
-HIGHEST = "highest"
 PARTS = {HIGHEST: 3, "high": 2, "medium": 1}
 _PART_BYTES = 2
-
-PassContext.register_option(
-    OPTION,
-    str,
-    HIGHEST,
-    'how float32 products are computed where the processor has AMX: "highest", to float32\'s error; "high", to 16 bits '
-    'of each factor; "medium", to 8 (bfloat16)',
-)
 
 
 @dataclass(frozen=True)
@@ -69,8 +63,13 @@ def row_tiles(rows: int, most: int) -> tuple[int, int, int]:
     return blocks, each, -(-rows // (blocks * each))
 
 
-def float_tiles(cpu: CpuFeatures, rows: Any, columns: int, inner: Any, dtype: str = "float32") -> FloatTiles | None:
-    """Return how tiles compute a product of float32 (rows, inner) times (inner, columns); None where they do not."""
+def float_tiles(
+    cpu: CpuFeatures, rows: Any, columns: int, inner: Any, dtype: str = "float32", late: bool = False
+) -> FloatTiles | None:
+    """Return how tiles compute a product of float32 (rows, inner) times (inner, columns); None where they do not.
+
+    ``late``: vector registers would wait for weights that no core's cache holds.
+    """
     known = isinstance(rows, int) and isinstance(inner, int)
     if dtype != "float32" or not known or not has_tiles(cpu, "bfloat16"):
         return None
@@ -84,6 +83,25 @@ def float_tiles(cpu: CpuFeatures, rows: Any, columns: int, inner: Any, dtype: st
     steps = -(-inner // STEP)
     products = blocks * tiles * (width // SIDE) * steps * len(PRODUCTS[parts]) * record.product_time
     splits = (blocks * width * record.split_weight_time + rows * record.split_data_time) * inner
-    time = products + splits
-    vectors = rows * columns * inner * record.fma_time
+    time = products + splits + rows * width * record.result_time
+    vectors = columns * inner * (rows * record.fma_time + record.late_weight_time * late)
     return FloatTiles(blocks, tiles, height, chunk, parts, time, vectors >= record.clear_gain * time)
+
+
+def conv2d_float_tiles(
+    cpu: CpuFeatures, data: Sequence[Any], kernel: Sequence[Any], out: Sequence[Any], dtype: str = "float32"
+) -> FloatTiles | None:
+    """Return how tiles compute a packed convolution, each row of whose result is one block of windows or more.
+
+    Parameters
+    ----------
+    data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), as of ``conv2d_NCHWc``
+    out : height and width of the result
+    """
+    if len(kernel) != 6 or kernel[1] != data[1]:
+        return None
+    chunks, _, _, _, channels, lanes = kernel
+    if lanes != SIDE or channels != data[4] or channels % SIDE or not isinstance(data[0], int):
+        return None
+    late = math.prod(kernel) * dt.nbytes(dtype) > cpu.l2_bytes // 2
+    return float_tiles(cpu, out[1], chunks * lanes, math.prod(kernel[1:5]), dtype, late)
