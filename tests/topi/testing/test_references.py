@@ -261,6 +261,7 @@ def test_gathering_and_slicing() -> None:
     close(testing.strided_slice_python(data, [1, 4], [4, 0], [2, -2]), data[1:4:2, 4:0:-2])
     close(testing.strided_slice_python(data, [1, 2], [2, -1], None, "size"), data[1:3, 2:])
     close(testing.strided_slice_python(data, [1], [6], [3], axes=[-1]), data[:, :, 1:6:3])
+    close(testing.strided_slice_python(data, *np.array([[1, 4], [4, 0], [2, -2]])), data[1:4:2, 4:0:-2])
     changed = data.copy()
     changed[1:4:2] = 7
     close(testing.strided_set_python(data, np.float32(7), [1], [4], [2]), changed)

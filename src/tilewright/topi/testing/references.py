@@ -434,8 +434,9 @@ def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
 
 
 def _slices(begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any] | None) -> tuple[slice, ...]:
-    longest = max(len(begin), len(end), len(strides or ()))
-    padded = ([*part, *[None] * (longest - len(part))] for part in (begin, end, strides or ()))
+    parts = (begin, end, () if strides is None else strides)
+    longest = max(map(len, parts))
+    padded = ([*part, *[None] * (longest - len(part))] for part in parts)
     return tuple(slice(*each) for each in zip(*padded, strict=True))
 
 
