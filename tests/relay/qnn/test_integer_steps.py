@@ -83,3 +83,17 @@ def test_halves_are_even_in_a_rational_form() -> None:
     assert linear_form(np.float32(0.01), 125 * 255) is None
     assert rational_form(np.float32(0.01), 125 * 255) == (1, 100)
     assert rational_form(np.float32(5 / 36), 9 * 255) is None
+
+
+def test_a_dense_layer_whose_result_stays_floats_has_weights_of_bytes() -> None:
+    x = relay.var("x", shape=(3, 20), dtype="int8")
+    weight = RNG.integers(-127, 128, (7, 20)).astype(np.int8)
+    scales = RNG.uniform(0.01, 0.02, 7).astype(np.float32)
+    numbers_of = qnn.op.dequantize(x, relay.const(0.05), relay.const(-7))
+    weights = qnn.op.dequantize(relay.const(weight), relay.const(scales), relay.const(np.zeros(7, "int32")), axis=0)
+    func = relay.Function([x], relay.nn.dense(numbers_of, weights))
+    value = RNG.integers(-128, 128, (3, 20)).astype(np.int8)
+    found, source = answer(func, {"x": value}, "c -runtime=c")
+    sums = (value.astype(np.int64) + 7) @ weight.astype(np.int64).T
+    assert np.array_equal(found, sums.astype(np.float32) * (scales * np.float32(0.05)))
+    assert re.search(r"int8_t\* TW_RESTRICT \w+ = \(int8_t\*\)TW_ALIGNED\(arg1", source)

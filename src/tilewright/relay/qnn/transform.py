@@ -300,7 +300,7 @@ class _Canonicalizer(Recognizer):
             made, channels, out = *found, len(group.weight)
             if channels != out:
                 made = relay_op.strided_slice(made, begin=[0], end=[out], axes=[1])
-        elif not self.matrices or not takes_bytes(group):
+        elif not (self.matrices or self.small) or not takes_bytes(group):
             return None
         else:
             data, zero = self._unsigned(group.data) if self.flips else self.integers(group.data)
