@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.ir.memory import Buffer
 from tilewright.ir.module import IRModule
+from tilewright.target.build import OperatorModule as OperatorModule
 from tilewright.target.build import build as build
 from tilewright.te.lower import lower as lower
 from tilewright.te.lower import schedule_to_primfunc

@@ -117,7 +117,7 @@ def _operator_files(module: OperatorModule) -> Iterator[tuple[str, bytes]]:
         for func in (f for f in functions.functions.values() if isinstance(f, PrimFunc)):
             memory[str(GLOBAL_SYMBOL.of(func))] = [_argument(p, func.buffer_map.get(p)) for p in func.params]
         yield f"src/tir-{target.device_type}.txt", str(functions).encode()
-    yield "metadata.json", _json(_description(module.name, memory, targets, [], "operator"))
+    yield "metadata.json", _json(_description(module.name or "default", memory, targets, [], "operator"))
     for path, data in _library(module, ""):
         yield f"codegen/host/{path}", data
 

@@ -143,10 +143,19 @@ class OperatorModule(Module):
 
     __slots__ = ("ir_module_by_target", "name")
 
-    def __init__(self, module: Module, ir_module_by_target: Mapping[Target, IRModule], name: str) -> None:
-        super().__init__(module.handle)
-        module.handle = 0  # this object owns it now
-        self.ir_module_by_target, self.name = dict(ir_module_by_target), name
+    def __init__(
+        self, handle: int, ir_module_by_target: Mapping[Target, IRModule] | None = None, name: str | None = None
+    ) -> None:
+        super().__init__(handle)
+        self.ir_module_by_target, self.name = dict(ir_module_by_target or {}), name
+
+    @classmethod
+    def from_module(
+        cls, mod: Module, ir_module_by_target: Mapping[Target, IRModule] | None = None, name: str | None = None
+    ) -> OperatorModule:
+        """Return the module with a name and functions; ``mod`` must not be used any more."""
+        handle, mod.handle = mod.handle, 0
+        return cls(handle, ir_module_by_target, name)
 
 
 def build(
@@ -188,7 +197,7 @@ def build(
     builder = ModuleBuilder(chosen, target_host)
     with chosen:
         builder.add(lower(inputs, args, name=name, binds=binds))
-    return OperatorModule(builder.finish(), builder.added, name)
+    return OperatorModule.from_module(builder.finish(), builder.added, name)
 
 
 def _build_parts(parts: Mapping[Target, Any], target_host: Any, name: str) -> OperatorModule:
@@ -198,4 +207,4 @@ def _build_parts(parts: Mapping[Target, Any], target_host: Any, name: str) -> Op
     builder = ModuleBuilder(next(iter(parts)), target_host)
     for target, mod in parts.items():
         builder.add(mod, target)
-    return OperatorModule(builder.finish(), builder.added, name)
+    return OperatorModule.from_module(builder.finish(), builder.added, name)
