@@ -39,9 +39,12 @@ static const TwModule* find_program(const TwModule* m) {
   return NULL;
 }
 
+/* A runtime may be built without the machine; no library that loads there has a program for it. */
+#pragma weak vm_find_function
+
 /* Main's first instructions load its interface and check its inputs by it. */
 static const TwArray* interface_text(const VmProgram* p) {
-  const int main = vm_find_function(p, "main");
+  const int main = vm_find_function == NULL ? -1 : vm_find_function(p, "main");
   const VmFunction* f = main < 0 ? NULL : &p->functions[main];
   if (f == NULL || f->size < 2 || f->code[0].op != VM_LOAD_CONST || f->code[1].op != VM_INVOKE_PACKED) return NULL;
   const bool checks = strcmp(p->packed[f->code[1].value], "tilewright.vm.check_inputs") == 0;
