@@ -95,6 +95,20 @@ def test_times_on_an_emulated_board_are_its_instructions_and_the_same_each_time(
     assert 4096 * 1e-9 < seconds < 4096 * 20e-9  # a load, a product and a store at least, one nanosecond each
 
 
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_an_ahead_of_time_program_is_one_function_on_the_board(platform: str, tmp_path: Path) -> None:
+    factory = relay.build(network(), f"{target(platform)} -executor=aot")
+    a, b = (RNG.normal(size=(1, 17)).astype("float32") for _ in range(2))
+    with session(factory, platform, tmp_path) as board:
+        arrays = [tvm.nd.array(values, board.device) for values in (a, b, np.zeros_like(a))]
+        library = board.get_system_lib()
+        library["tvmgen_default_run"](*arrays)
+        powers = np.exp(a + np.maximum(b, 0))
+        np.testing.assert_allclose(arrays[2].numpy(), powers / powers.sum(), rtol=1e-5)
+        evaluate = library.time_evaluator(library.entry_name, board.device, number=3, repeat=2)
+        assert all(0 < seconds < 1e-2 for seconds in evaluate(*arrays).results)
+
+
 def test_functions_and_arrays_of_the_program(add: Session) -> None:
     values = np.arange(-3, 4, dtype="int8")
     there, result = tvm.nd.array(values, add.device), tvm.nd.empty((7,), "int8", add.device)

@@ -52,6 +52,21 @@ build/%.o: %.c
 """
 
 
+_PACKED = "int32_t {run}(void* args, int32_t* type_codes"
+
+_REGISTRATION = """\
+/* Registers the network with the system library, as the program's entry. */
+#include <tvm/runtime/c_backend_api.h>
+
+extern int32_t {run}(void*, int32_t*, int32_t, void*, int32_t*, void*);
+
+static void __attribute__((constructor)) register_network(void) {{
+  TVMBackendRegisterSystemLibSymbol("{run}", (void*)&{run});
+  TVMBackendRegisterSystemLibSymbol("__tvm_main__", (void*)"{run}");
+}}
+"""
+
+
 class Project(server.ProjectAPIHandler):
     """The server of a template's or a project's folder; a subclass says what the programs are for."""
 
@@ -91,7 +106,7 @@ class Project(server.ProjectAPIHandler):
         shutil.copy2(model_library_format_path, project_dir / ARCHIVE)
         with tarfile.open(project_dir / ARCHIVE) as archive:
             archive.extractall(project_dir / "model", filter="data")
-        _check_has_functions(project_dir / "model")
+        _register(project_dir / "model")
         (project_dir / _OPTIONS).write_text(json.dumps(options))
         for name, text in self.files(options).items():
             (project_dir / name).write_text(text)
@@ -154,10 +169,22 @@ class Project(server.ProjectAPIHandler):
         server.write_with_timeout(self._process.stdin.fileno(), data, timeout_sec)
 
 
-def _check_has_functions(model: Path) -> None:
-    """Raise ServerError for a network whose functions the program would not find."""
-    sources = [*model.glob("codegen/host/src/*.c"), *model.glob("codegen/host/lib/*.o")]
-    if not any(b"TVMBackendRegisterSystemLibSymbol" in source.read_bytes() for source in sources):
+def _register(model: Path) -> None:
+    """Make an ahead-of-time program register with the system library, and see that another network's functions do.
+
+    Raises
+    ------
+    ServerError : the program would not find the network
+    """
+    folder = model / "codegen" / "host" / "src"
+    sources = [*folder.glob("*.c"), *model.glob("codegen/host/lib/*.o")]
+    described = json.loads((model / "metadata.json").read_text())
+    run = f"tvmgen_{described['model_name']}_run"
+    if described["executors"] == ["aot"]:
+        if not any(_PACKED.format(run=run).encode() in source.read_bytes() for source in sources):
+            raise server.ServerError(f"the network has no packed function {run}: leave out -interface-api=c")
+        (folder / "register.c").write_text(_REGISTRATION.format(run=run))
+    elif not any(b"TVMBackendRegisterSystemLibSymbol" in source.read_bytes() for source in sources):
         raise server.ServerError(
             "the network's functions register with no system library: build it for the graph executor with a target of "
             'tvm.target.target.micro, or with "c -runtime=c -system-lib"'
