@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,22 @@ def test_memory_with_room_is_never_copied() -> None:
         past = whole
     assert past.shape == (1, 3, 20, 4) and not past.is_contiguous
     assert address(check(machine, past, floats(*more), 2)) != address(past)  # it is full
+
+
+def test_caches_that_share_large_pages_do_not_see_each_other() -> None:
+    def cache(number: int) -> Any:
+        rows = 300 + 8000 * (number % 3)  # with and without a huge page of its own
+        return with_capacity(np.full((2, 3, 8), number, "float32"), 1, 3 * rows)
+
+    held = {number: cache(number) for number in range(60)}
+    for number in range(0, 60, 2):
+        del held[number]
+    held.update({number: cache(number) for number in range(60, 100)})
+    for number, found in held.items():
+        assert address(found) % 64 == 0
+        np.testing.assert_array_equal(found.numpy(), np.full((2, 3, 8), number, "float32"))
+    spans = sorted((address(x), address(x) + 3 * (300 + 8000 * (n % 3)) * 64) for n, x in held.items())
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
 def test_two_continuations_of_one_past_do_not_see_each_other() -> None:
