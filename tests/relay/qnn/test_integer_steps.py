@@ -69,6 +69,13 @@ def test_means(scale: float) -> None:
     check(relay.mean(a, axis=[1]), [x], scale, 4, floats=True)
 
 
+@pytest.mark.parametrize("scale", [0.05, 0.011, 0.2])
+def test_numbers_that_move_to_another_scale(scale: float) -> None:
+    (x, a), (y, b) = numbers(0.05, -128, "x"), numbers(0.07, 11, "y")
+    check(relay.nn.max_pool2d(a, (2, 2), (2, 2)), [x], scale, 4)
+    check(relay.concatenate([a, b], axis=1), [x, y], scale, -9)
+
+
 @pytest.mark.parametrize("factor", [0.0197, 0.310037, 0.0013, 1.90131])
 def test_a_linear_form_has_all_the_answers_of_floats(factor: float) -> None:
     found = linear_form(np.float32(factor), 3000)

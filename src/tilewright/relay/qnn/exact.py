@@ -46,6 +46,9 @@ class Form(Protocol):
     def requantized(self, value: RelayExpr, output: Output) -> RelayExpr:
         """Steps of the result, rounded, with zero point and limits."""
 
+    def rescaled(self, data: Quantized, factor: np.float32, output: Output) -> RelayExpr:
+        """The integers, less their zero point, times a factor, in steps of the result."""
+
     def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
         """Look the integers up in a table of values, which begins with that of the least integer."""
 
@@ -116,7 +119,7 @@ def _joined(group: Joined, form: Form) -> RelayExpr:
     def part(side: Quantized, factor: np.float32) -> RelayExpr:
         if factor == 1 and side.zero == group.output.zero and group.output.is_free:
             return form.visit(side.tensor)
-        return form.requantized(relay_op.multiply(form.whole(side), const(factor)), group.output)
+        return form.rescaled(side, factor, group.output)
 
     def build(parts: Sequence[RelayExpr]) -> RelayExpr:
         if operator.op is Where.op:

@@ -6,7 +6,8 @@
     linear    (n * m + r) >> s                             rint(float32(n) * factor), found and tried for every n
     rational  (2 * n * p + q) // (2 * q), halves to even   the same, of a factor next to p / q, tried for every n
 
-What none gives stays in float32; of means over images it is a convolution by ones (``integer_products``).
+Numbers that only move, to another scale, are looked up in tables. What none gives stays in float32; means over images
+are convolutions by ones then (``integer_products``).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.op.reduce.reduce import Mean as MeanOp
 from tilewright.relay.qnn.exact import Form
-from tilewright.relay.qnn.groups import Group, Mean, Multiplied, Output, Quantized, Sum
+from tilewright.relay.qnn.groups import Array, Group, Mean, Multiplied, Output, Quantized, Sum
 from tilewright.relay.qnn.integer_products import integer_mean
 
 _EXACT = 2**24
@@ -48,6 +50,15 @@ def integer_steps(group: Group, form: Form) -> RelayExpr | None:
         case _:
             return None
     return None if steps is None else _limited(steps, group.output)
+
+
+def table_of_steps(data: Quantized, factor: np.float32, output: Output) -> Array:
+    """Return the result for each number of the data's type, the least first, of ``(x - zero) * factor``."""
+    low, high = dt.int_range(data.dtype)
+    value = np.arange(low - data.zero, high - data.zero + 1, dtype=np.float32) * factor
+    zero = np.float32(output.zero)
+    steps = np.rint(value + zero) if output.early else np.rint(value) + zero
+    return np.clip(steps, output.low, output.high).astype(output.dtype)
 
 
 def _limited(steps: RelayExpr, output: Output) -> RelayExpr:

@@ -66,7 +66,7 @@ from tilewright.relay.qnn.groups import (
     product_of,
 )
 from tilewright.relay.qnn.integer_products import computes_on_integers, integer_product
-from tilewright.relay.qnn.integer_steps import integer_steps
+from tilewright.relay.qnn.integer_steps import integer_steps, table_of_steps
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
 from tilewright.relay.qnn.operators.parameters import check_values
@@ -214,6 +214,12 @@ class _Canonicalizer(Recognizer):
         self.unsigned[signed] = unsigned
         return signed
 
+    def rescaled(self, data: Quantized, factor: np.float32, output: Output) -> RelayExpr:
+        """The integers, less their zero point, times a factor, in steps of the result."""
+        if self.small:
+            return relay_op.lookup(self.integers(data)[0], const(table_of_steps(data, factor, output)))
+        return self.requantized(relay_op.multiply(self.whole(data), const(factor)), output)
+
     def tabulated(self, data: Quantized, values: Array, output: Output) -> RelayExpr:
         """Look the integers up in a table of values, which begins with that of the least integer."""
         tensor, computed, channels = self._channelwise(self.integers(data)[0], data)
@@ -331,6 +337,8 @@ class _Canonicalizer(Recognizer):
         if group.operator is not None:
             tensor = Call(group.operator.op, [tensor], group.operator.attrs)
         if group.multiplier != 1 or group.data.zero != output.zero:
+            if self.small:
+                return relay_op.lookup(tensor, const(table_of_steps(group.data, group.multiplier, output)))
             steps = relay_op.multiply(_less(tensor, zero, "float32"), const(group.multiplier))
             return self.requantized(steps, output, computed, channels)
         result = self._narrowed(limited(tensor, output.flipped() if flipped else output), computed, channels)
