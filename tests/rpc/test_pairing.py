@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import stat
@@ -203,7 +204,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     tilewright = [sys.executable, "-m", "tilewright"]
     monkeypatch.setenv("TILEWRIGHT_CONFIG_DIR", str(tmp_path / "board"))
     command = [*tilewright, "rpc-server", "--host", "0.0.0.0", "--port", "0", "--key", "b"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert process.stdout is not None
     try:
         words = process.stdout.readline().split()
@@ -211,9 +212,11 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("TILEWRIGHT_CONFIG_DIR", str(tmp_path / "client"))
         done = subprocess.run([*tilewright, "rpc-pair", f"{HOST}:{port}", code], capture_output=True, text=True)
         assert f"paired with {HOST}:{port}" in done.stdout, done.stderr
-        use(rpc.connect(HOST, int(port), "b"))
+        session = rpc.connect(HOST, int(port), "b")
+        use(session)
     finally:
         process.terminate()
         process.wait(60)
+    assert not list(tmp_path.glob("tilewright-rpc-*")), "the folder of a session was left"
     wrong = subprocess.run([*tilewright, "rpc-pair", "no code"], capture_output=True, text=True)
     assert wrong.returncode != 0 and "begins with tw1." in wrong.stderr and "Traceback" not in wrong.stderr

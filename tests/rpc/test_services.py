@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import struct
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 from tests.ports import free_port
 
 from tilewright import rpc
-from tilewright.rpc import base
+from tilewright.rpc import base, service
 from tilewright.rpc.client import format_summary
 from tilewright.rpc.proxy import Proxy
 from tilewright.rpc.tracker import Tracker
@@ -250,6 +251,21 @@ def test_no_process_is_left(faulty: rpc.Server) -> None:
     assert eventually(lambda: not _runs(pid))
     with pytest.raises(RPCError):
         session.get_function("testing.echo")
+
+
+def test_folders_of_killed_servers_go_when_another_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    board = rpc.Server(key="k", silent=True)
+    rpc.connect(HOST, board.port, "k").upload(b"data", "file")
+    own = Path(service.session_folder())
+    (folder,) = set(tmp_path.glob("tilewright-rpc-*")) - {own}
+    board._service._process.kill()
+    board._service._process.wait()
+    assert folder.exists()
+    other = rpc.Server(key="k", silent=True)
+    assert own.exists() and not folder.exists()
+    other.terminate()
 
 
 def _runs(pid: int) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import signal
 import sys
 from typing import Any
 
@@ -26,7 +27,7 @@ class _Printable(logging.Formatter):
 
 
 def _run(kind: str, config: dict[str, Any], text: str) -> None:
-    """Run a service in the foreground until it is interrupted."""
+    """Run a service in the foreground until it is interrupted or terminated; its sessions end with it."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Printable("%(asctime)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -35,8 +36,13 @@ def _run(kind: str, config: dict[str, Any], text: str) -> None:
         print_text(text.format(**ready))
         sys.stdout.flush()
 
+    async def serve_until_terminated() -> None:
+        main = asyncio.ensure_future(importlib.import_module(f"tilewright.rpc.{kind}").run(config, report))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main.cancel)
+        await main
+
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(importlib.import_module(f"tilewright.rpc.{kind}").run(config, report))
+        asyncio.run(serve_until_terminated())
 
 
 def serve(config: dict[str, Any], insecure: bool) -> None:

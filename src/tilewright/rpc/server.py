@@ -18,7 +18,6 @@ import select
 import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ from tilewright.runtime.error import RPCError
 from . import base, security
 from .base import TrackerCode
 from .pairing import Identity
-from .service import Service
+from .service import Service, remove_abandoned, session_folder
 from .tracker_link import Ask, happens_within, keep_informed
 
 log = logging.getLogger("RPCServer")
@@ -44,7 +43,7 @@ class Session:
     """A client's session: its socket, options, and the process that serves it."""
 
     def __init__(self, sock: socket.socket, key: str, config: dict[str, Any]) -> None:
-        self._folder = tempfile.mkdtemp(prefix="tilewright-rpc-")
+        self._folder = session_folder()
         self._watched = os.dup(sock.fileno())
         self._seconds = base.session_seconds(key)
         sock.setblocking(True)
@@ -268,6 +267,7 @@ async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) 
     if config["init"]:
         pickle.loads(base64.b64decode(config["init"]))()
     board = _Board(config)
+    remove_abandoned()
     await (board.join_proxy(report) if config["is_proxy"] else board.listen(report))
 
 

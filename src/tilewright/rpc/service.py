@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import importlib
 import json
 import logging
 import os
+import platform
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import weakref
+from pathlib import Path
 from typing import Any
 
 from tilewright.runtime.error import RPCError
+from tilewright.runtime.export import is_alive
 
 
 class Service:
@@ -60,6 +67,22 @@ class Service:
         self._end()
 
 
+_FOLDERS = f"tilewright-rpc-{platform.node()}-"  # the process that made it follows
+
+
+def session_folder() -> str:
+    """Return a new folder for a session of this process."""
+    return tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-")
+
+
+def remove_abandoned() -> None:
+    """Remove folders of sessions whose servers, processes of this machine, were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{glob.escape(_FOLDERS)}*"):
+        process = re.fullmatch(r"(\d+)-\w+", folder.name.removeprefix(_FOLDERS))
+        if process and not is_alive(int(process[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
@@ -70,6 +93,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+        remove_abandoned()
 
 
 def _report(data: dict[str, Any]) -> None:

@@ -448,11 +448,12 @@ def _remove_abandoned(folder: Path) -> None:
         for path in folder.glob(".*.partial*"):
             name = _PARTIAL.fullmatch(path.name)
             # the name ends in the machine's, which may hold dots of its own
-            if name and f".{name['machine']}".endswith(f".{platform.node()}") and not _is_alive(int(name["process"])):
+            if name and f".{name['machine']}".endswith(f".{platform.node()}") and not is_alive(int(name["process"])):
                 path.unlink(missing_ok=True)
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Return whether this machine has a process of that number."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +158,23 @@ def test_create_takes_graph_and_library(library: Any, x: np.ndarray, tmp_path: P
     np.testing.assert_allclose(run.get_output(1).numpy(), expected(x)[1], rtol=1e-5)
     with pytest.raises(tvm.TVMError, match='there is no model "other"; the module has "default"'):
         library["debug_create"]("other", tvm.cpu())
+
+
+def test_a_temporary_folder_without_results_goes_with_the_executor(library: Any, x: np.ndarray) -> None:
+    made = debug_executor.create(library.get_graph_json(), library, tvm.cpu())
+    folder = Path(made._dump_path).parent
+    made.profile(x=x)
+    assert folder.is_dir()
+    del made
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_results_in_a_temporary_folder_stay(library: Any, x: np.ndarray) -> None:
+    made = debug_executor.create(library.get_graph_json(), library, tvm.cpu())
+    folder = Path(made._dump_path).parent
+    made.run(x=x)
+    del made
+    gc.collect()
+    assert any(folder.rglob("output_tensors.params"))
+    shutil.rmtree(folder)

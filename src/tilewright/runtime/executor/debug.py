@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ class GraphModuleDebug(GraphModule):
         module: the executor module.
         device: the devices that it runs on.
         graph_json_str: the graph.
-        dump_root: the folder for files; a new temporary one by default. ``exit`` removes it.
+        dump_root: the folder for files; by default a new temporary one, which goes with this object unless ``run`` has
+            put results there. ``exit`` removes either.
     """
 
     def __init__(
@@ -69,6 +71,9 @@ class GraphModuleDebug(GraphModule):
         self._devices = as_devices(device)
         self._graph = json.loads(graph_json_str)
         self._dump_root = str(dump_root) if dump_root else tempfile.mkdtemp(prefix=_DUMP_ROOT_PREFIX)
+        self._without_results = weakref.finalize(self, shutil.rmtree, self._dump_root, ignore_errors=True)
+        if dump_root:
+            self._without_results.detach()
         folder = _DUMP_PATH_PREFIX + str(self._devices[0]).upper().replace("(", "_").replace(")", "")
         self._dump_path = str(Path(self._dump_root) / folder)
         Path(self._dump_path).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,6 +93,7 @@ class GraphModuleDebug(GraphModule):
             for node in range(len(self._graph["nodes"]))
             for output in range(self._num_outputs_of(node))
         )
+        self._without_results.detach()
         self.debug_datum.update_output_tensors(list(outputs))
         self.debug_datum.dump_output_tensor()
         self.debug_datum.dump_chrome_trace()
