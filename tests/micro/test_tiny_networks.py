@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tests.micro.test_boards import board_here
 from tests.micro.tiny_networks import NETWORKS
 from tests.relay.frontend.tflite_networks import MobileNet
@@ -66,6 +68,39 @@ def test_boards_have_the_answers_of_the_host(tmp_path: Path, name: str, board: s
     with tvm.transform.PassContext(opt_level=3):
         factory = relay.build(mod, target, params=params, mod_name="net")
     check(tmp_path, factory, "input", data, answers(mod, params, data))
+
+
+def q_operators() -> onnx.ModelProto:
+    """Convolutions, a sum and a matrix product in ONNX's QOperator form, of uint8."""
+    rng = np.random.default_rng(0)
+    held = {
+        "s": np.float32(0.04), "z": np.uint8(131), "ws": rng.uniform(0.002, 0.01, 6).astype("float32"),
+        "wz": np.zeros(6, "int8"), "w": rng.integers(-128, 128, (6, 3, 3, 3), "int8"),
+        "d": rng.integers(-128, 128, (6, 1, 3, 3), "int8"), "b": rng.integers(-900, 900, 6, "int32"),
+        "shape": np.int64([1, 150]), "m": rng.integers(-128, 128, (150, 4), "int8"), "ms": np.float32(0.004),
+        "mz": np.int8(0),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z", "b"], ["y"], pads=[1, 1, 0, 0]),
+        helper.make_node("QLinearConv", ["y", "s", "z", "d", "ws", "wz", "s", "z", "b"], ["v"], group=6, pads=[1] * 4),
+        helper.make_node("QLinearAdd", ["y", "s", "z", "v", "s", "z", "s", "z"], ["t"], domain="com.microsoft"),
+        helper.make_node("Reshape", ["t", "shape"], ["r"]),
+        helper.make_node("QLinearMatMul", ["r", "s", "z", "m", "ms", "mz", "s", "z"], ["out"]),
+    ]
+    ends = [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 3, 6, 6])]
+    ends += [helper.make_tensor_value_info("out", TensorProto.UINT8, [1, 4])]
+    constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in held.items()]
+    graph = helper.make_graph(nodes, "q", ends[:1], ends[1:], constants)
+    versions = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=versions, ir_version=8)
+
+
+def test_q_operators_have_the_answers_of_the_host(tmp_path: Path) -> None:
+    mod, params = relay.frontend.from_onnx(q_operators())
+    data = np.random.default_rng(1).integers(0, 256, (1, 3, 6, 6), "uint8")
+    check(tmp_path, in_c(mod, params), "x", data, answers(mod, params, data))
+    text = (tmp_path / "net.c").read_text()
+    assert "tw_conv2d_uint8" in text and "tw_depthwise_uint8" in text and "float*" not in text
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
