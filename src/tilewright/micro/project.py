@@ -126,10 +126,12 @@ class TemplateProject:
         )
         return GeneratedProject.from_directory(project_dir, options)
 
-    def generate_project(self, module: Any, project_dir: str | Path, options: Options | None) -> GeneratedProject:
+    def generate_project(
+        self, graph_executor_factory: Any, project_dir: str | Path, options: Options | None
+    ) -> GeneratedProject:
         """Make a project with a compiled network or operator."""
         with tempfile.TemporaryDirectory(prefix="tilewright-mlf-") as folder:
-            archive = export_model_library_format(module, Path(folder) / "model.tar")
+            archive = export_model_library_format(graph_executor_factory, Path(folder) / "model.tar")
             return self.generate_project_from_mlf(archive, project_dir, options)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from traceback import format_exception
 from typing import Any
 
 
@@ -57,13 +57,13 @@ class ServerError(JSONRPCError):
     def from_exception(cls, exc: BaseException, **fields: Any) -> ServerError:
         """Return the error for an exception, with its traceback."""
         error = cls(**fields)
-        error.set_traceback(exc)
+        error.set_traceback(format_exception(exc))
         return error
 
-    def set_traceback(self, exc: BaseException) -> None:
-        """Keep where an exception came from, unless that is known."""
+    def set_traceback(self, traceback: Iterable[str]) -> None:
+        """Keep the lines of where an exception came from, unless that is known."""
         self.data = {} if self.data is None else self.data
-        self.data.setdefault("traceback", "".join(traceback.format_exception(exc)))
+        self.data.setdefault("traceback", "".join(traceback))
 
 
 class TransportClosedError(ServerError):

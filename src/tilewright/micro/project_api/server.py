@@ -23,6 +23,7 @@ import re
 import select
 import sys
 import time
+import traceback
 import typing
 from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple
@@ -158,7 +159,7 @@ class ProjectAPIServer:
             self._dispatch_request(request)
         except JSONRPCError as error:
             if isinstance(error, ServerError):
-                error.set_traceback(error)
+                error.set_traceback(traceback.format_exception(error))
             self._write_reply(request["id"] if valid else None, error=error)
         except Exception as error:
             what = f"calling method {request['method']}" if valid else "validating request"
