@@ -56,9 +56,11 @@ static int adopt_linked(TilewrightGraph* g, TwFunc* lookup, int index) {
   return rc;
 }
 
+/* Addresses of a module on another machine say nothing here: its parameters are set as inputs are. */
 static int adopt_all_linked(TilewrightGraph* g) {
   TwFunc* lookup = NULL;
-  if (g->lib != NULL && tw_module_find(g->lib, "_lookup_linked_param", true, &lookup) != 0) return -1;
+  if (g->lib == NULL || strcmp(g->lib->type_key, "rpc") == 0) return 0;
+  if (tw_module_find(g->lib, "_lookup_linked_param", true, &lookup) != 0) return -1;
   int rc = 0;
   for (int i = 0; lookup != NULL && rc == 0 && i < g->num_inputs; ++i) rc = adopt_linked(g, lookup, i);
   tw_func_release(lookup);

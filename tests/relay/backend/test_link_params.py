@@ -70,6 +70,23 @@ def test_a_parameter_outlives_its_executor_and_can_be_replaced() -> None:
     np.testing.assert_array_equal(found.numpy(), WEIGHT)
 
 
+def test_parameters_in_the_code_of_another_machine_are_set_as_inputs(tmp_path: Path) -> None:
+    factory = build("llvm")
+    factory.get_lib().export_library(tmp_path / "lib.so")
+    server = tvm.rpc.Server("127.0.0.1", port=0)
+    try:
+        remote = tvm.rpc.connect("127.0.0.1", server.port)
+        remote.upload(str(tmp_path / "lib.so"))
+        library = remote.load_module("lib.so")
+        executor = graph_executor.create(factory.get_graph_json(), library, remote.cpu())
+        executor.set_input(**factory.get_params())
+        executor.run(x=X)
+        np.testing.assert_allclose(executor.get_output(0).numpy(), X @ WEIGHT.T, rtol=1e-5, atol=1e-5)
+        del executor, library, remote
+    finally:
+        server.terminate()
+
+
 def test_the_function_tells_addresses_by_storage() -> None:
     factory = build("c")
     graph = json.loads(factory.get_graph_json())
