@@ -6,6 +6,8 @@ from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontend
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.onnx.loading import ModelFile
 from tilewright.relay.frontend.pytorch import from_pytorch
+from tilewright.relay.frontend.tensorflow import from_tensorflow
+from tilewright.relay.frontend.tensorflow import load as _load_tensorflow
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite import load as _load_tflite
 from tilewright.relay.frontend.torch import from_exported_program
@@ -24,7 +26,14 @@ register_frontend(
     types=["tflite.Model.Model", "ai_edge_litert.schema_py_generated.Model"],
 )
 
+register_frontend(
+    "tensorflow",
+    _load_tensorflow,
+    suffixes=[".pb"],
+    types=["tensorflow.core.framework.graph_pb2.GraphDef", "tensorflow.python.framework.ops.Graph"],
+)
+
 __all__ = [
-    "FrontEnd", "from_exported_program", "from_onnx", "from_pytorch", "from_tflite", "import_model",
-    "list_frontends", "register_frontend",
+    "FrontEnd", "from_exported_program", "from_onnx", "from_pytorch", "from_tensorflow", "from_tflite",
+    "import_model", "list_frontends", "register_frontend",
 ]  # fmt: skip
