@@ -198,7 +198,7 @@ def crop_and_resize(
     ----------
     boxes : (count, 4) of rows (y1, x1, y2, x2); 0 is the centre of the first pixel, 1 that of the last
     box_indices : (count,), the image that each box is of
-    method : bilinear or nearest_neighbor (ties go to the even pixel)
+    method : bilinear or nearest_neighbor (ties go to the pixel behind, as in TensorFlow)
     extrapolation_value : value outside of the image
 
     Returns (count, ...) with the channels where ``layout`` has them.
@@ -232,7 +232,8 @@ def crop_and_resize(
         if method == "bilinear":
             found = bilinear_or_zero(pixel, rows, columns, y, x, dtype)
         else:
-            row, column = pixel_of(tir.nearbyint(y)), pixel_of(tir.nearbyint(x))
+            half = ops.const(0.5, boxes.dtype)
+            row, column = pixel_of(tir.floor(y + half)), pixel_of(tir.floor(x + half))
             found = pixel(ops.minimum(row, rows - 1), ops.minimum(column, columns - 1))
         return tir.if_then_else(inside, found, ops.const(extrapolation_value, dtype))
 

@@ -123,7 +123,7 @@ def part_of(
     made = convert(context)
     if isinstance(made, TupleWrapper):
         made = [made[i] for i in range(len(made))]
-    found = [typed(m) for m in (made if isinstance(made, (list, tuple)) else [made])]
+    found: list[RelayExpr] = [typed(m) for m in (made if isinstance(made, (list, tuple)) else [made])]  # type: ignore[arg-type]
     if notes:
         _note_elements(host, context, found)
     return found[0] if outputs == 1 else found

@@ -10,7 +10,6 @@ elementwise.py conv.py images.py shape.py indexing.py reduce.py linear.py normal
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +35,7 @@ from tilewright.relay.frontend.tensorflow.frames import FRAME_OPERATORS
 from tilewright.relay.frontend.tensorflow.graph import Graph, Ref
 from tilewright.relay.frontend.tensorflow.importer import GraphImporter, Scope
 from tilewright.relay.frontend.tensorflow.lists import TensorList, stacked
-from tilewright.relay.frontend.tensorflow.loading import Source, read
+from tilewright.relay.frontend.tensorflow.loading import Source, ends, read
 from tilewright.relay.frontend.tensorflow.proto import TensorflowImportError
 from tilewright.runtime import ndarray as nd
 
@@ -57,10 +56,10 @@ def from_tensorflow(
     ----------
     graph : a frozen ``GraphDef`` or its bytes, a ``tf.Graph``, the path of a frozen file, or that of a SavedModel
         folder, which TensorFlow itself freezes.
-    layout : "NHWC" or "NCHW", or None; kernels get channels first in any case, and inputs and outputs stay as they are.
+    layout : "NHWC" or "NCHW", or None; kernels get channels first in any case, inputs and outputs stay as they are.
     shape : shapes of inputs by name, where they differ from the graph's: numbers, and names of dimensions.
-    outputs : names of nodes, or of their results, such as ``"Softmax:0"``; by default the last node of a ``GraphDef``, all ends of a file,
-        and what a SavedModel returns.
+    outputs : names of nodes, or of their results, such as ``"Softmax:0"``; by default the last node of a graph, and
+        what a SavedModel returns.
     convert_config : ``use_dense=False`` makes matrix products ``nn.matmul``; ``use_nt_batch_matmul`` has no effect.
 
     Returns
@@ -88,7 +87,7 @@ def import_source(
     importer = GraphImporter(source.graph, _shapes(source.graph, shape), config)
     given = [str(name) for name in outputs] if outputs else list(source.outputs)
     wanted = [_ref(name) for name in given]
-    importer.check_operators(wanted)
+    importer.check_operators(wanted, not outputs)
     scope = Scope(importer, source.graph)
     found: list[tuple[str, RelayExpr]] = []
     for name, ref in zip(given, wanted, strict=True):
@@ -136,13 +135,9 @@ def _shapes(graph: Graph, shape: Mapping[str, Sequence[Any]] | None) -> dict[str
 def load(
     source: Any, shape: Mapping[str, Sequence[Any]] | None = None, outputs: Sequence[str] | None = None
 ) -> tuple[IRModule, dict[str, nd.NDArray]]:
-    """Import a file, a folder or an object for ``import_model``."""
-    return from_tensorflow(source, shape=shape, outputs=outputs)
-
-
-def is_saved_model(path: str) -> bool:
-    """Return whether a path is a SavedModel folder."""
-    return os.path.isfile(os.path.join(path, "saved_model.pb"))
+    """Import a file, a folder or an object for ``import_model``: of a graph, what no node reads are the outputs."""
+    found = read(source)
+    return import_source(found, shape, outputs or (None if found.names else ends(found.graph)))
 
 
 __all__ = [

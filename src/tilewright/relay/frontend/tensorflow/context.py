@@ -160,7 +160,7 @@ class NodeContext:
             inputs = self.importer.inputs_of(self.input(index))
             whose = f"computed from {', '.join(map(repr, inputs))}" if inputs else "computed"
             self.unsupported(
-                f"{what} (input {index}, {self.input_name(index)!r}) is {whose} when the model runs; it must be a constant"
+                f"{what} (input {index}, {self.input_name(index)!r}) must be a constant; it is {whose}"
             )
         return found
 
@@ -246,10 +246,13 @@ class NodeContext:
     def part(self, op_type: str, inputs: Sequence[RelayExpr | None], domain: str = "", outputs: int = 1,
              **attributes: Any) -> Any:  # fmt: skip
         """Return the result of one of ONNX's operators as a part of this node."""
-        return part_of(
+        made = part_of(
             self.importer, described(self.node), self.node.name, op_type, inputs, attributes, domain,
             outputs=outputs, notes=True,
         )  # fmt: skip
+        if not all(value is None or self.importer.is_known(value) for value in inputs):
+            return made
+        return [self.importer.folded(m) for m in made] if outputs > 1 else self.importer.folded(made)
 
     def int64(self, values: Sequence[int]) -> RelayExpr:
         """Return a constant vector."""

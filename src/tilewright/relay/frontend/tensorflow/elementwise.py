@@ -33,7 +33,7 @@ def _part(op_type: str, *names: str, **attributes: Any) -> None:
         return ctx.elementwise(lambda *operands: ctx.part(op_type, operands, **attributes), ctx.inputs())
 
 
-for _names, _build in {
+_OF_RELAY: dict[tuple[str, ...], Callable[..., RelayExpr]] = {
     ("Abs",): relay_op.abs, ("Acos",): relay_op.acos, ("Acosh",): relay_op.acosh, ("Asin",): relay_op.asin,
     ("Asinh",): relay_op.asinh, ("Atan",): relay_op.atan, ("Atanh",): relay_op.atanh, ("Ceil",): relay_op.ceil,
     ("Cos",): relay_op.cos, ("Cosh",): relay_op.cosh, ("Erf",): relay_op.erf, ("Exp",): relay_op.exp,
@@ -45,7 +45,8 @@ for _names, _build in {
     ("Relu",): relay_op.nn.relu, ("Invert",): relay_op.bitwise_not, ("BitwiseAnd",): relay_op.bitwise_and,
     ("BitwiseOr",): relay_op.bitwise_or, ("BitwiseXor",): relay_op.bitwise_xor, ("LeftShift",): relay_op.left_shift,
     ("RightShift",): relay_op.right_shift,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _names, _build in _OF_RELAY.items():
     _relay(_build, *_names)
 
 for _op, _names in {

@@ -47,7 +47,11 @@ def convert_resize_bicubic(ctx: NodeContext) -> RelayExpr:
 def convert_resize_nearest_neighbor(ctx: NodeContext) -> RelayExpr:
     """Another size, of the nearest pixels."""
     data, how = ctx.input(0), _coordinates(ctx)
-    if how == "half_pixel" and (size := ctx.constant_or_none(ctx.input(1))) is not None and not ctx.is_dynamic(data):
+    if (
+        how == "half_pixel"
+        and (size := ctx.constant_or_none(ctx.input(1))) is not None
+        and not ctx.tensor_type(data).is_dynamic
+    ):
         return _nearest(ctx, data, [int(s) for s in size])
     return _resized(ctx, data, "nearest", "round_prefer_ceil" if how == "align_corners" else "floor")
 
@@ -84,7 +88,8 @@ def convert_crop_and_resize(ctx: NodeContext) -> RelayExpr:
     data, boxes, places = (ctx.input(i) for i in range(3))
     return typed(
         relay_op.image.crop_and_resize(
-            ctx.cast(data, "float32"), boxes, places, ctx.ints(3, "the size"), "NHWC", ctx.text("method", "bilinear"),
+            ctx.cast(data, "float32"), boxes, places, ctx.ints(3, "the size"), "NHWC",
+            "bilinear" if ctx.text("method", "bilinear") == "bilinear" else "nearest_neighbor",
             float(ctx.attr("extrapolation_value", 0.0)),
         )
     )  # fmt: skip

@@ -174,7 +174,7 @@ class GraphImporter(PartsHost):
         given = self.shapes.get(node.name)
         if given is None and stated is None:
             raise TensorflowImportError(
-                f"{described(node)}: the graph does not state its shape; give it: shape={{{node.name!r}: (1, 224, 224, 3)}}"
+                f"{described(node)}: the graph does not state its shape; give it, as shape={{{node.name!r}: (1, 8)}}"
             )
         dims = list(stated if given is None else given)
         return [self._dim(d, f"{node.name}_{i}") for i, d in enumerate(dims)]
@@ -221,14 +221,16 @@ class GraphImporter(PartsHost):
 
     # ---- the whole graph ----
 
-    def check_operators(self, wanted: Iterable[Ref]) -> None:
-        """Raise UnsupportedError that names every operator without a converter that the outputs need."""
-        missing: list[Node] = []
+    def check_operators(self, wanted: Iterable[Ref], whole: bool) -> None:
+        """Raise UnsupportedError that names every operator without a converter that the outputs need, and of a
+        ``whole`` graph those that read variables.
+        """
+        missing = [n for n in self.graph.nodes.values() if whole and n.op in _STATEFUL and n.op not in CONVERTERS]
         for graph, names in _reached(self.graph, [ref.name for ref in wanted]):
             for name in names:
                 node = graph.nodes.get(name)
                 known = node is None or node.op in (*_PLACEHOLDERS, *_NO_VALUE, "Const", *FRAME_OPERATORS)
-                if node is not None and not known and node.op not in CONVERTERS:
+                if node is not None and not known and node.op not in CONVERTERS and node not in missing:
                     missing.append(node)
         if missing:
             raise unsupported_operators(missing)
@@ -284,7 +286,7 @@ def unsupported_operators(nodes: Sequence[Node]) -> UnsupportedError:
         shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         lines.append(f"  {op}: {shown}")
     stateful = sorted(set(missing) & set(_STATEFUL))
-    head = "the graph uses operators that are not supported:\n"
+    head = "The following operators are not implemented:\n"
     if stateful:
         head = (
             f"Graph is not frozen. Provide a frozen graph: it reads variables or tables by {', '.join(stateful)}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,19 @@ def convert_gather(ctx: NodeContext) -> RelayExpr:
     if batch:
         batch = ctx.axis(batch, ctx.rank(indices) + 1)
         return typed(relay_op.take(data, indices, axis=axis, batch_dims=batch))
-    return ctx.part("Gather", [data, indices], axis=axis)  # type: ignore[no-any-return]
+    return ctx.part("Gather", [data, indices], axis=axis)
 
 
 @converter("GatherNd")
 def convert_gather_nd(ctx: NodeContext) -> RelayExpr:
     """The slices of a tensor at rows of indices."""
     indices = ctx.cast(ctx.input(1), "int64")
-    return ctx.part("GatherND", [ctx.input(0), indices], batch_dims=int(ctx.attr("batch_dims", 0)))  # type: ignore[no-any-return]
+    return ctx.part("GatherND", [ctx.input(0), indices], batch_dims=int(ctx.attr("batch_dims", 0)))
 
 
-def _scattered(ctx: NodeContext, data: RelayExpr, indices: RelayExpr, updates: RelayExpr, how: str) -> RelayExpr:
-    return ctx.part("ScatterND", [data, ctx.cast(indices, "int64"), updates], reduction=how)  # type: ignore[no-any-return]
+def _scattered(ctx: NodeContext, tensors: Sequence[RelayExpr], how: str) -> RelayExpr:
+    data, indices, updates = tensors
+    return ctx.part("ScatterND", [data, ctx.cast(indices, "int64"), updates], reduction=how)
 
 
 @converter("ScatterNd")
@@ -44,13 +46,13 @@ def convert_scatter_nd(ctx: NodeContext) -> RelayExpr:
     """Zeros with slices added at rows of indices."""
     indices, updates = ctx.input(0), ctx.input(1)
     zeros = ctx.part("Expand", [ctx.like(0, updates), vector(ctx, 2)])
-    return _scattered(ctx, zeros, indices, updates, "add")
+    return _scattered(ctx, [zeros, indices, updates], "add")
 
 
 @converter("TensorScatterUpdate")
 def convert_tensor_scatter_update(ctx: NodeContext) -> RelayExpr:
     """A tensor with the slices at rows of indices replaced."""
-    return _scattered(ctx, *ctx.inputs(0, 3), "none")
+    return _scattered(ctx, ctx.inputs(0, 3), "none")
 
 
 @converter("TensorScatterAdd", "TensorScatterSub")
@@ -59,19 +61,19 @@ def convert_tensor_scatter_add(ctx: NodeContext) -> RelayExpr:
     data, indices, updates = ctx.inputs(0, 3)
     if ctx.node.op.endswith("Sub"):
         updates = typed(relay_op.negative(updates))
-    return _scattered(ctx, data, indices, updates, "add")
+    return _scattered(ctx, [data, indices, updates], "add")
 
 
 @converter("TensorScatterMax")
 def convert_tensor_scatter_max(ctx: NodeContext) -> RelayExpr:
     """A tensor with the greater of its slices and others at rows of indices."""
-    return _scattered(ctx, *ctx.inputs(0, 3), "max")
+    return _scattered(ctx, ctx.inputs(0, 3), "max")
 
 
 @converter("TensorScatterMin")
 def convert_tensor_scatter_min(ctx: NodeContext) -> RelayExpr:
     """A tensor with the lesser of its slices and others at rows of indices."""
-    return _scattered(ctx, *ctx.inputs(0, 3), "min")
+    return _scattered(ctx, ctx.inputs(0, 3), "min")
 
 
 @converter("OneHot")
@@ -83,7 +85,7 @@ def convert_one_hot(ctx: NodeContext) -> RelayExpr:
     shape = [depth if a == axis else 1 for a in range(rank)]
     places = const(np.arange(depth).reshape(shape).astype(ctx.dtype(indices)))
     hits = typed(relay_op.equal(relay_op.expand_dims(indices, axis=axis), places))
-    return ctx.part("Where", [hits, on, off])  # type: ignore[no-any-return]
+    return ctx.part("Where", [hits, on, off])
 
 
 @converter("TopKV2", "TopK")
@@ -107,7 +109,7 @@ def convert_in_top_k(ctx: NodeContext) -> RelayExpr:
 @converter("Where")
 def convert_where(ctx: NodeContext) -> RelayExpr:
     """Rows of the places of what is not 0."""
-    return ctx.part("Transpose", [ctx.part("NonZero", [ctx.input(0)])], perm=[1, 0])  # type: ignore[no-any-return]
+    return ctx.part("Transpose", [ctx.part("NonZero", [ctx.input(0)])], perm=[1, 0])
 
 
 @converter("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
@@ -181,7 +183,7 @@ def convert_combined_non_max_suppression(ctx: NodeContext) -> list[RelayExpr]:
     options = [ctx.part("Reshape", [ctx.cast(ctx.input(i), d), ctx.int64([1])])
                for i, d in ((2, "int32"), (4, "float32"), (5, "float32"))]  # fmt: skip
     made = relay_op.vision.all_class_non_max_suppression(
-        typed(flat_boxes), typed(flat_scores), *options, output_format="tensorflow"
+        typed(flat_boxes), typed(flat_scores), options[0], options[1], options[2], "tensorflow"
     )
     return _best(ctx, boxes, [typed(m) for m in (made[i] for i in range(3))], per_class, total)
 
@@ -207,14 +209,14 @@ def _best(
     box_rows = relay_op.reshape(boxes, (batch, count * ctx.shape(boxes)[2], 4))
     where = chosen[1]
     if per_class > 1:
-        where = relay_op.add(relay_op.multiply(chosen[1], const(per_class)), chosen[0])
+        where = relay_op.add(relay_op.multiply(chosen[1], const(per_class, "int64")), chosen[0])
     found = relay_op.take(typed(box_rows), typed(where), axis=1, batch_dims=1)
     if ctx.attr("clip_boxes", True):
         found = relay_op.clip(found, 0.0, 1.0)
-    results = [
+    results: list[RelayExpr] = [
         relay_op.where(relay_op.expand_dims(good, axis=2), found, const(np.float32(0))),
         relay_op.where(good, top, const(np.float32(0))),
-        relay_op.cast(relay_op.where(good, chosen[0], const(0)), "float32"),
+        relay_op.cast(relay_op.where(good, chosen[0], const(0, "int64")), "float32"),
     ]
     results = [_filled_up(ctx, typed(r), total) for r in results]
     return [*results, relay_op.sum(relay_op.cast(good, "int32"), axis=[1])]

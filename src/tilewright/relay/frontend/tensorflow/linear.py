@@ -17,7 +17,7 @@ def turned(ctx: NodeContext, data: RelayExpr, name: str) -> RelayExpr:
     if not ctx.attr(name, False):
         return data
     rank = ctx.rank(data)
-    return ctx.part("Transpose", [data], perm=[*range(rank - 2), rank - 1, rank - 2])  # type: ignore[no-any-return]
+    return ctx.part("Transpose", [data], perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
 @converter("MatMul")
@@ -28,7 +28,7 @@ def convert_mat_mul(ctx: NodeContext) -> RelayExpr:
         turns = [bool(ctx.attr(f"transpose_{side}", False)) for side in "ab"]
         return typed(relay_op.nn.matmul(a, b, transpose_a=turns[0], transpose_b=turns[1]))
     a, b = turned(ctx, a, "transpose_a"), turned(ctx, b, "transpose_b")
-    return ctx.part("MatMul", [a, b])  # type: ignore[no-any-return]
+    return ctx.part("MatMul", [a, b])
 
 
 @converter("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -38,13 +38,13 @@ def convert_batch_mat_mul(ctx: NodeContext) -> RelayExpr:
     wanted = ctx.attr("Tout") or ctx.dtype(a)
     if dt.is_int(ctx.dtype(a)) and wanted != ctx.dtype(a):
         a, b = ctx.cast(a, wanted), ctx.cast(b, wanted)
-    return ctx.part("MatMul", [turned(ctx, a, "adj_x"), turned(ctx, b, "adj_y")])  # type: ignore[no-any-return]
+    return ctx.part("MatMul", [turned(ctx, a, "adj_x"), turned(ctx, b, "adj_y")])
 
 
 @converter("Einsum")
 def convert_einsum(ctx: NodeContext) -> RelayExpr:
     """Sums of products, as an equation says."""
-    return ctx.part("Einsum", ctx.inputs(), equation=ctx.text("equation"))  # type: ignore[no-any-return]
+    return ctx.part("Einsum", ctx.inputs(), equation=ctx.text("equation"))
 
 
 @converter("Cross")
@@ -70,4 +70,4 @@ def convert_matrix_inverse(ctx: NodeContext) -> RelayExpr:
 @converter("MatrixDeterminant")
 def convert_matrix_determinant(ctx: NodeContext) -> RelayExpr:
     """Determinants of matrices."""
-    return ctx.part("Det", [ctx.input(0)])  # type: ignore[no-any-return]
+    return ctx.part("Det", [ctx.input(0)])

@@ -135,10 +135,7 @@ def joined(ctx: NodeContext, given: TensorList) -> tuple[RelayExpr, RelayExpr]:
 def split(ctx: NodeContext, given: TensorList, value: RelayExpr, lengths: Sequence[int]) -> TensorList:
     """Return the list of pieces of a tensor along its first axis."""
     ends = np.cumsum([0, *lengths])
-    pieces = [
-        typed(relay_op.strided_slice(value, [int(a)], [int(b)], axes=[0]))
-        for a, b in itertools.pairwise(ends)
-    ]
+    pieces = [typed(relay_op.strided_slice(value, [int(a)], [int(b)], axes=[0])) for a, b in itertools.pairwise(ends)]
     return replace(given, items=tuple(pieces), rows=None)
 
 

@@ -48,7 +48,7 @@ def _reduced(ctx: NodeContext, op_type: str, data: RelayExpr, axes: Sequence[int
         count = int(np.prod([ctx.shape(data)[a] for a in axes]))
         return ctx.part("Div", [total, ctx.like(count, data)])
     name = op_type if op_type != "EuclideanNorm" else "ReduceL2"
-    return ctx.part(name, [data, ctx.int64(axes)], keepdims=int(keeps))  # type: ignore[no-any-return]
+    return ctx.part(name, [data, ctx.int64(axes)], keepdims=int(keeps))
 
 
 for _name, _op_type in {
@@ -87,13 +87,13 @@ def convert_cumsum(ctx: NodeContext) -> RelayExpr:
 @converter("Softmax")
 def convert_softmax(ctx: NodeContext) -> RelayExpr:
     """Shares of exponentials along the last axis."""
-    return ctx.part("Softmax", [ctx.input(0)], axis=-1)  # type: ignore[no-any-return]
+    return ctx.part("Softmax", [ctx.input(0)], axis=-1)
 
 
 @converter("LogSoftmax")
 def convert_log_softmax(ctx: NodeContext) -> RelayExpr:
     """Logarithms of the shares of exponentials along the last axis."""
-    return ctx.part("LogSoftmax", [ctx.input(0)], axis=-1)  # type: ignore[no-any-return]
+    return ctx.part("LogSoftmax", [ctx.input(0)], axis=-1)
 
 
 @converter("L2Loss")

@@ -26,7 +26,7 @@ def vector(ctx: NodeContext, index: int) -> RelayExpr:
 @converter("Reshape")
 def convert_reshape(ctx: NodeContext) -> RelayExpr:
     """Another shape; -1 is inferred."""
-    return ctx.part("Reshape", [ctx.input(0), vector(ctx, 1)], allowzero=1)  # type: ignore[no-any-return]
+    return ctx.part("Reshape", [ctx.input(0), vector(ctx, 1)], allowzero=1)
 
 
 @converter("Squeeze")
@@ -42,7 +42,7 @@ def convert_squeeze(ctx: NodeContext) -> RelayExpr:
 @converter("ExpandDims")
 def convert_expand_dims(ctx: NodeContext) -> RelayExpr:
     """A new dimension of 1."""
-    return ctx.part("Unsqueeze", [ctx.input(0), ctx.int64([ctx.scalar(1, "the axis")])])  # type: ignore[no-any-return]
+    return ctx.part("Unsqueeze", [ctx.input(0), ctx.int64([ctx.scalar(1, "the axis")])])
 
 
 @converter("Transpose", "ConjugateTranspose")
@@ -96,13 +96,13 @@ def convert_broadcast_args(ctx: NodeContext) -> RelayExpr:
 @converter("BroadcastTo")
 def convert_broadcast_to(ctx: NodeContext) -> RelayExpr:
     """Dimensions of 1 repeated up to a shape."""
-    return ctx.part("Expand", [ctx.input(0), vector(ctx, 1)])  # type: ignore[no-any-return]
+    return ctx.part("Expand", [ctx.input(0), vector(ctx, 1)])
 
 
 @converter("Fill")
 def convert_fill(ctx: NodeContext) -> RelayExpr:
     """One value in a shape."""
-    return ctx.part("Expand", [ctx.input(1), vector(ctx, 0)])  # type: ignore[no-any-return]
+    return ctx.part("Expand", [ctx.input(1), vector(ctx, 0)])
 
 
 @converter("Tile")
@@ -114,7 +114,7 @@ def convert_tile(ctx: NodeContext) -> RelayExpr:
 @converter("Range")
 def convert_range(ctx: NodeContext) -> RelayExpr:
     """Numbers from a first one up to a last one, in steps."""
-    return ctx.part("Range", ctx.inputs())  # type: ignore[no-any-return]
+    return ctx.part("Range", ctx.inputs())
 
 
 @converter("LinSpace")
@@ -147,7 +147,7 @@ def _joined(ctx: NodeContext, parts: Sequence[RelayExpr], axis: int) -> RelayExp
             "Concat", [ctx.channels_first(p) for p in parts], axis=channels_first_order(rank).index(axis)
         )  # fmt: skip
         return ctx.channels_last(whole)
-    return ctx.part("Concat", parts, axis=axis)  # type: ignore[no-any-return]
+    return ctx.part("Concat", parts, axis=axis)
 
 
 @converter("Pack")
@@ -155,7 +155,7 @@ def convert_pack(ctx: NodeContext) -> RelayExpr:
     """Tensors joined along a new axis."""
     axis = ctx.axis(int(ctx.attr("axis", 0)), ctx.rank(ctx.input(0)) + 1)
     parts = [ctx.part("Unsqueeze", [x, ctx.int64([axis])]) for x in ctx.inputs()]
-    return ctx.part("Concat", parts, axis=axis)  # type: ignore[no-any-return]
+    return ctx.part("Concat", parts, axis=axis)
 
 
 @converter("Unpack")
@@ -211,7 +211,7 @@ def convert_slice(ctx: NodeContext) -> RelayExpr:
     far = ctx.int64([FAR])
     to_end = ctx.part("Equal", [size, ctx.int64([-1])])
     end = ctx.part("Where", [to_end, far, ctx.part("Add", [begin, size])])
-    return ctx.part("Slice", [ctx.input(0), begin, end])  # type: ignore[no-any-return]
+    return ctx.part("Slice", [ctx.input(0), begin, end])
 
 
 class _Slices:
@@ -258,7 +258,7 @@ def convert_strided_slice(ctx: NodeContext) -> RelayExpr:
 
 
 def _entry(ctx: NodeContext, values: RelayExpr, place: int) -> RelayExpr:
-    return ctx.part("Gather", [values, const(np.array(place, "int64"))], axis=0)  # type: ignore[no-any-return]
+    return ctx.part("Gather", [values, const(np.array(place, "int64"))], axis=0)
 
 
 def _dropped(ctx: NodeContext, data: RelayExpr, axis: int, index: RelayExpr) -> RelayExpr:
@@ -271,7 +271,7 @@ def _dropped(ctx: NodeContext, data: RelayExpr, axis: int, index: RelayExpr) -> 
             ctx.fail(f"entry {place} of a dimension of {extent}")
         part = relay_op.strided_slice(data, [place], [place + 1], axes=[axis])
         return typed(relay_op.squeeze(part, axis=[axis]))
-    return ctx.part("Gather", [data, index], axis=axis)  # type: ignore[no-any-return]
+    return ctx.part("Gather", [data, index], axis=axis)
 
 
 def _cut(
@@ -294,12 +294,12 @@ def _cut(
     if not axes:
         return data
     bounds = [ctx.part("Concat", part, axis=0) for part in (starts, ends)]
-    return ctx.part("Slice", [data, *bounds, ctx.int64(axes), ctx.int64(steps)])  # type: ignore[no-any-return]
+    return ctx.part("Slice", [data, *bounds, ctx.int64(axes), ctx.int64(steps)])
 
 
 def _one(ctx: NodeContext, values: RelayExpr, entry: int) -> RelayExpr:
     """Return one entry of a vector, as a vector."""
-    return ctx.part("Slice", [values, ctx.int64([entry]), ctx.int64([entry + 1])])  # type: ignore[no-any-return]
+    return ctx.part("Slice", [values, ctx.int64([entry]), ctx.int64([entry + 1])])
 
 
 # ---- padding ----
@@ -312,7 +312,7 @@ def convert_pad(ctx: NodeContext) -> RelayExpr:
     value = ctx.input(2) if ctx.node.op == "PadV2" else ctx.like(0, data)
     if known is None:
         pads = ctx.part("Transpose", [ctx.cast(ctx.input(1), "int64")], perm=[1, 0])
-        return ctx.part("Pad", [data, ctx.part("Reshape", [pads, ctx.int64([-1])]), value])  # type: ignore[no-any-return]
+        return ctx.part("Pad", [data, ctx.part("Reshape", [pads, ctx.int64([-1])]), value])
     rows = known.reshape(-1, 2).tolist()
     if ctx.is_image(data):
         turned = [rows[a] for a in channels_first_order(ctx.rank(data))]
@@ -322,7 +322,7 @@ def convert_pad(ctx: NodeContext) -> RelayExpr:
 
 def _padded(ctx: NodeContext, data: RelayExpr, rows: Sequence[Sequence[int]], value: RelayExpr) -> RelayExpr:
     pads = [*(r[0] for r in rows), *(r[1] for r in rows)]
-    return ctx.part("Pad", [data, ctx.int64(pads), value])  # type: ignore[no-any-return]
+    return ctx.part("Pad", [data, ctx.int64(pads), value])
 
 
 @converter("MirrorPad")

@@ -26,14 +26,14 @@ def convert_sparse_to_dense(ctx: NodeContext) -> RelayExpr:
 
 def _dense(ctx: NodeContext, indices: RelayExpr, values: RelayExpr, shape: RelayExpr) -> RelayExpr:
     zeros = ctx.part("Expand", [ctx.like(0, values), shape])
-    return ctx.part("ScatterND", [zeros, ctx.cast(indices, "int64"), values], reduction="add")  # type: ignore[no-any-return]
+    return ctx.part("ScatterND", [zeros, ctx.cast(indices, "int64"), values], reduction="add")
 
 
 @converter("SparseTensorDenseAdd")
 def convert_sparse_tensor_dense_add(ctx: NodeContext) -> RelayExpr:
     """A tensor with the values of a sparse one added."""
     indices, values, _, data = ctx.inputs(0, 4)
-    return ctx.part("ScatterND", [data, ctx.cast(indices, "int64"), values], reduction="add")  # type: ignore[no-any-return]
+    return ctx.part("ScatterND", [data, ctx.cast(indices, "int64"), values], reduction="add")
 
 
 @converter("SparseTensorDenseMatMul")
@@ -46,7 +46,7 @@ def convert_sparse_tensor_dense_mat_mul(ctx: NodeContext) -> RelayExpr:
     if known[0] is None or known[1] is None or known[2] is None or not dt.is_float(ctx.dtype(data)):
         matrix = _dense(ctx, ctx.input(0), ctx.input(1), vector(ctx, 2))
         left = ctx.part("Transpose", [matrix], perm=[1, 0]) if turns[0] else matrix
-        return ctx.part("MatMul", [left, ctx.part("Transpose", [rows], perm=[1, 0])])  # type: ignore[no-any-return]
+        return ctx.part("MatMul", [left, ctx.part("Transpose", [rows], perm=[1, 0])])
     return _product(ctx, known[0], known[1], [int(d) for d in known[2]], rows, turns[0])
 
 
@@ -76,15 +76,15 @@ def convert_sparse_fill_empty_rows(ctx: NodeContext) -> list[RelayExpr]:
     indices, values, default = ctx.input(0), ctx.input(1), ctx.input(3)
     rank = ctx.dims(indices)[1]
     shape = vector(ctx, 2)
-    rows = ctx.part("Gather", [indices, const(0)], axis=1)
+    rows = ctx.part("Gather", [indices, const(0, "int64")], axis=1)
     count = ctx.part("Slice", [shape, ctx.int64([0]), ctx.int64([1])])
     ones = typed(relay_op.ones_like(rows))
     column = ctx.part("Unsqueeze", [rows, ctx.int64([1])])
-    tally = ctx.part("ScatterND", [ctx.part("Expand", [const(0), count]), column, ones], reduction="add")
-    empty = typed(relay_op.equal(tally, const(0)))
+    tally = ctx.part("ScatterND", [ctx.part("Expand", [const(0, "int64"), count]), column, ones], reduction="add")
+    empty = typed(relay_op.equal(tally, const(0, "int64")))
     missing = ctx.part("Transpose", [ctx.part("NonZero", [empty])], perm=[1, 0])
     width = ctx.int64([rank - 1]) if isinstance(rank, int) else _less_one(ctx, indices)
-    tail = ctx.part("Expand", [const(0), ctx.part("Concat", [_rows(ctx, missing), width], axis=0)])
+    tail = ctx.part("Expand", [const(0, "int64"), ctx.part("Concat", [_rows(ctx, missing), width], axis=0)])
     whole = ctx.part("Concat", [indices, ctx.part("Concat", [missing, tail], axis=1)], axis=0)
     filler = ctx.part("Expand", [default, _rows(ctx, missing)])
     order = _order(ctx, whole)
@@ -95,11 +95,11 @@ def convert_sparse_fill_empty_rows(ctx: NodeContext) -> list[RelayExpr]:
 
 
 def _rows(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
-    return ctx.part("Shape", [data], end=1)  # type: ignore[no-any-return]
+    return ctx.part("Shape", [data], end=1)
 
 
 def _less_one(ctx: NodeContext, indices: RelayExpr) -> RelayExpr:
-    return ctx.part("Sub", [ctx.part("Shape", [indices], start=1), ctx.int64([1])])  # type: ignore[no-any-return]
+    return ctx.part("Sub", [ctx.part("Shape", [indices], start=1), ctx.int64([1])])
 
 
 def _order(ctx: NodeContext, indices: RelayExpr) -> RelayExpr:
@@ -120,7 +120,7 @@ def _segment_sum(ctx: NodeContext, data: RelayExpr, ids: RelayExpr, count: Relay
     shape = ctx.part("Concat", [number, ctx.part("Shape", [data], start=1)], axis=0) if ctx.rank(data) > 1 else number
     zeros = ctx.part("Expand", [ctx.like(0, data), shape])
     column = ctx.part("Unsqueeze", [ctx.cast(ids, "int64"), ctx.int64([1])])
-    return ctx.part("ScatterND", [zeros, column, data], reduction="add")  # type: ignore[no-any-return]
+    return ctx.part("ScatterND", [zeros, column, data], reduction="add")
 
 
 def _after_last(ctx: NodeContext, ids: RelayExpr) -> RelayExpr:
@@ -128,7 +128,7 @@ def _after_last(ctx: NodeContext, ids: RelayExpr) -> RelayExpr:
     wide = ctx.part("Concat", [ctx.int64([-1]), ctx.cast(ids, "int64")], axis=0)
     last = ctx.part("Slice", [wide, ctx.int64([-1]), ctx.int64([np.iinfo(np.int32).max])])
     one = ctx.part("Reshape", [ctx.part("Add", [last, ctx.int64([1])]), ctx.int64([1])])
-    return one  # type: ignore[no-any-return]
+    return one
 
 
 @converter("SegmentSum")
@@ -157,4 +157,4 @@ def convert_sparse_segment(ctx: NodeContext) -> RelayExpr:
     by = relay_op.sqrt(size) if "Sqrt" in ctx.node.op else size
     if ctx.rank(data) > 1:
         by = relay_op.expand_dims(by, axis=1, num_newaxis=ctx.rank(data) - 1)
-    return ctx.part("Div", [total, typed(by)])  # type: ignore[no-any-return]
+    return ctx.part("Div", [total, typed(by)])

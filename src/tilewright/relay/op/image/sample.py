@@ -191,7 +191,7 @@ class CropAndResize(OpDef[CropAndResizeAttrs]):
             )
             rows, columns = np.meshgrid(y, x, indexing="ij")
             if attrs.method == "nearest_neighbor":
-                rows, columns = np.rint(rows), np.rint(columns)
+                rows, columns = np.floor(rows + 0.5), np.floor(columns + 0.5)
             inside = ((y >= 0) & (y <= height - 1))[:, None] & ((x >= 0) & (x <= width - 1))
             values = bilinear(images[indices[b]], rows, columns)
             made[b] = np.where(inside, values, attrs.extrapolation_value)

@@ -75,7 +75,8 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
         indices = inputs[0]
         result = np.array(indices)
         extents = attrs.extents_of(inputs[1].shape if len(inputs) > 1 else ())
-        rows = [result] if len(extents) == 1 else list(np.moveaxis(result, attrs.axis, 0))
+        parts = np.moveaxis(result, attrs.axis, 0) if len(extents) > 1 else result
+        rows = [result] if len(extents) == 1 else [parts[i, ...] for i in range(len(parts))]
         signed = attrs.from_end and np.issubdtype(indices.dtype, np.signedinteger)
         for row, extent in zip(rows, extents, strict=True):
             low = -extent if signed else attrs.least
