@@ -3,6 +3,8 @@
 from onnx import ModelProto
 
 from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
+from tilewright.relay.frontend.keras import from_keras
+from tilewright.relay.frontend.keras import load as _load_keras
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.onnx.loading import ModelFile
 from tilewright.relay.frontend.pytorch import from_pytorch
@@ -26,14 +28,16 @@ register_frontend(
     types=["tflite.Model.Model", "ai_edge_litert.schema_py_generated.Model"],
 )
 
+register_frontend("keras", _load_keras, suffixes=[".keras"], types=["keras.src.models.model.Model"])
 register_frontend(
     "tensorflow",
     _load_tensorflow,
     suffixes=[".pb"],
+    folders=["saved_model.pb"],
     types=["tensorflow.core.framework.graph_pb2.GraphDef", "tensorflow.python.framework.ops.Graph"],
 )
 
 __all__ = [
-    "FrontEnd", "from_exported_program", "from_onnx", "from_pytorch", "from_tensorflow", "from_tflite",
+    "FrontEnd", "from_exported_program", "from_keras", "from_onnx", "from_pytorch", "from_tensorflow", "from_tflite",
     "import_model", "list_frontends", "register_frontend",
 ]  # fmt: skip

@@ -45,6 +45,7 @@ class FrontEnd:
     load: Callable[..., Any]
     suffixes: tuple[str, ...]
     types: tuple[str, ...]
+    folders: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} ({', '.join([*self.suffixes, *self.types])})"
@@ -64,6 +65,7 @@ def register_frontend(
     *,
     suffixes: Sequence[str] = (),
     types: Sequence[type | str] = (),
+    folders: Sequence[str] = (),
     override: bool = False,
 ) -> FrontEnd:
     """Register an importer.
@@ -74,6 +76,7 @@ def register_frontend(
             mapping from names of main's parameters to arrays.
         suffixes: endings of its files' names, such as ``".layers"``, in any case.
         types: classes of objects that it takes, or their dotted names, so that they need not be imported.
+        folders: names of files, such as ``"saved_model.pb"``, by which it knows a folder as its own.
         override: replace a front end of the name, and take over suffixes and types of others.
 
     Raises:
@@ -90,7 +93,7 @@ def register_frontend(
             raise FrontEndError(
                 f"the front end {name} ({', '.join([*ends, *names])}) and {other} want the same; override=True replaces"
             )
-    made = FrontEnd(name, load, ends, names)
+    made = FrontEnd(name, load, ends, names, tuple(folders))
     _front_ends.pop(name, None)
     _front_ends[name] = made
     return made
@@ -194,6 +197,9 @@ def _name_of(cls: type) -> str:
 
 def _of_path(source: str | os.PathLike[str]) -> FrontEnd | None:
     """Return the front end with the longest suffix that fits."""
+    if os.path.isdir(source):
+        held = set(os.listdir(source))
+        return next((f for f in reversed(_front_ends.values()) if held & set(f.folders)), None)
     name = os.path.basename(os.fspath(source)).lower()
     fits = [(len(end), f) for f in reversed(_front_ends.values()) for end in f.suffixes if name.endswith(end)]
     return max(fits, key=lambda pair: pair[0])[1] if fits else None

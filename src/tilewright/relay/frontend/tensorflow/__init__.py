@@ -78,13 +78,17 @@ def import_source(
     shape: Mapping[str, Sequence[Any]] | None = None,
     outputs: Sequence[str] | None = None,
     convert_config: Mapping[str, Any] | None = None,
+    channels_first: bool = False,
 ) -> tuple[IRModule, dict[str, nd.NDArray]]:
-    """Import a graph that was read; see ``from_tensorflow``."""
+    """Import a graph that was read; see ``from_tensorflow``.
+
+    ``channels_first``: inputs and outputs with 4 dimensions and more have their channels second.
+    """
     config = dict(convert_config or {})
     for name in config:
         if name not in _CONFIG:
             raise TensorflowImportError(f"convert_config has no option {name!r}; it has {', '.join(_CONFIG)}")
-    importer = GraphImporter(source.graph, _shapes(source.graph, shape), config)
+    importer = GraphImporter(source.graph, _shapes(source.graph, shape), config, channels_first)
     given = [str(name) for name in outputs] if outputs else list(source.outputs)
     wanted = [_ref(name) for name in given]
     importer.check_operators(wanted, not outputs)
@@ -97,7 +101,7 @@ def import_source(
             tensor = _tensor(importer, scope, ref, value, all_of)
             if tensor is not None:
                 label = source.names.get(name, name.removesuffix(":0"))
-                found.append((label if place == 0 else f"{label}:{place}", tensor))
+                found.append((label if place == 0 else f"{label}:{place}", importer.returned(tensor)))
     if not found:
         raise TensorflowImportError(f"the outputs {', '.join(map(repr, given))} have no values")
     return importer.module(found)

@@ -159,9 +159,7 @@ class NodeContext:
         if found is None:
             inputs = self.importer.inputs_of(self.input(index))
             whose = f"computed from {', '.join(map(repr, inputs))}" if inputs else "computed"
-            self.unsupported(
-                f"{what} (input {index}, {self.input_name(index)!r}) must be a constant; it is {whose}"
-            )
+            self.unsupported(f"{what} (input {index}, {self.input_name(index)!r}) must be a constant; it is {whose}")
         return found
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
@@ -204,9 +202,7 @@ class NodeContext:
 
     def channels_last(self, expr: RelayExpr) -> RelayExpr:
         """Return a tensor with its second dimension last; ``channels_first`` of it gives back ``expr``."""
-        made = typed(relay_op.transpose(expr, axes=channels_last_order(self.rank(expr))))
-        self.importer.images[made] = typed(expr)
-        return made
+        return self.importer.channels_last(typed(expr))
 
     def is_image(self, expr: Any) -> bool:
         """Return whether a tensor was made with its channels first."""

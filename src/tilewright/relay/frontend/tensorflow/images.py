@@ -37,10 +37,56 @@ def convert_resize_bilinear(ctx: NodeContext) -> RelayExpr:
 @converter("ResizeBicubic")
 def convert_resize_bicubic(ctx: NodeContext) -> RelayExpr:
     """Another size, cubic between pixels, in float32."""
-    data = ctx.cast(ctx.input(0), "float32")
+    data, size = ctx.cast(ctx.input(0), "float32"), ctx.constant_or_none(ctx.input(1))
+    if size is not None and not ctx.tensor_type(data).is_dynamic:
+        return _cubic(ctx, data, [int(s) for s in size])
     half = _coordinates(ctx) == "half_pixel"
     attributes = {"cubic_coeff_a": -0.5 if half else -0.75, "exclude_outside": int(half)}
     return _resized(ctx, data, "cubic", "round_prefer_floor", **attributes)
+
+
+def _cubic(ctx: NodeContext, data: RelayExpr, size: list[int]) -> RelayExpr:
+    """Return the sums of four neighbours along each axis, by TensorFlow's weights, which it rounds to a table."""
+
+    def build(image: RelayExpr) -> RelayExpr:
+        for axis, count in enumerate(size, 2):
+            places, weights = _taps(ctx.shape(image)[axis], count, _coordinates(ctx))
+            parts = [
+                typed(
+                    relay_op.multiply(
+                        relay_op.take(image, const(place.astype("int32")), axis=axis),
+                        const(weight.reshape([-1 if a == axis else 1 for a in range(4)])),
+                    )
+                )
+                for place, weight in zip(places, weights, strict=True)
+            ]
+            image = typed(relay_op.add(relay_op.add(parts[0], parts[1]), relay_op.add(parts[2], parts[3])))
+        return image
+
+    return over_images(ctx, data, False, build)
+
+
+_TABLE = 1024  # places between two pixels for which TensorFlow keeps weights
+
+
+def _taps(extent: int, count: int, how: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the four pixels that each place of a result is a sum of, and their weights, (4, count) each."""
+    corners = how == "align_corners" and count > 1
+    scale = np.float32((extent - 1) / (count - 1) if corners else np.float32(extent) / np.float32(count))
+    at = np.arange(count, dtype=np.float32)
+    at = (at + np.float32(0.5)) * scale - np.float32(0.5) if how == "half_pixel" else at * scale
+    below = np.floor(at)
+    share = np.rint((at - below) * _TABLE) / _TABLE
+    distance = np.abs(np.stack([share + 1, share, 1 - share, 2 - share]))
+    a = -0.5 if how == "half_pixel" else -0.75
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    weights = np.where(distance <= 1, near, far)
+    places = below + np.arange(-1, 3)[:, None]
+    if how == "half_pixel":
+        weights = np.where((places >= 0) & (places < extent), weights, 0)
+        weights /= weights.sum(axis=0)
+    return np.clip(places, 0, extent - 1), weights.astype(np.float32)
 
 
 @converter("ResizeNearestNeighbor")

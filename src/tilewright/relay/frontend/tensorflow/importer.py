@@ -18,10 +18,17 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, PrimExpr
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
+from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Function, Tuple, TupleWrapper, Var, comes_from, const
 from tilewright.relay.frontend.onnx.context import typed
 from tilewright.relay.frontend.onnx.parts import PartsHost
-from tilewright.relay.frontend.tensorflow.context import NodeContext, described, errors_of
+from tilewright.relay.frontend.tensorflow.context import (
+    NodeContext,
+    channels_first_order,
+    channels_last_order,
+    described,
+    errors_of,
+)
 from tilewright.relay.frontend.tensorflow.frames import FRAME_OPERATORS, Frames, convert_in_frame, needs_in_frame
 from tilewright.relay.frontend.tensorflow.graph import Called, Graph, Node, Ref, array_of
 from tilewright.relay.frontend.tensorflow.proto import TensorflowImportError
@@ -146,13 +153,17 @@ def needs(node: Node) -> list[str]:
 class GraphImporter(PartsHost):
     """Inputs, parameters and shapes of a program, which converters ask for."""
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[Any]], config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, graph: Graph, shapes: Mapping[str, Sequence[Any]], config: Mapping[str, Any], channels_first: bool = False
+    ) -> None:
         super().__init__()
+        self.channels_first = channels_first  # of inputs and outputs with 4 dimensions and more
         self.graph = graph
         self.shapes = shapes
         self.config = config
         self.images: dict[RelayExpr, RelayExpr] = {}
         self._constants: dict[Node, Any] = {}
+        self._read: dict[str, RelayExpr] = {}
 
     # ---- inputs and constants ----
 
@@ -162,10 +173,28 @@ class GraphImporter(PartsHost):
         if dtype in ("string", "resource", "variant"):
             raise UnsupportedError(f"{described(node)}: an input of the type {dtype}")
         if node.name not in self.inputs:
-            made = typed(Var(node.name, TensorType(self._shape(node), dtype)))
+            dims = self._shape(node)
+            turns = self.channels_first and len(dims) > 3
+            made = typed(Var(node.name, TensorType([dims[0], dims[-1], *dims[1:-1]] if turns else dims, dtype)))
             assert isinstance(made, Var)
             self.inputs[node.name] = made
-        return self.inputs[node.name]
+            self._read[node.name] = self.channels_last(made) if turns else made
+        return self._read[node.name]
+
+    def channels_last(self, expr: RelayExpr) -> RelayExpr:
+        """Return a tensor with its second dimension last, of which ``images`` has it as it is."""
+        rank = len(expr.checked_type.shape)  # type: ignore[attr-defined]
+        made = typed(relay_op.transpose(expr, axes=channels_last_order(rank)))
+        self.images[made] = expr
+        return made
+
+    def returned(self, value: RelayExpr) -> RelayExpr:
+        """Return an output in the layout of outputs."""
+        rank = len(typed(value).checked_type.shape)  # type: ignore[attr-defined]
+        if not self.channels_first or rank < 4:
+            return value
+        found = self.images.get(value)
+        return typed(relay_op.transpose(value, axes=channels_first_order(rank))) if found is None else found
 
     def _shape(self, node: Node) -> list[Any]:
         stated = node.attrs.get("shape")
