@@ -153,6 +153,7 @@ def renamed(mod: IRModule, names: Sequence[str], params: Mapping[str, Any], firs
     from tilewright.relay import op as relay_op
     from tilewright.relay.expr import Function, Tuple, Var
     from tilewright.relay.frontend.onnx.context import typed
+    from tilewright.relay.function_attributes import OUTPUT_NAMES
     from tilewright.relay.visitor import substitute
 
     function = mod["main"]
@@ -171,7 +172,7 @@ def renamed(mod: IRModule, names: Sequence[str], params: Mapping[str, Any], firs
     whole = Tuple(turned) if isinstance(body, Tuple) else turned[0]
     rest = [v for v in function.params if v.name_hint in params]
     changed = IRModule.from_expr(Function([*made, *rest], whole))
-    return changed.with_attr("output_names", mod.attrs["output_names"]) if mod.attrs else changed
+    return changed.with_attr(OUTPUT_NAMES.key, mod.attrs[OUTPUT_NAMES.key]) if mod.attrs else changed
 
 
 def _channels_first(value: Any) -> Any:

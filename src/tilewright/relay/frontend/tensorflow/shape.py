@@ -215,7 +215,7 @@ def convert_slice(ctx: NodeContext) -> RelayExpr:
 
 
 class _Slices:
-    """What StridedSlice does to each dimension of its input, and of its result."""
+    """The plan of a StridedSlice: which dimensions are cut, dropped and new."""
 
     def __init__(self, ctx: NodeContext, rank: int, count: int) -> None:
         masks = {n: int(ctx.attr(f"{n}_mask", 0)) for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
