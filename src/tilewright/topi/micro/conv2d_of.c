@@ -5,7 +5,7 @@ struct tw_tile_@T@ {
 };
 
 /* sums[0..1] of pixel a, sums[2..3] of pixel b, with the weights of two channels */
-TW_INLINE void tw_two_pixels_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
+TW_HOT void tw_two_pixels_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
                                  const int8_t* TW_RESTRICT u, int32_t* TW_RESTRICT sums) {
   const @T@_t *a = tile->a, *b = tile->b;
   const int32_t length = tile->length;
@@ -50,7 +50,7 @@ TW_INLINE void tw_two_pixels_@T@(const struct tw_tile_@T@* tile, const int8_t* T
 }
 
 /* sums[0..1] of pixel a alone */
-TW_INLINE void tw_one_pixel_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
+TW_HOT void tw_one_pixel_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
                                 const int8_t* TW_RESTRICT u, int32_t* TW_RESTRICT sums) {
   const @T@_t* a = tile->a;
   const int32_t length = tile->length;

@@ -1,5 +1,5 @@
 /* Sums of four channels, and of one, whose first bytes are at ``base``. */
-TW_INLINE void tw_four_channels_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
+TW_HOT void tw_four_channels_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
                                     int32_t step, int32_t* TW_RESTRICT sums) {
   const int32_t c = g->c, kw = g->kw;
   int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3], i, j;
@@ -28,7 +28,7 @@ TW_INLINE void tw_four_channels_@T@(const struct tw_conv2d* g, const @T@_t* base
   sums[3] = s3;
 }
 
-TW_INLINE int32_t tw_channel_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
+TW_HOT int32_t tw_channel_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
                                  int32_t step, int32_t sum) {
   int32_t i, j;
   for (i = g->kh; i > 0; i--, base += row) {
@@ -39,7 +39,7 @@ TW_INLINE int32_t tw_channel_@T@(const struct tw_conv2d* g, const @T@_t* base, c
 }
 
 /* One channel of data for each of the result. Weights are (kh, kw, c); ``patch`` has room for a window. */
-static void tw_depthwise_@T@(const struct tw_conv2d* g, const uint8_t* x, const int8_t* w,
+TW_TIGHT void tw_depthwise_@T@(const struct tw_conv2d* g, const uint8_t* x, const int8_t* w,
                              const struct tw_channel* channels, uint8_t* out, uint8_t* patch) {
   int32_t n, y, at, left, row, step;
   for (n = 0; n < g->images; n++, x += g->h * g->w * g->c) {

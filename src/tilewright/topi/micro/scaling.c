@@ -1,5 +1,18 @@
 /* Sums of int32 times factors of float32, and their nearest integers, as floats give them: to the bit, of integers. */
 
+/* What inner loops are made of is part of them. gcc compiles them for speed, be the rest for size, and its first
+ * scheduling, which would run out of registers, is left out. */
+#ifdef __GNUC__
+#define TW_HOT static inline __attribute__((always_inline, unused))
+#else
+#define TW_HOT static inline
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && defined(__arm__)
+#define TW_TIGHT static __attribute__((noinline, optimize("O2", "no-schedule-insns")))
+#else
+#define TW_TIGHT static
+#endif
+
 /* The nearest number of 24 bits, and zeros behind them, as float32 has. */
 static uint64_t tw_24_bits(uint64_t n) {
   int32_t more = 0;
@@ -26,7 +39,7 @@ TW_MESSAGE int32_t tw_scaled_exactly(int32_t sum, uint32_t factor) {
 /* ``multiplier`` is the factor, rounded, times ``2 ** (32 + TW_FRACTION - shift)``, ``offset`` the zero point in
  * products' units and a half, less 2. The last bit of the upper half of a product is uncertain: next to a half the exact
  * sum is taken anew. */
-TW_INLINE int32_t tw_scaled(int32_t sum, int32_t multiplier, uint32_t factor, int32_t shift, int32_t offset) {
+TW_HOT int32_t tw_scaled(int32_t sum, int32_t multiplier, uint32_t factor, int32_t shift, int32_t offset) {
   const int64_t product = (int64_t)(int32_t)((uint32_t)sum << shift) * multiplier;
   const int32_t steps = (int32_t)(product >> 32) + offset;
   if (((uint32_t)steps & ((1u << TW_FRACTION) - 1)) > (1u << TW_FRACTION) - 6) {

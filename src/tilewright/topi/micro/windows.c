@@ -1,10 +1,3 @@
-/* Where registers are few, gcc's first scheduling would run out of them. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__arm__)
-#define TW_TIGHT static __attribute__((noinline, optimize("no-schedule-insns")))
-#else
-#define TW_TIGHT static
-#endif
-
 /* A convolution of integers of 8 bits: its shape, and where it reads. Images are (h, w, c). Depthwise ones have 0
  * ``groups``. */
 struct tw_conv2d {
@@ -20,7 +13,7 @@ struct tw_channel {
 };
 
 /* Scale, round and limit ``count`` sums of neighbouring channels. */
-TW_INLINE void tw_store(const struct tw_conv2d* g, const struct tw_channel* channel, const int32_t* sums, uint8_t* out,
+TW_HOT void tw_store(const struct tw_conv2d* g, const struct tw_channel* channel, const int32_t* sums, uint8_t* out,
                         int32_t count) {
   const int32_t shift = g->shift, offset = g->offset, low = g->low, high = g->high;
   for (; count > 0; count--, channel++) {
