@@ -1,9 +1,12 @@
 """Torchvision's own operators, in Python: its wheel of PyPI loads them with a CUDA build of torch alone.
 
-``define()`` before it makes ``import torchvision`` work beside ``torch==...+cpu``.
+``define()`` before it makes ``import torchvision`` work beside ``torch==...+cpu``; where there is no torchvision, its
+operators are defined all the same.
 """
 
 from __future__ import annotations
+
+import importlib.util
 
 import torch
 
@@ -53,11 +56,18 @@ def define() -> None:
         torch.library.define(name, schema[schema.index("(") :])
         torch.library.impl(name, "CPU")(function)
     torch.library.register_fake("torchvision::roi_align")(_shape_of_roi_align)
+    if importlib.util.find_spec("torchvision") is None:
+        torch.library.register_fake("torchvision::nms")(_shape_of_nms)
+        return
     import torchvision.ops.boxes
     import torchvision.ops.roi_align
 
     torchvision.ops.boxes._assert_has_ops = torchvision.ops.roi_align._assert_has_ops = lambda: None
     torchvision.ops.roi_align._has_ops = lambda: True
+
+
+def _shape_of_nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
+    return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
 
 
 def _shape_of_roi_align(

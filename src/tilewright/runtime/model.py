@@ -397,11 +397,20 @@ def _as_torch(result: Array) -> Any:
     return sys.modules["torch"].from_dlpack(share_memory(result))
 
 
+def _shared(name: str, info: TensorInfo, value: Any) -> NDArray:
+    """Return an array that shares memory with a tensor of another library."""
+    try:
+        return from_dlpack(value.detach() if _is_torch(value) else value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # no memory to share: sparse, or another device
+        where = f" on the device {value.device}" if hasattr(value, "device") else ""
+        raise TVMError(f"the input {name!r} takes {info}, and a value{where} cannot be read: {error}") from error
+
+
 def _value(name: str, info: TensorInfo, value: Any) -> Any:
     """Convert a value for the executors; numpy-compatible ones get the input's dtype."""
     made: Any
     if isinstance(value, NDArray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)):
-        made = value if isinstance(value, NDArray) else from_dlpack(value.detach() if _is_torch(value) else value)
+        made = value if isinstance(value, NDArray) else _shared(name, info, value)
         shape = made.shape
         if made.dtype != info.dtype:
             raise TVMError(f"the input {name!r} takes {info}; a value has the data type {made.dtype}")

@@ -127,6 +127,15 @@ def test_arithmetic_of_sizes():
     agrees(Of(function), torch.randn(2, 6, 8), dynamic_shapes=(({0: BATCH, 1: SEQ},),), others=others)
 
 
+def test_parts_whose_sizes_are_data():
+    def function(x, counts):
+        parts = x.split(counts.tolist())
+        return torch.cat([part * (i + 1) for i, part in enumerate(parts)])
+
+    others = [(torch.randn(6, 3), torch.tensor(counts)) for counts in ([0, 6, 0], [1, 0, 5])]
+    agrees(Of(function), torch.randn(6, 3), torch.tensor([1, 2, 3]), others=others)
+
+
 def test_branch_is_taken_at_run_time():
     module = Of(lambda x: torch.cond(x.sum() > 0, lambda t: (t + 1,), lambda t: (t - 2,), (x,)))
     agrees(module, torch.full((3, 4), 1.0), others=[(torch.full((3, 4), -1.0),)])
@@ -190,6 +199,32 @@ def test_wrong_inputs_of_the_compiled_model():
     model = tilewright.compile(mlp().eval(), (torch.randn(2, 13),))
     with pytest.raises(tilewright.TVMError, match="the input 'input' takes float32 of shape"):
         model(torch.randn(2, 12))
+
+
+def test_inputs_on_another_device():
+    model = tilewright.compile(mlp().eval(), (torch.randn(2, 13),))
+    with pytest.raises(
+        tilewright.TVMError, match=r"'input' takes float32 .*, and a value on the device meta cannot be"
+    ):
+        model(torch.empty(2, 13, device="meta"))
+    with pytest.raises(TilewrightError, match="is on the device meta; move both to the CPU"):
+        tilewright.compile(mlp().eval(), (torch.empty(2, 13, device="meta"),))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((torch.randn(2, 12),), "the module Sequential: .*same reduction dim"),
+        ((torch.randn(2, 13), torch.randn(2)), "the module Sequential: too many positional arguments"),
+        ({"y": torch.randn(2, 13)}, "the module Sequential: missing a required argument: 'input'"),
+        ((torch.ones(2, 13, dtype=torch.int64),), r"aten\.linear.* matrices of one data type, .* int64 and float32"),
+        ((torch.randn(2, 13).numpy(),), "example inputs of a module are tensors of torch, not a ndarray"),
+        (3, "example inputs are a tuple of tensors, or a mapping by name, not a int"),
+    ],
+)
+def test_example_inputs_that_do_not_fit(given, message):
+    with pytest.raises(TilewrightError, match=message):
+        tilewright.compile(mlp().eval(), given)
 
 
 def test_module_on_another_device():

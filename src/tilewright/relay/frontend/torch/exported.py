@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
@@ -76,6 +77,9 @@ def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shape
             f"the module {name} needs example inputs: tilewright.compile(module, example_inputs=(x,))"
         )
     args, kwargs = _examples(example_inputs)
+    for value in tensors_of([list(args), kwargs]):
+        if isinstance(value, np.ndarray | nd.NDArray):
+            raise TorchImportError(f"example inputs of a module are tensors of torch, not a {type(value).__name__}")
     for tensor in (*module.parameters(), *module.buffers(), *filter(_is_tensor, tensors_of([list(args), kwargs]))):
         if tensor.device.type != "cpu":
             raise TorchImportError(

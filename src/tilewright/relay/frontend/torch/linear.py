@@ -20,7 +20,8 @@ from tilewright.relay.frontend.torch.registry import converter
 
 def product(ctx: TorchContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """Return numpy's ``matmul``; of integers, exact sums."""
-    a, b = ctx.promoted(a, b)
+    if ctx.dtype(a) != ctx.dtype(b):  # torch.export lets it pass, and eager torch does not
+        ctx.fail(f"a product takes matrices of one data type, and they are {ctx.dtype(a)} and {ctx.dtype(b)}")
     found: RelayExpr = ctx.part("MatMul", [a, b])
     return found
 
@@ -35,7 +36,8 @@ def convert_matmul(ctx: TorchContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
 def convert_linear(ctx: TorchContext, x: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None) -> RelayExpr:
     """x times the transposed weight, plus the bias."""
     dims, units = ctx.dims(x), ctx.dims(weight)[0]
-    if ctx.rank(x) == ctx.rank(weight) == 2 and 0 not in dims and is_number(units) and dt.is_float(ctx.dtype(x)):
+    same = ctx.dtype(x) == ctx.dtype(weight) and dt.is_float(ctx.dtype(x))
+    if ctx.rank(x) == ctx.rank(weight) == 2 and 0 not in dims and is_number(units) and same:
         made = typed(relay_op.nn.dense(x, weight, units=units))
     else:
         turned = typed(relay_op.transpose(weight, axes=(1, 0))) if ctx.rank(weight) == 2 else weight

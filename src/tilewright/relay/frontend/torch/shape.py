@@ -132,7 +132,18 @@ def convert_split_with_sizes(ctx: TorchContext, x: RelayExpr, sizes: Sequence[An
     extent = ctx.dims(x)[axis]
     if all(map(is_number, (*sizes, extent))):
         return relay_op.split(x, tuple(int(v) for v in np.cumsum(sizes)[:-1]), axis=axis)
+    if any(size is None for size in ctx.elements(sizes)):
+        return _parts_of_unknown_sizes(ctx, x, sizes, axis)
     return ctx.part("Split", [x, ctx.vector(sizes)], axis=axis, outputs=len(sizes))
+
+
+def _parts_of_unknown_sizes(ctx: TorchContext, x: RelayExpr, sizes: Sequence[Any], axis: int) -> list[RelayExpr]:
+    """Return parts whose sizes the program reads from tensors."""
+    ends = relay_op.cumsum(ctx.vector(sizes), axis=0)
+    bounds = [ctx.vector([0])]
+    bounds += [typed(relay_op.strided_slice(ends, [i], [i + 1], axes=[0])) for i in range(len(sizes))]
+    way = [ctx.vector([axis]), ctx.vector([1])]
+    return [ctx.part("Slice", [x, *bounds[i : i + 2], *way]) for i in range(len(sizes))]
 
 
 @converter("split.Tensor", "split_copy.Tensor")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import typed
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.registry import converter
+
+_LEAST = np.finfo(np.float32).min
 
 
 @converter("torchvision::roi_align", in_float32=True)
@@ -49,7 +53,8 @@ def convert_roi_pool(
 def convert_nms(ctx: TorchContext, boxes: RelayExpr, scores: RelayExpr, threshold: float) -> RelayExpr:
     """The boxes that overlap no better one by more than the threshold, the best first."""
     rows = ctx.cast(typed(relay_op.expand_dims(boxes, axis=0)), "float32")
-    values = ctx.cast(typed(relay_op.expand_dims(scores, axis=0, num_newaxis=2)), "float32")
+    scores = relay_op.maximum(ctx.cast(scores, "float32"), const(_LEAST))  # ONNX leaves boxes of score -inf out
+    values = typed(relay_op.expand_dims(scores, axis=0, num_newaxis=2))
     most = const(1 << 30, "int64")
     found = ctx.part("NonMaxSuppression", [rows, values, most, const(float(threshold), "float32")])
     return relay_op.take(found, const(2, "int64"), axis=1)
