@@ -1,6 +1,8 @@
 """``tvm.transform``: pass infrastructure."""
 
 from tilewright.ir.transform import (
+    FunctionPass,
+    ModulePass,
     Pass,
     PassContext,
     PassInfo,
@@ -10,4 +12,7 @@ from tilewright.ir.transform import (
     module_pass,
 )
 
-__all__ = ["Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "function_pass", "module_pass"]
+__all__ = [
+    "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "function_pass",
+    "module_pass",
+]  # fmt: skip

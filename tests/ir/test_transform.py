@@ -17,6 +17,7 @@ from tilewright.ir.instrument import (
     PrintBeforeAll,
     VerifyInstrument,
 )
+from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, Sequential, function_pass, module_pass
 
 
@@ -266,3 +267,33 @@ def test_list_configs_names_every_option_with_its_type() -> None:
     assert configs["relay.FuseOps.max_depth"] == {"type": "IntImm"}
     assert configs["relay.conv2d.winograd"] == {"type": "runtime.String"}
     assert configs["tir.add_lower_pass"] == {"type": "Array"}
+
+
+def test_printed_modules_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    x = relay.var("x", shape=(2,))
+    mod = IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    assert tvm.transform.PrintIR("here")(mod).same_as(mod)
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("PrintIR(here):\n") and "exp(%x)" in err
+
+
+def test_passes_of_decorators_have_tvms_classes() -> None:
+    assert isinstance(tvm.transform.module_pass(lambda mod, ctx: mod, name="a"), tvm.transform.ModulePass)
+    assert isinstance(relay.transform.function_pass(lambda f, mod, ctx: f, name="b"), relay.transform.FunctionPass)
+
+
+def test_functions_that_a_users_pass_made_have_types() -> None:
+    x = relay.var("x", shape=(2,))
+
+    @relay.transform.function_pass(opt_level=1)
+    class Replace:
+        def __init__(self, by: relay.Function) -> None:
+            self.by = by
+
+        def transform_function(
+            self, func: relay.Function, mod: IRModule, ctx: tvm.transform.PassContext
+        ) -> relay.Function:
+            return self.by
+
+    replaced = Replace(relay.Function([x], relay.exp(x)))(IRModule.from_expr(relay.Function([x], relay.log(x))))
+    assert str(replaced["main"].ret_type) == "Tensor[(2), float32]"

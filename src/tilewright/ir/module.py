@@ -40,6 +40,10 @@ class IRModule:
         for var, func in (functions or {}).items():
             self[var] = func
 
+    def same_as(self, other: object) -> bool:
+        """Return whether ``other`` is this very module."""
+        return self is other
+
     @staticmethod
     def from_expr(
         expr: RelayExpr,

@@ -10,6 +10,7 @@ import copy
 import functools
 import importlib
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -421,9 +422,10 @@ def function_pass(
     name: str | None = None,
     required: Sequence[str] | None = None,
     func_type: type[BaseFunc] = BaseFunc,
+    pass_type: type[FunctionPass] = FunctionPass,
 ) -> Any:
     """Make a pass of a function ``(func, mod, ctx) -> func``, or of a class with ``transform_function``."""
-    make = functools.partial(FunctionPass, func_type=func_type)
+    make = functools.partial(pass_type, func_type=func_type)
     return _make_pass(pass_func, opt_level, name, required, "transform_function", make)
 
 
@@ -450,10 +452,10 @@ def _make_pass(
 
 
 def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:
-    """A pass that prints the module and passes it on."""
+    """A pass that prints the module to stderr, behind ``PrintIR(header):``, and passes it on."""
 
     def show(mod: IRModule, ctx: PassContext) -> IRModule:
-        print(f"{header}\n{mod.astext(show_meta_data)}" if header else mod.astext(show_meta_data))
+        print(f"PrintIR({header}):\n{mod.astext(show_meta_data)}", file=sys.stderr)
         return mod
 
     return ModulePass(show, PassInfo(0, "PrintIR"))

@@ -13,7 +13,6 @@ from tilewright.ir.transform import (
     PassInfo,
     PrintIR,
     Sequential,
-    function_pass,
     module_pass,
 )
 from tilewright.relay.op import mixed_precision as mixed_precision
@@ -25,6 +24,7 @@ from tilewright.relay.transform.check_indices import CheckIndices
 from tilewright.relay.transform.devices.for_each_device import ForEachDevice
 from tilewright.relay.transform.devices.place_operators import PlaceOperators
 from tilewright.relay.transform.devices.plan_devices import PlanDevices
+from tilewright.relay.transform.function_pass import function_pass
 from tilewright.relay.transform.functional.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.functional.defunctionalization import Defunctionalization
 from tilewright.relay.transform.functional.eta_expand import EtaExpand

@@ -205,4 +205,4 @@ RULES = RuleTable("SimplifyExpr", [
 
 def SimplifyExpr() -> Pass:
     """Apply the table."""
-    return RULES.as_pass("SimplifyExpr", 2)
+    return RULES.as_pass("SimplifyExpr", 0)
