@@ -59,6 +59,21 @@ def test_small_network_gives_what_onnx_runtime_gives(name: str, board: Board) ->
     assert_close(run_network(board, path, threads=1), onnx_runtime(path))
 
 
+def test_weights_in_a_segment_of_the_library_are_read(board: Board) -> None:
+    """More than 4 MiB of weights, which the cross linker does not see."""
+    extent = 1100
+    rng = np.random.default_rng(0)
+    data, weight = rng.random((1, extent), "float32"), rng.random((extent, extent), "float32")
+    x, w = relay.var("x", shape=data.shape), relay.var("w", shape=weight.shape)
+    mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    with tvm.transform.PassContext(opt_level=3):
+        factory = relay.build(mod, target=TARGET, params={"w": weight})
+    (found,) = board.run(factory, {"x": data}, 2)
+    np.testing.assert_allclose(found, data @ weight.T, rtol=1e-5)
+    sections = subprocess.run(["readelf", "-SW", board.folder / "model.so"], check=True, capture_output=True, text=True)
+    assert " .tilewright " in sections.stdout
+
+
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_weights_in_half_precision_are_those_of_rounded_weights(precision: str, board: Board) -> None:
     rng = np.random.default_rng(38)
