@@ -14,6 +14,7 @@ from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.transform import InferType
 from tilewright.relay.transform.precision.bfloat16_gain import expected_gain
 from tilewright.target import Target
+from tilewright.topi.options import OPTION
 
 AMX, NONE = "llvm -mcpu=sapphirerapids", "llvm -mcpu=haswell"
 
@@ -33,8 +34,18 @@ def _convolution(channels: int, size: int, **attrs: Any) -> relay.Expr:
 
 
 def test_tiles_make_convolutions_faster() -> None:
-    assert _gain(_convolution(64, 28), AMX) > 4
+    assert _gain(_convolution(64, 28, strides=2), AMX) > 2
     assert _gain(_convolution(64, 28), NONE) == 1
+
+
+def test_float32_has_fast_products_too() -> None:
+    dense = relay.nn.dense(relay.var("x", shape=(128, 768)), _constant(768, 768))
+    medium_products, highest = (tilewright.transform.PassContext(config={OPTION: p}) for p in ("medium", "highest"))
+    with medium_products:
+        medium = _gain(dense, AMX)
+    with highest:
+        assert _gain(dense, AMX) > 1.5 * medium
+    assert _gain(_convolution(64, 28), AMX) < _gain(_convolution(64, 28, strides=2), AMX)  # Winograd's
 
 
 def test_a_single_row_gains_by_half_the_bytes_on_every_processor() -> None:

@@ -24,7 +24,7 @@ dense.py              dense, matmul, batch_matmul
 bitserial.py          products of packed bits
 strassen.py           dense with fewer multiplications
 float_dense.py        dense in matrix tiles: their code in float_tiles.py byte_tiles.py tile_code.py, the choice of
-                      blocks in model/float_tiles.py model/matrix_tiles.py
+                      blocks in model/float_tiles.py model/matrix_tiles.py; conv2d_parts.py conv2d_tiles.py likewise
 """
 
 from tilewright.topi.cpu.attention import schedule_attention

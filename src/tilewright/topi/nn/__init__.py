@@ -87,6 +87,7 @@ from tilewright.topi.nn.graph import (
     depthwise_conv2d_infer_layout,
     matmul_legalize,
     matmul_nbits_legalize,
+    matrix_tile_times,
     tensor_cores_attend,
     tensor_cores_take,
 )  # fmt: skip
@@ -221,6 +222,7 @@ __all__ = [
     "matmul_nbits",
     "matmul_nbits_legalize",
     "matmul_nbits_pack",
+    "matrix_tile_times",
     "mirror_pad",
     "nll_loss",
     "pad",

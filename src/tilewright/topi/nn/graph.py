@@ -189,6 +189,16 @@ def dense_takes_halves(data: Any, weight: Any) -> bool:
 
 
 @generic_func
+def matrix_tile_times(rows: int, columns: int, inner: int) -> tuple[float, float] | None:
+    """Return the modelled times of a product in matrix tiles; None where the target has none for it.
+
+    Of float32, or by vector registers where that is faster, and of bfloat16; in vector multiply-adds of float32. The
+    product is (rows, inner) times (inner, columns).
+    """
+    return None
+
+
+@generic_func
 def conv2d_takes_halves(data: Sequence[int], kernel: Sequence[int], out: Sequence[int], attrs: Any) -> bool:
     """Return whether the target convolves bfloat16 faster than float32, in layouts that AlterOpLayout chooses.
 

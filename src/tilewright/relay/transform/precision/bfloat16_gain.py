@@ -1,7 +1,8 @@
 """Estimate of how many times as fast a float32 program would be with weights in bfloat16, for the summary of a build.
 
 The times are in vector multiply-adds of float32, of which a core does two a cycle. What is counted: products by what
-computes them, weights that are read for one row, and what every operator writes.
+computes them, weights that are read for one row, and what every product writes. The measurements are in the
+processor's record (``Halves``, ``MatrixTiles``).
 """
 
 from __future__ import annotations
@@ -14,19 +15,16 @@ from tilewright import topi
 from tilewright.ir.type import TensorType
 from tilewright.relay.collector import Collector
 from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.nn.conv2d import Conv2D
-from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.dense import BatchMatmul, Dense
 from tilewright.relay.transform.common import concrete_shape, open_children, trait_of
 from tilewright.relay.visitor import post_order
+from tilewright.target.features import features
 from tilewright.target.target import Target
 
 WORTH = 1.5  # the gain from which the summary tells of it
 _WIDE, _HALF = "float32", "bfloat16"
-_TILES = 1 / 8  # of the time of float32 in vectors: the peak is a 16th, of which kernels reach a half
-_FLOAT_TILES = 0.65  # of the same, for dense layers of float32 by six products in tiles
-_BYTES = 8  # of weights from memory, in the time of a multiply-add
-_RESULT = 2.5  # time of an element that a product writes, with what is computed of it: by MobileNetV2 and ResNet-50
-_CALL = 4_000  # of a kernel beside its products: the digits model runs 1.5 times as fast, not 3.5
 _LEAST = 400_000  # of a program that is worth a word: about 60 us
 _CHANNELS = 16
 
@@ -60,25 +58,44 @@ def expected_gain(func: Function) -> float:
     before = after = 0.0
     for node in post_order(func, open_children):
         if isinstance(node, Call) and trait_of(node, "TFactors", 0) and concrete_shape(node):
-            times = _times(node)
-            before, after = before + times[0] + _CALL, after + times[1] + _CALL
+            times, call = _times(node), features().processor.halves.call_time
+            before, after = before + times[0] + call, after + times[1] + call
     return before / after if before >= _LEAST else 1.0
 
 
 def _times(product: Call) -> tuple[float, float]:
     """Return the times of a product in float32 and in bfloat16."""
-    result, weight = concrete_shape(product) or (), product.args[1]
-    elements = math.prod(result)
-    rest = elements * _RESULT
-    if not isinstance(weight, Constant) or not _is_float(product) or str(weight.data.dtype) != _WIDE:
-        return rest, rest
-    inner = math.prod(weight.data.shape) // max(1, weight.data.shape[0])
+    result, weight, record = concrete_shape(product) or (), product.args[1], features().processor.halves
+    shape = concrete_shape(weight) or ()
+    elements, inner = math.prod(result), _length(product, shape)
+    rest = elements * record.result_time
     vectors = elements * inner / _CHANNELS
-    size = math.prod(weight.data.shape) * 4 / _BYTES if product.op is Dense.op and math.prod(result[:-1]) == 1 else 0
+    if not isinstance(weight, Constant) or not _is_float(product) or str(weight.data.dtype) != _WIDE:
+        return vectors + rest, vectors + rest
+    rows = math.prod(result[:-1])
+    size = math.prod(shape) * 4 / record.weight_bytes if product.op is Dense.op and rows == 1 else 0
     if not _takes_tiles(product):
         return max(vectors, size) + rest, max(vectors / (2 if size else 1), size / 2) + rest
-    wide = vectors * (_FLOAT_TILES if product.op is Dense.op else 1)
-    return wide + rest, vectors * _TILES + (rest if product.op is Dense.op else rest / 2)
+    is_dense = product.op is Dense.op
+    columns = result[-1] if is_dense else result[1]
+    wide, narrow = topi.nn.matrix_tile_times(elements // columns, columns, inner) or (vectors, vectors)
+    if not is_dense and _is_winograd(product, shape):
+        wide = min(wide, vectors * record.winograd_time)
+    return wide + rest, narrow + (rest if is_dense else rest / 2)
+
+
+def _is_winograd(product: Call, kernel: tuple[int, ...]) -> bool:
+    """Return whether float32 is convolved with fewer multiplications."""
+    attrs: Any = product.attrs
+    return kernel[2:] == (3, 3) and {*ints(attrs.strides)} == {1}
+
+
+def _length(product: Call, weight: tuple[int, ...]) -> int:
+    """Return the length of the sums of a product."""
+    data = concrete_shape(product.args[0]) or (1,)
+    if isinstance(product.args[1], Constant):
+        return math.prod(weight) // max(1, weight[0])
+    return data[-1] if len(data) == len(weight) and product.op is BatchMatmul.op else 0
 
 
 def _is_float(product: Call) -> bool:

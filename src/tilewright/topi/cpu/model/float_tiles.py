@@ -13,7 +13,8 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.transform import PassContext
-from tilewright.target.features import CpuFeatures
+from tilewright.target.features import CpuFeatures, features
+from tilewright.topi import nn
 from tilewright.topi.cpu.byte_tiles import BLOCK, has_tiles
 from tilewright.topi.cpu.tile_code import SIDE
 from tilewright.topi.nn.float_parts import PRODUCTS, STEP
@@ -105,3 +106,20 @@ def conv2d_float_tiles(
         return None
     late = math.prod(kernel) * dt.nbytes(dtype) > cpu.l2_bytes // 2
     return float_tiles(cpu, out[1], chunks * lanes, math.prod(kernel[1:5]), dtype, late)
+
+
+@nn.matrix_tile_times.provide("cpu")
+def matrix_tile_times(rows: int, columns: int, inner: int) -> tuple[float, float] | None:
+    """Model a product of floats, and one of bfloat16 whose weights come from memory as such."""
+    cpu = features()
+    found = float_tiles(cpu, rows, columns, inner)
+    if found is None:
+        return None
+    record = cpu.processor.matrix_tiles
+    vectors = rows * columns * inner * record.fma_time
+    width, steps = -(-columns // BLOCK) * BLOCK, -(-inner // STEP)
+    halves = found.blocks * found.tiles * (width // SIDE) * steps * record.product_time
+    halves += width * inner * record.split_weight_time * _PART_BYTES / dt.nbytes("float32")
+    halves += rows * width * record.result_time
+    unit = SIDE * record.fma_time
+    return (found.time if found.is_faster else vectors) / unit, min(halves, vectors) / unit
