@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import numpy as np
-import onnx
 import torch
 
 from tilewright.ir import dtype as dt
@@ -18,7 +17,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, TupleWrapper, Var, const
-from tilewright.relay.frontend.onnx.context import DESCRIBED_AS, NodeContext, typed
+from tilewright.relay.frontend.onnx.context import typed
 from tilewright.relay.frontend.onnx.dimensions import element, is_number
 from tilewright.relay.frontend.onnx.dynamic import (
     expand_to,
@@ -29,7 +28,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     runtime_extent,
     vector,
 )
-from tilewright.relay.frontend.onnx.registry import find_converter as find_onnx_converter
+from tilewright.relay.frontend.onnx.parts import OPSET, part_of
 from tilewright.relay.frontend.torch.dtypes import TorchImportError, category, dtype_name, promote, scalar_dtype
 from tilewright.relay.frontend.torch.symbols import Size
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
@@ -38,7 +37,6 @@ from tilewright.runtime.ndarray import numpy_view
 if TYPE_CHECKING:
     from tilewright.relay.frontend.torch.graph import GraphImporter
 
-_OPSET = 22
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]*)\n\s*([^\n]*)')
 
 
@@ -312,26 +310,12 @@ class TorchContext:
 
     # ---- operators that ONNX has too ----
 
-    def part(self, op_type: str, inputs: Sequence[RelayExpr | None], domain: str = "", opset: int = _OPSET,
+    def part(self, op_type: str, inputs: Sequence[RelayExpr | None], domain: str = "", opset: int = OPSET,
              outputs: int = 1, **attributes: Any) -> Any:  # fmt: skip
         """Return the result of one of ONNX's operators as a part of this node: what both front ends do is done once."""
-        convert = find_onnx_converter(domain, op_type, opset)
-        assert convert is not None, op_type
-        names = ["" if value is None else f"operand {i}" for i, value in enumerate(inputs)]
-        results = [f"result {i}" for i in range(outputs)]
-        node = onnx.helper.make_node(op_type, names, results, name=self.node.name, domain=domain, **attributes)
-        node.metadata_props.append(onnx.StringStringEntryProto(key=DESCRIBED_AS, value=described(self.node)))
-        host: Any = self.importer
-        context = NodeContext(host, node, [None if value is None else typed(value) for value in inputs])
-        context.opset = opset
-        made = convert(context)
-        if isinstance(made, TupleWrapper):
-            made = [made[i] for i in range(len(made))]
-        if isinstance(made, (list, tuple)):
-            found = [typed(m) for m in made]
-            return found[0] if outputs == 1 else found
-        assert isinstance(made, RelayExpr)
-        return typed(made)
+        return part_of(
+            self.importer, described(self.node), self.node.name, op_type, inputs, attributes, domain, opset, outputs
+        )
 
     def chain(self, value: RelayExpr, *steps: Callable[[RelayExpr], RelayExpr]) -> RelayExpr:
         """Apply functions one after the other."""

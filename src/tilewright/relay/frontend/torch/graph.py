@@ -19,44 +19,27 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
-from tilewright.relay.analysis import free_vars
-from tilewright.relay.expr import Constant, Function, Tuple, TupleWrapper, Var, comes_from, const
+from tilewright.relay.expr import Function, Tuple, TupleWrapper, Var, comes_from, const
 from tilewright.relay.frontend.onnx.context import typed
-from tilewright.relay.frontend.onnx.dimensions import Elements
 from tilewright.relay.frontend.onnx.dynamic import known_dims
+from tilewright.relay.frontend.onnx.parts import EAGER_FOLD_ELEMENTS, PartsHost
 from tilewright.relay.frontend.torch import converters, scalars
 from tilewright.relay.frontend.torch.context import TorchContext, described, place_of
 from tilewright.relay.frontend.torch.dtypes import TorchImportError, as_array, dtype_name
 from tilewright.relay.frontend.torch.registry import UNUSED, find_converter, reason_of_refusal
 from tilewright.relay.frontend.torch.symbols import Symbols
-from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
-from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
 
-_EAGER_FOLD_ELEMENTS = 1 << 12
 _FAMILIES = converters.__all__  # whose import registers converters
 
 
-class GraphImporter:
-    """Symbols, inputs and parameters of a program, which converters ask for.
-
-    It has the attributes that ONNX's converters ask their importer for, since they do parts of some operators.
-    """
+class GraphImporter(PartsHost):
+    """Symbols, inputs and parameters of a program, which converters ask for."""
 
     def __init__(self, symbols: Symbols | None = None) -> None:
+        super().__init__()
         self.symbols = symbols or Symbols()
-        self.inputs: dict[str, Var] = {}
-        self.params: dict[str, nd.NDArray] = {}
-        self.known_elements: dict[RelayExpr, Elements] = {}
-        self.unrounded: dict[RelayExpr, RelayExpr] = {}
-        self.checked: dict[Any, RelayExpr] = {}
-        self.in_training: list[str] = []
-        self.strings = None
-        self.static = False
-        self.opset = 22
-        self._constant_exprs: set[RelayExpr] = set()
-        self._param_vars: dict[str, Var] = {}
 
     # ---- inputs and parameters ----
 
@@ -76,55 +59,13 @@ class GraphImporter:
     def param(self, name: str, tensor: torch.Tensor) -> Var:
         """Return the variable of a parameter."""
         data = as_array(tensor, f"the parameter {name!r}")
-        self.params[name] = data
-        made = typed(Var(name, TensorType(data.shape, str(data.dtype))))
-        assert isinstance(made, Var)
-        self._param_vars[name] = made
-        return made
+        return self.param_var(name, data)
 
     def constant(self, name: str, tensor: torch.Tensor) -> RelayExpr:
         """Return a tensor that the program holds: as a constant where it is small, else as a parameter."""
-        if tensor.numel() > _EAGER_FOLD_ELEMENTS:
+        if tensor.numel() > EAGER_FOLD_ELEMENTS:
             return self._param_vars.get(name) or self.param(name, tensor)
         return typed(const(np.array(numpy_view(as_array(tensor, f"the constant {name!r}")))))
-
-    def params_in(self, value: RelayExpr) -> list[Var]:
-        """Return the parameters that an expression reads."""
-        used = set(free_vars(value))
-        return [v for v in self._param_vars.values() if v in used]
-
-    # ---- what ONNX's converters ask for ----
-
-    def is_param(self, var: Var) -> bool:
-        """Return whether a variable is a parameter."""
-        return self._param_vars.get(var.name_hint) is var
-
-    def param_value(self, var: Var) -> np.ndarray[Any, Any] | None:
-        """Return the value of a parameter; None for an input."""
-        return numpy_view(self.params[var.name_hint]) if self.is_param(var) else None
-
-    def with_params(self, expr: RelayExpr) -> RelayExpr:
-        """Return the expression with parameters as constants."""
-        binds = {v: const(self.params[v.name_hint]) for v in free_vars(expr) if isinstance(v, Var) and self.is_param(v)}
-        return substitute(expr, binds)
-
-    def is_constant_expr(self, expr: RelayExpr) -> bool:
-        """Return whether an expression depends on constants alone."""
-        return expr in self._constant_exprs or isinstance(expr, Constant)
-
-    def is_known(self, expr: RelayExpr) -> bool:
-        """Return whether an expression is a parameter, or depends on constants alone."""
-        return self.is_param(expr) if isinstance(expr, Var) else self.is_constant_expr(expr)
-
-    def inputs_of(self, expr: RelayExpr) -> list[str]:
-        """Return the inputs that an expression is computed from."""
-        names = {v.name_hint for v in free_vars(expr) if isinstance(v, Var)}
-        return [name for name in self.inputs if name in names]
-
-    def elements(self, ctx: Any, expr: RelayExpr) -> Elements | None:
-        """Return the elements of a constant tensor of integers."""
-        value = ctx.constant_or_none(expr)
-        return None if value is None or value.size > 64 or value.dtype.kind not in "iub" else value.astype(object)
 
     # ---- graphs ----
 
@@ -174,7 +115,7 @@ class GraphImporter:
         made = typed(made)
         if isinstance(stated, torch.Tensor):
             made = self._checked(ctx, made, stated)
-        return self._folded(made) if constant else made
+        return self.folded(made) if constant else made
 
     def _checked(self, ctx: TorchContext, made: RelayExpr, stated: torch.Tensor) -> RelayExpr:
         dtype = dtype_name(stated.dtype)
@@ -183,17 +124,6 @@ class GraphImporter:
         if len(own) != len(dims):
             ctx.fail(f"its result has {len(own)} dimensions, {own}; torch states {dims}")
         return typed(known_dims(made, dims))
-
-    def _folded(self, value: RelayExpr) -> RelayExpr:
-        """Fold a small constant at once; record that a large one is constant."""
-        type_ = value.checked_type
-        if isinstance(type_, TensorType) and not type_.is_dynamic:
-            if int(np.prod(type_.concrete_shape)) <= _EAGER_FOLD_ELEMENTS:
-                folded = fold_constant(value)
-                if constant_value(folded) is not None:
-                    value = typed(folded)
-        self._constant_exprs.add(value)
-        return value
 
 
 def _all_constant(importer: GraphImporter, args: Any) -> bool:
