@@ -48,12 +48,22 @@ class Board:
         self, factory: Any, inputs: Mapping[str, np.ndarray], threads: int = 1, processor: str = EMULATOR[-1]
     ) -> list[np.ndarray]:
         """All outputs of one run of the model that ``relay.build`` made for ``TARGET``, or for QEMU's ``processor``."""
-        library = self.folder / "model.so"
-        factory.export_library(str(library), cc.cross_compiler(COMPILER))
+        factory.export_library(str(self.library), cc.cross_compiler(COMPILER))
+        return self.run_library(inputs, threads, processor)
+
+    @property
+    def library(self) -> Path:
+        """The model's library."""
+        return self.folder / "model.so"
+
+    def run_library(
+        self, inputs: Mapping[str, np.ndarray], threads: int = 1, processor: str = EMULATOR[-1]
+    ) -> list[np.ndarray]:
+        """All outputs of one run of the library."""
         settings: Sequence[str] = [f"{name}={self.folder / name}.bin" for name in inputs]
         for name, value in inputs.items():
             value.tofile(self.folder / f"{name}.bin")
-        arguments = str(library), "-o", str(self.folder / "out"), *settings
+        arguments = str(self.library), "-o", str(self.folder / "out"), *settings
         text = emulate(self.program, *arguments, threads=threads, processor=processor)
         found = []
         for index, (dtype, dims) in enumerate(_OUTPUT.findall(text)):

@@ -68,9 +68,10 @@ def test_weights_in_a_segment_of_the_library_are_read(board: Board) -> None:
     mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
     with tvm.transform.PassContext(opt_level=3):
         factory = relay.build(mod, target=TARGET, params={"w": weight})
-    (found,) = board.run(factory, {"x": data}, 2)
+    factory.export_library(board.library, cc=COMPILER)
+    (found,) = board.run_library({"x": data}, threads=2)
     np.testing.assert_allclose(found, data @ weight.T, rtol=1e-5)
-    sections = subprocess.run(["readelf", "-SW", board.folder / "model.so"], check=True, capture_output=True, text=True)
+    sections = subprocess.run(["readelf", "-SW", board.library], check=True, capture_output=True, text=True)
     assert " .tilewright " in sections.stdout
 
 
