@@ -18,7 +18,7 @@ typedef struct TwRoom {
   size_t row; /* bytes */
 } TwRoom;
 
-enum { LEAST_CAPACITY = 16, LEAST_BYTES = 1 << 16, SLAB_BYTES = 16 << 20 };
+enum { LEAST_CAPACITY = 16, LEAST_BYTES = 1 << 16, SLAB_BYTES = 16 << 20, SLABS = 8 };
 
 /* How a tensor lies in runs of rows. */
 typedef struct {
@@ -74,26 +74,48 @@ static TwArray* view_of(TwArray* memory, const DLTensor* like, int axis, int64_t
   return view;
 }
 
+/* The slab that memory comes from, and how much of it is taken. Those of the past are kept: the first use of a huge page may take
+ * the system milliseconds, in which it makes room for it. Under the lock. */
+static struct {
+  TwLock lock;
+  TwArray* kept[SLABS];
+  int current;
+  int64_t used;
+} slabs = {.lock = TW_LOCK_INITIALIZER};
+
+static bool is_idle(const TwArray* slab) { return slab != NULL && atomic_load_explicit(&slab->refs, memory_order_acquire) == 1; }
+
+/* Makes one with room for `size` bytes the current one. Under the lock. */
+static TwArray* slab_for(int64_t size, DLDevice device) {
+  static const DLDataType bytes = {kDLUInt, 8, 1};
+  static const int64_t whole = SLAB_BYTES;
+  TwArray* slab = slabs.kept[slabs.current];
+  if (is_idle(slab)) slabs.used = 0;
+  if (slab != NULL && slabs.used + size <= SLAB_BYTES) return slab;
+  int next = -1;
+  for (int i = 0; next < 0 && i < SLABS; ++i) next = is_idle(slabs.kept[i]) ? i : -1;
+  for (int i = 0; next < 0 && i < SLABS; ++i) next = slabs.kept[i] == NULL ? i : -1;
+  if (next < 0) next = (slabs.current + 1) % SLABS;
+  if (!is_idle(slabs.kept[next])) {
+    tw_array_release(slabs.kept[next]); /* by what lies in it alone it is held from now on */
+    slabs.kept[next] = tw_array_zeros(&whole, 1, bytes, device);
+  }
+  slabs.current = next;
+  slabs.used = 0;
+  return slabs.kept[next];
+}
+
 /* Memory for `size` bytes that tensors grow in. Decoders read all of their caches in each step, at half the speed where pages are
  * small: 8.8 for 16.5 GB/s. So caches of less than a huge page lie side by side in slabs of some of these. */
 static TwArray* new_memory(int64_t size, DLDevice device) {
   static const DLDataType bytes = {kDLUInt, 8, 1};
-  static TwLock lock = TW_LOCK_INITIALIZER;
-  static TwArray* slab; /* the last one */
-  static int64_t used;  /* bytes of it */
   if (size < LEAST_BYTES || device.device_type != kDLCPU) return tw_array_new(&size, 1, bytes, device);
   if (size >= (int64_t)TW_HUGE_PAGE) return tw_array_zeros(&size, 1, bytes, device);
-  tw_lock(&lock);
-  if (slab != NULL && atomic_load_explicit(&slab->refs, memory_order_acquire) == 1) used = 0; /* nothing in it is held */
-  if (slab == NULL || used + size > SLAB_BYTES) {
-    const int64_t whole = SLAB_BYTES;
-    tw_array_release(slab);
-    slab = tw_array_zeros(&whole, 1, bytes, device);
-    used = 0;
-  }
-  TwArray* memory = slab == NULL ? NULL : tw_array_view(slab, (uint64_t)used, &size, 1, bytes);
-  used += (size + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT;
-  tw_unlock(&lock);
+  tw_lock(&slabs.lock);
+  TwArray* slab = slab_for(size, device);
+  TwArray* memory = slab == NULL ? NULL : tw_array_view(slab, (uint64_t)slabs.used, &size, 1, bytes);
+  slabs.used += (size + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT;
+  tw_unlock(&slabs.lock);
   return memory;
 }
 
