@@ -36,8 +36,8 @@ class _Picture(torch.nn.Module):
         return [found[key] for key in sorted(found)]
 
 
-def network(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
-    """Return a model with random weights, and a picture or a film for it."""
+def network(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Return a model with random weights, and a picture, two of them, or a film for it."""
     torchvision_operators.define()
     from torchvision import models
 
@@ -50,8 +50,10 @@ def network(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
     awake(made)
     if models.get_model_builder(name).__module__.startswith("torchvision.models.detection"):
         return _Picture(made), (torch.rand(3, side, side),)
+    if name.startswith("raft_"):
+        return made, (torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128))
     if models.get_model_builder(name).__module__.startswith("torchvision.models.video"):
-        return made, (torch.rand(1, 3, 16, *((224, 224) if name.startswith(("mvit", "swin")) else (112, 112))),)
+        return made, (torch.rand(1, 3, 16, *((224, 224) if name.startswith(("mvit", "swin", "s3d")) else (112, 112))),)
     return made, (torch.rand(1, 3, side, side),)
 
 
