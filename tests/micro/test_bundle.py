@@ -192,5 +192,5 @@ def test_the_command_line_writes_a_bundle(tmp_path: Path) -> None:
 
 def test_the_command_line_refuses_other_targets(tmp_path: Path) -> None:
     done = compile_digits(tmp_path, "--target", "llvm -mcpu=haswell")
-    assert done.returncode != 0 and "--format c makes C source" in done.stderr
+    assert done.returncode != 0 and "the format is made of C source" in done.stderr
     assert not (tmp_path / "digits").exists()

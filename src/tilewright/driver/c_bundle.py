@@ -1,4 +1,4 @@
-"""``tilewright compile -f c`` and ``-f mlf``: networks without an operating system."""
+"""``tilewright compile -f c``, ``-f wasm`` and ``-f mlf``: networks without an operating system."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.interface import TensorInfo
 from tilewright.target.target import Target
 
-LIBRARY, C, MLF = "library", "c", "mlf"
-FORMATS = (LIBRARY, C, MLF)
+LIBRARY, C, WASM, MLF = "library", "c", "wasm", "mlf"
+FORMATS = (LIBRARY, C, WASM, MLF)
+FOLDERS = (C, WASM)
+"""Formats that are folders of files made of C that needs no runtime."""
 _SEED = 0
 
 
@@ -34,8 +36,8 @@ def check_format(name: str) -> None:
 def check_folder(path: Path) -> None:
     """Complain before minutes of compiling when no files can be written into a folder, which need not exist yet."""
     if path.exists() and not path.is_dir():
-        raise OSError(f"cannot write {path}: there is a file of that name, and C sources go to a folder")
-    check_writable(path / "model.c" if path.is_dir() else path)
+        raise OSError(f"cannot write {path}: there is a file of that name, and the format is a folder")
+    check_writable(path / "model" if path.is_dir() else path)
 
 
 def c_target(text: str, board: str | None = None, pools: str | None = None) -> Target:
@@ -52,7 +54,7 @@ def c_target(text: str, board: str | None = None, pools: str | None = None) -> T
         return _with_pools(board_named(board).target, pools)
     target = Target("c" if text == "llvm" else text)  # llvm is the option's default
     if not target.kind.capabilities.freestanding:
-        raise TVMError(f"--format c makes C source: --target c, with options of C compilers, not {text}")
+        raise TVMError(f"the format is made of C source: --target c, with options of C compilers, not {text}")
     return _with_pools(Target({**target.export(), "runtime": "c"}), pools)
 
 

@@ -213,8 +213,9 @@ def compile(
         typer.Option(
             "-f",
             "--format",
-            metavar="library|c|mlf",
-            help="What to write: a library; a folder of C99 that needs no runtime, for boards; or a .tar in TVM's "
+            metavar="library|c|wasm|mlf",
+            help="What to write: a library; a folder of C99 that needs no runtime, for boards, or of "
+            "WebAssembly for Node and browsers; or a .tar in TVM's "
             "Model Library Format.",
         ),
     ] = "library",

@@ -13,7 +13,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tilewright.autotvm.history import ApplyHistoryBest
-from tilewright.driver.c_bundle import LIBRARY, MLF, C, c_target, check_folder, check_format, write_bundle
+from tilewright.driver.c_bundle import (
+    FOLDERS,
+    LIBRARY,
+    MLF,
+    WASM,
+    C,
+    c_target,
+    check_folder,
+    check_format,
+    write_bundle,
+)
 from tilewright.driver.dims import parse_dim_limits
 from tilewright.driver.limits import Limits
 from tilewright.driver.options import check_is_file, check_is_library, check_writable, format_bytes, parse_input_shapes
@@ -24,6 +34,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.micro.model_library_format import export_model_library_format
 from tilewright.micro.names import check_identifier
+from tilewright.micro.wasm import export_wasm
 from tilewright.relay import build_module
 from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO
@@ -148,7 +159,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             for compiler in options.partition:
                 mod, params = partition_for(compiler, mod, params), {}
             name = "default" if options.format == LIBRARY else options.name
-            own = {C: AOT, MLF: None if options.executor == AUTO else options.executor}  # None: as the target says
+            asked = None if options.executor == AUTO else options.executor  # None: as the target says
+            own = {**dict.fromkeys(FOLDERS, AOT), MLF: asked}
             executor = own.get(options.format, options.executor)
             factory = build_module.build(mod, target=target, params=params, executor=executor, mod_name=name)
         if dump:
@@ -165,13 +177,13 @@ def _checked_target(options: CompileOptions) -> Target:
     check_format(options.format)
     if options.weights is not None:
         _check_weights(options, options.weights)
-    if options.format == C:
+    for name, value in (("--board", options.board), ("--workspace-pools", options.workspace_pools)):
+        if value is not None and options.format != C:
+            raise TVMError(f"{name} is for --format {C}, not for --format {options.format}")
+    if options.format in FOLDERS:
         check_identifier(options.name)
         check_folder(options.output)
         return c_target(options.target, options.board, options.workspace_pools)
-    for name, value in (("--board", options.board), ("--workspace-pools", options.workspace_pools)):
-        if value is not None:
-            raise TVMError(f"{name} is for --format {C}, not for --format {options.format}")
     check_is_library(options.output)
     check_writable(options.output)
     if options.format == MLF:
@@ -194,6 +206,9 @@ def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[s
     """Write the output."""
     if options.format == C:
         write_bundle(factory, mod, params, options.output, options.name)
+        return
+    if options.format == WASM:
+        export_wasm(factory, options.output, options.name)
         return
     if options.format == MLF:
         export_model_library_format(factory, options.output)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         create_local_graph_executor,
     )
     from tilewright.micro.transport import TransportLogger
+    from tilewright.micro.wasm import export_wasm
 
 _PARTS = {
     "build": (
@@ -46,6 +47,7 @@ _PARTS = {
     "project": ("GeneratedProject", "TemplateProject", "generate_project", "generate_project_from_mlf"),
     "session": ("Session", "SessionTerminatedError", "create_local_debug_executor", "create_local_graph_executor"),
     "transport": ("TransportLogger",),
+    "wasm": ("export_wasm",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _PARTS.items() for name in names}
 
@@ -68,7 +70,7 @@ __all__ = [
     "AutoTvmModuleLoader", "BundleExample", "CrtNotFoundError", "GeneratedProject", "MicroTVMTemplateProject",
     "MicroTVMTemplateProjectNotFoundError", "Session", "SessionTerminatedError", "TemplateProject", "TransportLogger",
     "UnsupportedInModelLibraryFormatError", "autotvm_build_func", "create_local_debug_executor",
-    "create_local_graph_executor", "export_bundle", "export_model_library_format", "generate_project",
+    "create_local_graph_executor", "export_bundle", "export_model_library_format", "export_wasm", "generate_project",
     "generate_project_from_mlf", "get_microtvm_template_projects", "get_standalone_crt_dir", "project_api", "testing",
     "transport",
 ]  # fmt: skip

@@ -86,10 +86,10 @@ def export_bundle(
     bundle = Bundle(factory, name, example, weights)
     if bundle.board is not None:
         check_fits(factory, bundle.board, name)
-    return _write(Path(folder), bundle.files())
+    return write_folder(Path(folder), bundle.files())
 
 
-def _write(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
+def write_folder(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
     """Write files beside the folder first, so that a full disk leaves no half of them."""
     target = folder.absolute()
     if target.exists() and not target.is_dir():
