@@ -77,11 +77,20 @@ def _union(a: Bound, b: Bound) -> Bound:
 
 def _quotients(a: Bound, b: Bound, divide: Callable[[int, int], int]) -> Bound:
     """Return the bound of quotients; nobody divides by 0."""
-    divisors = {d for d in (*b, -1, 1) if d and b[0] <= d <= b[1]}
-    if not divisors:
+    if _is_extent(b):
         return _ALL
+    divisors = {d for d in (*b, -1, 1) if d and b[0] <= d <= b[1]}
     corners = [divide(x, d) for x in a for d in divisors]
     return min(corners), max(corners)
+
+
+def _is_extent(divisor: Bound) -> bool:
+    """Return whether a divisor is a number from 0 on, as an extent is that may be empty.
+
+    Its loops then divide by 0, but do not run. What follows of the other numbers, as that a remainder by 0 or 1 is 0,
+    would hide from the simplifier how loops are split.
+    """
+    return divisor[0] == 0
 
 
 def _floor_divide(a: int, b: int) -> int:
@@ -194,7 +203,7 @@ class BoundAnalyzer(ExprFunctor[Bound]):
     def visit_floor_mod(self, e: Any) -> Bound:
         """Its remainder, which has the sign of the divisor."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
-        if (b_low, b_high) == (0, 0):
+        if _is_extent((b_low, b_high)):
             return _ALL
         if a_low >= 0 and a_high < b_low:
             return a_low, a_high
@@ -211,7 +220,9 @@ class BoundAnalyzer(ExprFunctor[Bound]):
     def visit_mod(self, e: Any) -> Bound:
         """C's remainder, which has the sign of the dividend."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
-        most = POS_INF if b_low == NEG_INF or b_high == POS_INF else max(abs(b_low), abs(b_high), 1) - 1
+        if _is_extent((b_low, b_high)):
+            return _ALL
+        most = POS_INF if b_low == NEG_INF or b_high == POS_INF else max(abs(b_low), abs(b_high)) - 1
         return (0 if a_low >= 0 else max(a_low, -most)), (0 if a_high <= 0 else min(a_high, most))
 
     def visit_min(self, e: Any) -> Bound:

@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.tir.function_attributes import POOL_BYTES
 from tilewright.tir.transform.pool_allocations import MAX_STACK_BYTES, pool_allocations
 
 
@@ -63,15 +64,17 @@ def two_steps(n: int) -> tvm.tir.PrimFunc:
 
 def test_large_allocations_are_in_the_callers_buffer() -> None:
     pooled = pool_allocations(two_steps(1000))
-    assert pooled.nbytes == -(-4000 // 64) * 64
-    assert pooled.func.params[-1].name == "workspace"
-    assert "allocate" not in str(pooled.func)
+    assert POOL_BYTES.get(pooled) == -(-4000 // 64) * 64
+    assert pooled.params[-1].name == "workspace"
+    assert "allocate" not in str(pooled)
 
 
 def test_small_allocations_stay_on_the_stack() -> None:
     func = two_steps(MAX_STACK_BYTES // 4)
-    assert pool_allocations(func) == pool_allocations(func)
-    assert pool_allocations(func).nbytes == 0
+    pooled = pool_allocations(func)
+    assert pooled.params == func.params
+    assert POOL_BYTES.get(pooled) == 0
+    assert pool_allocations(pooled) is pooled
 
 
 def test_an_allocation_of_unknown_size_is_refused() -> None:
