@@ -180,7 +180,7 @@ class Bundle:
             ]
             groups.append("\n".join(fields or ["  char none;"]))
         sizes = [
-            f"#define {self.values['NAME']}_{kind}_{n.upper()}_ELEMENTS {_elements(t)}"
+            f"#define {self.values['NAME']}_{kind}_{n.upper()}_ELEMENTS {elements_of(t)}"
             for kind, tensors, names in (
                 ("INPUT", self.layout.inputs, self.inputs),
                 ("OUTPUT", self.layout.outputs, self.outputs),
@@ -226,7 +226,7 @@ class Bundle:
             arrays.append(_c_array(f"input_{name}", tensor, example.inputs[tensor.name]))
             setters.append(f"  inputs.{name} = (const {c_element(tensor.dtype)}*)input_{name};")
         for tensor, name, value in zip(self.layout.outputs, self.outputs, example.outputs, strict=True):
-            element, count = c_element(tensor.dtype), _elements(tensor)
+            element, count = c_element(tensor.dtype), elements_of(tensor)
             arrays.append(_c_array(f"expected_{name}", tensor, value))
             arrays.append(f"static {element} output_{name}[{max(count, 1)}];")
             setters.append(f"  outputs.{name} = output_{name};")
@@ -246,7 +246,8 @@ def _shape(tensor: AotTensor) -> str:
     return " x ".join(map(str, tensor.shape)) or "scalar"
 
 
-def _elements(tensor: AotTensor) -> int:
+def elements_of(tensor: AotTensor) -> int:
+    """Return the number of a tensor's elements."""
     return int(np.prod(tensor.shape, dtype=np.int64))
 
 

@@ -137,10 +137,7 @@ INCBIN = """\
 #endif
 """
 
-MAKEFILE = """\
-# The network "{name}" as a static library: make CC=arm-none-eabi-gcc CFLAGS="-O2 -mcpu=cortex-m4 -mthumb"
-CFLAGS ?= -O3
-ALL_CFLAGS = -std=c99 $(CFLAGS)
+RULES = """\
 
 lib{name}.a: {objects}
 \t$(AR) rcs $@ $^
@@ -153,6 +150,15 @@ lib{name}.a: {objects}
 %.o: %.S
 \t$(CC) $(ALL_CFLAGS) -I. -c $< -o $@
 """
+
+MAKEFILE = (
+    """\
+# The network "{name}" as a static library: make CC=arm-none-eabi-gcc CFLAGS="-O2 -mcpu=cortex-m4 -mthumb"
+CFLAGS ?= -O3
+ALL_CFLAGS = -std=c99 $(CFLAGS)
+"""
+    + RULES
+)
 
 MAKEFILE_TEST = """
 {name}_test: {name}_test.o lib{name}.a

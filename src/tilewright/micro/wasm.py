@@ -17,9 +17,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-from tilewright.micro.bundle import write_folder
+from tilewright.ir import dtype as dt
+from tilewright.micro.bundle import elements_of, write_folder
 from tilewright.micro.names import c_element, check_identifier
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotTensor
@@ -78,12 +77,8 @@ def export_wasm(factory: AOTExecutorFactoryModule, folder: str | Path, name: str
 
 
 def _bytes(tensor: AotTensor) -> int:
-    return int(np.prod(tensor.shape, dtype=np.int64)) * {"bool": 1}.get(tensor.dtype, _width(tensor.dtype))
-
-
-def _width(dtype: str) -> int:
-    c_element(dtype)  # raises for types that C has none of
-    return int("".join(filter(str.isdigit, dtype)) or 8) // 8
+    c_element(tensor.dtype)  # raises for types that C has none of
+    return elements_of(tensor) * dt.nbytes(tensor.dtype)
 
 
 def _compiled(factory: AOTExecutorFactoryModule) -> bytes:
@@ -125,5 +120,9 @@ def _loader(factory: AOTExecutorFactoryModule, name: str, weights: str | None) -
 
 
 def _described(tensor: AotTensor) -> dict[str, object]:
-    elements = int(np.prod(tensor.shape, dtype=np.int64))
-    return {"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape), "elements": elements}
+    return {
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "elements": elements_of(tensor),
+    }

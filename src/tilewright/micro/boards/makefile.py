@@ -12,26 +12,19 @@ from tilewright.micro.boards.support import (
     linked_libraries,
     linker_flags,
 )
+from tilewright.micro.templates import RULES
 
-_LIBRARY = """\
+_LIBRARY = (
+    """\
 # The network "{name}" as a static library for the board {board}. board.c starts a program there.
 TOOLS ?= {tools}
 CC = $(TOOLS)gcc
 AR = $(TOOLS)ar
 CFLAGS ?= -O2
 ALL_CFLAGS = -std=c99 {flags} $(CFLAGS)
-
-lib{name}.a: {objects}
-\t$(AR) rcs $@ $^
-
-{name}.o: {name}.h
-
-%.o: %.c
-\t$(CC) $(ALL_CFLAGS) -c $< -o $@
-
-%.o: %.S
-\t$(CC) $(ALL_CFLAGS) -I. -c $< -o $@
 """
+    + RULES
+)
 
 _TEST = """
 {name}_test.o: ALL_CFLAGS += -DTW_BOARD
