@@ -23,7 +23,7 @@ PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-syste
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-packages test-full coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-packages test-full test-gpu coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -35,6 +35,7 @@ help:
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
+	@echo "make test-gpu  run what needs a GPU on the one that GPU=\"cuda -arch=sm_90\" names"
 	@echo "make bench-gpu  kernels of a GPU beside PyTorch's; where there is none, what ptxas and a roofline say of them"
 	@echo "make tune-zoo  tune common networks for this processor, and keep what is faster in the package (hours)"
 	@echo "make soak    the long property tests and exhaustive numerical checks"
@@ -130,8 +131,19 @@ format: $(VENV)/.lint
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
 
+# GPU names a target, such as "cuda -arch=sm_90"; without one, tests run on OpenCL.
+GPU       ?= opencl
+GPU_TESTS := tests/nvidia tests/topi/test_gpu_operators.py tests/topi/gpu tests/topi/test_dynamic_sorting.py \
+             tests/relay/backend/test_gpu_networks.py tests/relay/backend/test_control_on_devices.py \
+             tests/relay/backend/test_findings_on_devices.py tests/relay/backend/test_vm_regions.py \
+             tests/relay/backend/test_vm_specialize.py tests/target/test_codegen_ptx.py tests/auto_scheduler/test_gpu.py \
+             tests/models/test_networks_on_gpu.py
+
+test-gpu: $(VENV)/.develop
+	TILEWRIGHT_TEST_GPU="$(GPU)" $(PYTEST) -p tests.gpu -m "" $(GPU_TESTS)
+
 bench-gpu: $(VENV)/.develop
-	$(BIN)/python -m benchmarks.gpu
+	$(BIN)/python -m benchmarks.gpu --networks
 
 tune-zoo: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.tune_zoo

@@ -12,15 +12,19 @@ import argparse
 import math
 import re
 import shutil
+import statistics
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tilewright as tvm
 from tilewright import te, topi
 from tilewright.ir import dtype as dt
+from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.target.gpu import GpuLimits, limits_of
 from tilewright.target.target import Target
 from tilewright.tir.stmt import AttrStmt
@@ -219,64 +223,100 @@ def paper_table(numbers: tuple[int, ...]) -> None:
 
 
 def measured_table() -> None:
-    """Run each kernel on the device, and PyTorch's beside it."""
+    """Run each kernel on the device beside PyTorch's, whose result is the oracle where it has the operator."""
     device = tvm.cuda(0)
     number = int(str(device.compute_version).replace(".", ""))
-    target = Target(f"cuda -arch=sm_{number}")
-    limits = limits_of(target)
-    print("| kernel | dtype | us | TFLOP/s | share of roofline | PyTorch us |\n|---|---|---:|---:|---:|---:|")
+    print(f"{device.device_name}\n")
+    print(
+        "| kernel | dtype | us | TFLOP/s | share of roofline | PyTorch us | error |\n|---|---|---:|---:|---:|---:|---:|"
+    )
     for case in cases():
-        mod, arguments, _ = lowered(case, target)
-        with target:
-            built = tvm.build(mod, target=target)
-        arrays = [tvm.nd.empty([int(d) for d in t.shape], t.dtype, device) for t in arguments]
-        seconds = built.time_evaluator("main", device, number=20, repeat=5)(*arrays).median
-        other = torch_seconds(case)
-        print(
-            f"| {case.name} | {case.dtype} | {seconds * 1e6:.1f} | {2e-12 * case.multiply_adds / seconds:.1f} | "
-            f"{roofline(case, limits) / seconds:.2f} | {'-' if other is None else f'{other * 1e6:.1f}'} |",
-            flush=True,
-        )
+        try:
+            print(measured(case, case.target(number), device), flush=True)
+        except tvm.TVMError as error:
+            print(f"| {case.name} | {case.dtype} | failed: {str(error).splitlines()[-1]} |", flush=True)
 
 
-def torch_seconds(case: Case) -> float | None:
-    """The same in PyTorch, by its events; None where it has no CUDA, or no such operator of whole numbers."""
+def measured(case: Case, target: Target, device: tvm.runtime.Device) -> str:
+    """Return the row of a kernel: its time by the device's clock, PyTorch's, and how far the two results differ."""
+    mod, arguments, _ = lowered(case, target)
+    with target:
+        built = tvm.build(mod, target=target)
+    rng = np.random.default_rng(0)
+    values = [random_values(rng, s, case.dtype) for s in case.shapes]
+    out = arguments[-1]
+    arrays = [tvm.nd.array(v, device) for v in values]
+    arrays.append(tvm.nd.empty([int(d) for d in out.shape], out.dtype, device))
+    seconds = built.time_evaluator("main", device, number=20, repeat=5)(*arrays).median
+    other = torch_seconds(case, values)
+    row = f"| {case.name} | {case.dtype} | {seconds * 1e6:.1f} | {2e-12 * case.multiply_adds / seconds:.1f} | "
+    row += f"{roofline(case, limits_of(target)) / seconds:.2f} | "
+    if other is None:
+        return f"{row}- | - |"
+    theirs, result = other
+    error = np.abs(arrays[-1].numpy().astype("float64") - result).max() / max(1e-30, np.abs(result).max())
+    return f"{row}{theirs * 1e6:.1f} | {error:.1e} |"
+
+
+def random_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return an array of a kernel's operand."""
+    if dtype == "int8":
+        return rng.integers(-128, 128, shape).astype("int8")
+    return rng.uniform(-1, 1, shape).astype(numpy_dtype(dtype))
+
+
+def torch_seconds(case: Case, values: list[np.ndarray]) -> tuple[float, np.ndarray] | None:
+    """Return the time in PyTorch, by its events, and its result; None where it has no CUDA or no such operator."""
     try:
         import torch
     except ImportError:
         return None
-    if not torch.cuda.is_available():
-        return None
     dtype = getattr(torch, case.dtype)
-    if not dtype.is_floating_point:
+    if not torch.cuda.is_available() or not dtype.is_floating_point:
         return None
     torch.backends.cuda.matmul.allow_tf32 = "-tf32" in case.options
-    inputs = [torch.rand(s, dtype=dtype, device="cuda") for s in case.shapes]
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    inputs = [torch.from_numpy(v.astype("float32")).to("cuda", dtype) for v in values]
     if case.name.startswith("gemm"):
         run: Callable[[], Any] = lambda: torch.nn.functional.linear(*inputs)  # noqa: E731
     elif case.name.startswith("conv"):
         stride = int(case.name.rpartition("/")[2])
-        run = lambda: torch.nn.functional.conv2d(*inputs, stride=stride, padding=case.shapes[1][2] // 2)  # noqa: E731
+        padding = case.shapes[1][2] // 2
+        run = lambda: torch.relu_(torch.nn.functional.conv2d(*inputs, stride=stride, padding=padding))  # noqa: E731
     else:
         run = lambda: torch.nn.functional.scaled_dot_product_attention(*inputs)  # noqa: E731
+    return torch_time(torch, run), run().double().cpu().numpy()
+
+
+def torch_time(torch: Any, run: Callable[[], Any], repeat: int = 5, number: int = 20) -> float:
+    """Return the median seconds of a call, by events around ``number`` of them."""
     for _ in range(5):
         run()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(50):
-        run()
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / 50 / 1e3
+    found = []
+    for _ in range(repeat):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(number):
+            run()
+        end.record()
+        torch.cuda.synchronize()
+        found.append(float(start.elapsed_time(end)) / number / 1e3)
+    return statistics.median(found)
 
 
 def main() -> None:
     """The table that this machine can make."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", type=int, nargs="*", default=ARCHITECTURES, help="for ptxas, where there is no GPU")
+    parser.add_argument("--networks", action="store_true", help="also whole networks, beside PyTorch's")
     args = parser.parse_args()
     if tvm.cuda(0).exist:
         measured_table()
+        if args.networks:
+            from benchmarks import gpu_networks
+
+            gpu_networks.table()
     else:
         paper_table(tuple(args.arch))
 

@@ -1,4 +1,4 @@
-"""The auto-scheduler on GPUs: sketches, limits of the hardware, programs without races, and a search on OpenCL."""
+"""The auto-scheduler on GPUs: sketches, limits of the hardware, programs without races, and a search on a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.auto_scheduler.workloads import (
     softmax_as,
     sum_all_as,
 )
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU, GPU_TARGET, need_gpu
 
 import tilewright as tvm
 from tilewright import auto_scheduler
@@ -160,10 +160,10 @@ def test_drawn_programs_compute_what_numpy_does_without_races(name: str) -> None
         assert abs(found - expected).max() <= 1e-5 * max(1.0, float(abs(expected).max())), f"{state}"
 
 
-def test_a_search_on_opencl_ends_in_a_right_program(tmp_path: Path) -> None:
-    need_opencl()
+def test_a_search_on_a_gpu_ends_in_a_right_program(tmp_path: Path) -> None:
+    need_gpu()
     log = str(tmp_path / "records.json")
-    task = SearchTask(func=matmul_relu_as, args=(48, 32, 40), target="opencl")
+    task = SearchTask(func=matmul_relu_as, args=(48, 32, 40), target=GPU_TARGET)
     runner = auto_scheduler.LocalRunner(number=1, repeat=1, min_repeat_ms=0, timeout=60)
     options = auto_scheduler.TuningOptions(
         6, num_measures_per_round=3, verbose=0, builder=auto_scheduler.LocalBuilder(timeout=120), runner=runner,
@@ -180,6 +180,6 @@ def test_a_search_on_opencl_ends_in_a_right_program(tmp_path: Path) -> None:
     schedule, args = task.apply_best(log)
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((48, 40)).astype("float32"), rng.standard_normal((40, 32)).astype("float32")
-    out = tvm.nd.array(np.full((48, 32), np.nan, "float32"), tvm.opencl())
-    tvm.build(schedule, args, "opencl")(tvm.nd.array(a, tvm.opencl()), tvm.nd.array(b, tvm.opencl()), out)
+    out = tvm.nd.array(np.full((48, 32), np.nan, "float32"), GPU)
+    tvm.build(schedule, args, GPU_TARGET)(tvm.nd.array(a, GPU), tvm.nd.array(b, GPU), out)
     np.testing.assert_allclose(out.numpy(), np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)

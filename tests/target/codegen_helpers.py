@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU_KIND, GPU_TARGET, need_gpu
 from tests.target.ptx_on_host import OnHost
 
 import tilewright as tvm
@@ -52,14 +52,18 @@ def build(target: str, *funcs: PrimFunc) -> Any:
     if target not in DEVICES:
         return tvm.build({target: module(*funcs)})
     kernels = [of_one_thread(func) for func in funcs]
-    if target == "cuda":
+    if target == "cuda" and GPU_KIND != "cuda":
         return OnHost(kernels)
-    need_opencl()
-    return OnDevice(tvm.build({target: module(*kernels)}), tvm.opencl(0))
+    device = tvm.device(target, 0)
+    need_gpu(device)
+    return OnDevice(tvm.build({GPU_TARGET if target == GPU_KIND else target: module(*kernels)}), device)
 
 
 DEVICES = ("opencl", "cuda")
-"""Targets whose kernels the tests run: by PoCL, or whatever OpenCL is here, and PTX's LLVM IR on this processor."""
+"""Targets whose kernels the tests run: by PoCL, or whatever OpenCL is here, and PTX's LLVM IR on this processor.
+
+Where the tests' GPU is NVIDIA's, PTX runs there.
+"""
 
 
 def of_one_thread(func: PrimFunc) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""Sorting and selection where extents are known when it runs only, on processors and on OpenCL, against numpy."""
+"""Sorting and selection where extents are known when it runs only, on processors and on a GPU, against numpy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU_TARGET, need_gpu
 
 import tilewright as tvm
 from tilewright import relay
@@ -39,11 +39,11 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("target", ["llvm", GPU_TARGET])
 @pytest.mark.parametrize("name", CASES)
 def test_rows_of_any_length(name: str, target: str) -> None:
-    if target == "opencl":
-        need_opencl()
+    if target == GPU_TARGET:
+        need_gpu()
     make, expected = CASES[name]
     machine = machine_of(make, target, (relay.Any(),))
     for n in LENGTHS:
@@ -52,22 +52,22 @@ def test_rows_of_any_length(name: str, target: str) -> None:
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("target", ["llvm", GPU_TARGET])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_matrix_of_any_length_and_width(axis: int, target: str) -> None:
-    if target == "opencl":
-        need_opencl()
+    if target == GPU_TARGET:
+        need_gpu()
     machine = machine_of(lambda x: relay.argsort(x, axis, dtype="int32"), target, (relay.Any(), relay.Any()))
     for shape in [(1, 1), (3, 7), (0, 4), (600, 3), (2, 1025)]:
         data = np.random.default_rng(1).integers(0, 50, shape).astype("int32")
         np.testing.assert_array_equal(machine.invoke("main", data).numpy(), np.argsort(data, axis, kind="stable"))
 
 
-def test_updates_of_any_number_on_opencl() -> None:
-    need_opencl()
+def test_updates_of_any_number_on_a_gpu() -> None:
+    need_gpu()
     x = relay.var("x", shape=(50,))
     i, u = relay.var("i", shape=(relay.Any(),), dtype="int32"), relay.var("u", shape=(relay.Any(),))
-    machine = compiled(tvm.IRModule.from_expr(relay.Function([x, i, u], relay.scatter_add(x, i, u, 0))), "opencl")
+    machine = compiled(tvm.IRModule.from_expr(relay.Function([x, i, u], relay.scatter_add(x, i, u, 0))), GPU_TARGET)
     for n in (0, 1, 3, 600):
         rng = np.random.default_rng(n)
         data, places, updates = rng.random(50, np.float32), rng.integers(0, 50, n), rng.random(n, np.float32)
@@ -92,12 +92,12 @@ def greedy(boxes: np.ndarray, threshold: float) -> list[int]:
     return kept
 
 
-def test_boxes_of_any_number_on_opencl() -> None:
-    need_opencl()
+def test_boxes_of_any_number_on_a_gpu() -> None:
+    need_gpu()
     d = relay.var("d", shape=(1, relay.Any(), 6))
     count, boxes, places = relay.vision.get_valid_counts(d, 0.3, 0, 1)
     out = relay.vision.non_max_suppression(boxes, count, places, -1, 0.4, True, return_indices=False)
-    machine = compiled(tvm.IRModule.from_expr(relay.Function([d], out)), "opencl")
+    machine = compiled(tvm.IRModule.from_expr(relay.Function([d], out)), GPU_TARGET)
     for n in (0, 1, 5, 300):
         data = np.random.default_rng(n).random((1, n, 6)).astype("float32")
         data[..., 4:] = data[..., 2:4] + 0.1 + data[..., 4:]

@@ -1,9 +1,10 @@
-"""Every operator's kernels for graphics processors give what numpy gives, on the OpenCL device that there is."""
+"""Every operator's kernels for graphics processors give what numpy gives, on the GPU of the tests."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from tests.gpu import GPU, GPU_TARGET
 from tests.relay.op.harness import Case, check_kernels, typed
 from tests.relay.op.test_every_operator import TABLES
 from tests.tiers import every
@@ -12,8 +13,7 @@ import tilewright as tvm
 from tilewright import relay, te, topi
 from tilewright.target import Target
 
-DEVICE = tvm.opencl(0)
-pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="no OpenCL device; apt-get install pocl-opencl-icd gives one")
+pytestmark = pytest.mark.skipif(not GPU.exist, reason=f"there is no device {GPU}; `make system-packages` installs PoCL")
 Array = np.ndarray
 
 
@@ -31,22 +31,22 @@ def of_each_operator(items: Sequence[Case]) -> list[Case]:
 
 @pytest.mark.parametrize("table", every(2, TABLES.values()), ids=TABLES.keys())
 def test_each_operator_on_a_device(table: list[Case]) -> None:
-    check_kernels(of_each_operator(table), "opencl", DEVICE)
+    check_kernels(of_each_operator(table), GPU_TARGET, GPU)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
 def test_every_case_on_a_device(table: list[Case]) -> None:
-    check_kernels(table, "opencl", DEVICE)
+    check_kernels(table, GPU_TARGET, GPU)
 
 
 def run(out: te.Tensor | list[te.Tensor], arguments: list[te.Tensor], arrays: list[Array]) -> list[Array]:
     """What the kernels of ``out`` give, by ``schedule_kernels``; under the target."""
     outs = list(out) if isinstance(out, (list, tuple)) else [out]
     s = topi.gpu.schedule_kernels(outs)
-    func = tvm.build(s, [*arguments, *outs], "opencl")
-    results = [tvm.nd.empty([int(d) for d in t.shape], t.dtype, DEVICE) for t in outs]
-    func(*[tvm.nd.array(a, DEVICE) for a in arrays], *results)
+    func = tvm.build(s, [*arguments, *outs], GPU_TARGET)
+    results = [tvm.nd.empty([int(d) for d in t.shape], t.dtype, GPU) for t in outs]
+    func(*[tvm.nd.array(a, GPU) for a in arrays], *results)
     return [r.numpy() for r in results]
 
 
@@ -72,7 +72,7 @@ REDUCED = [
 @pytest.mark.parametrize(("shape", "axis"), REDUCED)
 def test_reductions_of_all_sizes(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> None:
     data = values(*shape)
-    with Target("opencl"):
+    with Target(GPU_TARGET):
         x = placeholder_of(data)
         (total,) = run(topi.sum(x, axis), [x], [data])
         (mean,) = run(topi.mean(x, axis, keepdims=True), [x], [data])
@@ -88,7 +88,7 @@ def test_reductions_of_all_sizes(shape: tuple[int, ...], axis: int | tuple[int, 
 @pytest.mark.parametrize(("shape", "axis"), [((9, 33), -1), ((3, 4099), -1), ((2, 9, 6, 5), 1), ((5, 1), -1)])
 def test_softmax_of_all_sizes_with_what_follows(shape: tuple[int, ...], axis: int) -> None:
     data = values(*shape) / 20
-    with Target("opencl"):
+    with Target(GPU_TARGET):
         x = placeholder_of(data)
         out = topi.exp(topi.nn.softmax(topi.add(x, topi.full_like(x, 1.0)), axis))
         (found,) = run(out, [x], [data])
@@ -107,7 +107,7 @@ def test_softmax_of_all_sizes_with_what_follows(shape: tuple[int, ...], axis: in
 )
 def test_sorting_is_stable_whatever_the_length(shape: tuple[int, int], dtype: str) -> None:
     data = (values(*shape) / 10).round().astype(dtype)  # many equal elements
-    with Target("opencl"):
+    with Target(GPU_TARGET):
         x = placeholder_of(data)
         (order,) = run(topi.argsort(x, None, -1, True, "int32"), [x], [data])
         best, places = run(topi.topk(x, 1 + shape[1] // 3, -1, "both", False, "int32"), [x], [data])
@@ -121,7 +121,7 @@ def test_sorting_is_stable_whatever_the_length(shape: tuple[int, int], dtype: st
 @pytest.mark.parametrize("exclusive", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_running_sums_whatever_the_length(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:
     data = values(*shape).astype("int32")
-    with Target("opencl"):
+    with Target(GPU_TARGET):
         x = placeholder_of(data)
         (found,) = run(topi.cumsum(x, axis, exclusive=exclusive), [x], [data])
     want = np.cumsum(data, axis)
@@ -131,7 +131,7 @@ def test_running_sums_whatever_the_length(shape: tuple[int, ...], axis: int, exc
 def test_updates_of_one_place_happen_in_their_order() -> None:
     data, updates = values(50), values(3000, seed=1)
     places = np.random.default_rng(2).integers(-50, 50, 3000).astype("int32")
-    with Target("opencl"):
+    with Target(GPU_TARGET):
         x, i, u = map(placeholder_of, (data, places, updates))
         (last,) = run(topi.scatter(x, i, u), [x, i, u], [data, places, updates])
         (total,) = run(topi.scatter_add(x, i, u), [x, i, u], [data, places, updates])
@@ -143,15 +143,15 @@ def test_updates_of_one_place_happen_in_their_order() -> None:
     np.testing.assert_allclose(total, sums, rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("target", ["llvm", GPU_TARGET])
 def test_argwhere_lists_coordinates_in_order(target: str) -> None:
     data = np.random.default_rng(4).integers(0, 3, (7, 9, 11)).astype("int32")
     want = np.argwhere(data)
-    device = DEVICE if target == "opencl" else tvm.cpu()
+    device = GPU if target == GPU_TARGET else tvm.cpu()
     with Target(target):
         x = placeholder_of(data)
         out = topi.argwhere(want.shape, x)
-        s = (topi.cuda if target == "opencl" else topi.generic).schedule_argwhere(out)
+        s = (topi.cuda if target == GPU_TARGET else topi.generic).schedule_argwhere(out)
         func = tvm.build(s, [x, out], target)
     found = tvm.nd.empty(want.shape, "int32", device)
     func(tvm.nd.array(data, device), found)
@@ -161,7 +161,7 @@ def test_argwhere_lists_coordinates_in_order(target: str) -> None:
 @pytest.mark.parametrize("in_order", [pytest.param(True, marks=pytest.mark.soak), False])
 def test_unique_elements_of_a_long_row(in_order: bool) -> None:
     data = np.random.default_rng(3).integers(0, 40, 700).astype("int32")
-    with Target("opencl"):
+    with Target(GPU_TARGET):
         x = placeholder_of(data)
         found, first, which, number, counts = run(topi.unique(x, in_order, True), [x], [data])
     want, places, inverse, sizes = np.unique(data, return_index=True, return_inverse=True, return_counts=True)

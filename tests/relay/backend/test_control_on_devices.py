@@ -1,4 +1,4 @@
-"""Branches and loops of programs on several devices, the CPU and OpenCL (PoCL); numpy tells what they give."""
+"""Branches and loops of programs on several devices, the CPU and a GPU; numpy tells what they give."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU, GPU_KIND, GPU_TARGET, need_gpu
 
 import tilewright as tvm
 from tilewright import relay
@@ -16,13 +16,12 @@ from tilewright.relay.loops import while_loop
 from tilewright.runtime.vm import Executable, VirtualMachine
 
 Array = np.ndarray[Any, Any]
-TARGETS = {"cpu": "llvm", "opencl": "opencl"}
-OPENCL = tvm.opencl()
+TARGETS = {"cpu": "llvm", GPU_KIND: GPU_TARGET}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def device() -> None:
-    need_opencl()
+    need_gpu()
 
 
 def floats(*shape: int) -> Array:
@@ -33,15 +32,15 @@ def machine_of(program: IRModule | relay.Function, level: int = 2) -> VirtualMac
     mod = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with tvm.transform.PassContext(opt_level=level):
         exe = relay.vm.compile(mod, TARGETS)
-    return VirtualMachine(Executable.load_exec(*exe.save()), [tvm.cpu(), tvm.opencl()])
+    return VirtualMachine(Executable.load_exec(*exe.save()), [tvm.cpu(), GPU])
 
 
 def there(value: relay.Expr) -> relay.Expr:
-    return relay.annotation.on_device(value, OPENCL)
+    return relay.annotation.on_device(value, GPU)
 
 
 @pytest.mark.parametrize("level", [0, 3])
-@pytest.mark.parametrize("deciding", [tvm.cpu(), OPENCL])
+@pytest.mark.parametrize("deciding", [tvm.cpu(), GPU])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (0, 4)])
 def test_a_condition_and_branches_on_devices(level: int, deciding: Any, shape: tuple[int, ...]) -> None:
     x, y = relay.var("x", shape=shape), relay.var("y", shape=shape)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU, GPU_TARGET, need_gpu
 
 import tilewright as tvm
 from tilewright import relay
@@ -17,7 +17,7 @@ from tilewright.contrib import graph_executor
 from tilewright.contrib.debugger import debug_executor
 from tilewright.runtime.error import TVMError
 
-CPU, GPU = tvm.cpu(), tvm.opencl(0)
+CPU = tvm.cpu()
 DATA = np.arange(12, dtype="float32").reshape(4, 3)
 GOOD, BAD = np.array([[0, 1, -1], [3, -4, 2]]), np.array([[0, 1, 2**32 + 1], [3, -4, 2]])
 SAID = "index 4294967297 is out of range: expected -4 to 3"
@@ -26,8 +26,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def opencl_is_here() -> None:
-    need_opencl()
+def gpu_is_here() -> None:
+    need_gpu()
 
 
 def gathering() -> tvm.IRModule:
@@ -36,7 +36,7 @@ def gathering() -> tvm.IRModule:
 
 
 def in_graph(mod: tvm.IRModule) -> Run:
-    executor = graph_executor.GraphModule(relay.build(mod, "opencl")["default"](GPU))
+    executor = graph_executor.GraphModule(relay.build(mod, GPU_TARGET)["default"](GPU))
 
     def run(**inputs: Any) -> Any:
         executor.run(**inputs)
@@ -46,7 +46,7 @@ def in_graph(mod: tvm.IRModule) -> Run:
 
 
 def in_debugger(mod: tvm.IRModule) -> Run:
-    lib = relay.build(mod, "opencl")
+    lib = relay.build(mod, GPU_TARGET)
     executor = debug_executor.create(lib.get_graph_json(), lib.get_lib(), GPU)
 
     def run(**inputs: Any) -> Any:
@@ -57,7 +57,7 @@ def in_debugger(mod: tvm.IRModule) -> Run:
 
 
 def in_machine(mod: tvm.IRModule) -> Run:
-    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, "opencl"), [GPU, CPU])
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, GPU_TARGET), [GPU, CPU])
     return lambda **inputs: machine.invoke("main", *inputs.values()).numpy()
 
 
@@ -72,7 +72,7 @@ def test_an_index_out_of_range_ends_the_run_alone(executor: Callable[[tvm.IRModu
 
 
 def test_the_executor_that_ran_is_told(tmp_path: Any) -> None:
-    lib = relay.build(gathering(), "opencl")
+    lib = relay.build(gathering(), GPU_TARGET)
     lib.export_library(tmp_path / "lib.so")
     one, other = (tvm.runtime.load_module(tmp_path / "lib.so")["default"](GPU) for _ in range(2))
     for executor, places in ((one, BAD), (other, GOOD)):
@@ -124,7 +124,7 @@ def test_a_shape_that_does_not_fit_is_an_error_that_names_the_node() -> None:
 
 
 def test_a_check_that_no_executor_runs_is_told_at_once() -> None:
-    lib = relay.build(gathering(), "opencl").get_lib()
+    lib = relay.build(gathering(), GPU_TARGET).get_lib()
     places, checked = tvm.nd.array(BAD, GPU), tvm.nd.empty((2, 3), "int64", GPU)
     for _ in range(2):
         with pytest.raises(TVMError, match=SAID):

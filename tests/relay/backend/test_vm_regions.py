@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU, GPU_TARGET, need_gpu
 from tests.tiers import every
 
 import tilewright as tvm
@@ -137,8 +137,8 @@ def test_versions_have_regions_of_their_own() -> None:
 
 
 def test_results_on_a_device_have_memory_of_their_own() -> None:
-    need_opencl()
-    machine = machine_of(compiled(widths(), "opencl"), tvm.opencl())
+    need_gpu()
+    machine = machine_of(compiled(widths(), GPU_TARGET), GPU)
     for shape in ((1, 1), (3, 31)):
         x = floats(*shape, 16)
         np.testing.assert_allclose(machine.run(x).numpy(), widths_of(x), rtol=1e-5, atol=1e-5)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.gpu import GPU, GPU_TARGET, need_gpu
 from tests.relay.frontend.dynamic_models import model_of
-from tests.runtime.gpu_sources import need_opencl
 
 import tilewright as tvm
 from tilewright import relay, runtime
@@ -198,8 +198,8 @@ def test_versions_of_a_model_whose_shapes_are_computed() -> None:
 
 
 def test_versions_run_on_a_device() -> None:
-    need_opencl()
-    machine = VirtualMachine(compiled(layer(), "batch=1,seq=7", "opencl"), [tvm.opencl(0), tvm.cpu()])
+    need_gpu()
+    machine = VirtualMachine(compiled(layer(), "batch=1,seq=7", GPU_TARGET), [GPU, tvm.cpu()])
     for batch, seq in ((1, 7), (2, 3)):
         x, y = floats(batch, seq, 16), floats(batch, seq, 24)
         np.testing.assert_allclose(machine.run(x, y).numpy(), layer_of(x, y), rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Sums of products on an OpenCL device: dense layers, convolutions and attention against numpy in double precision."""
+"""Sums of products on a GPU: dense layers, convolutions and attention against numpy in double precision."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.gpu import GPU, GPU_TARGET
 from tests.topi.gpu.reference import convolve, convolve_transposed
 
 import tilewright as tvm
 from tilewright import te, topi
 from tilewright.topi import cuda
 
-TARGET = "opencl"
 Array = np.ndarray
 
 
@@ -21,12 +21,12 @@ def run(
     compute: Callable[..., te.Tensor], schedule: Callable[..., te.Schedule], arrays: Sequence[Array], relu: bool = True
 ) -> Array:
     """The result on the device, after a relu in the same kernel."""
-    with tvm.target.Target(TARGET):
+    with tvm.target.Target(GPU_TARGET):
         inputs = [te.placeholder(a.shape, str(a.dtype), f"in{k}") for k, a in enumerate(arrays)]
         out = compute(*inputs)
         out = topi.nn.relu(out) if relu else out
-        built = tvm.build(schedule([out]), [*inputs, out], TARGET)
-    device = tvm.opencl(0)
+        built = tvm.build(schedule([out]), [*inputs, out], GPU_TARGET)
+    device = GPU
     result = tvm.nd.array(np.full([int(d) for d in out.shape], 3, out.dtype), device)
     built(*[tvm.nd.array(a, device) for a in arrays], result)
     return result.numpy()

@@ -1,4 +1,4 @@
-"""Networks on OpenCL: all executors, several devices, libraries, RPC. The oracle is numpy."""
+"""Networks on a GPU: all executors, several devices, libraries, RPC. The oracle is numpy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.gpu_sources import need_opencl
+from tests.gpu import GPU, GPU_KIND, GPU_TARGET, need_gpu
 from tests.runtime.kernels import ROOT
 
 import tilewright as tvm
@@ -19,32 +19,32 @@ from tilewright.contrib.debugger import debug_executor
 from tilewright.ir.prim_expr import DimVar
 from tilewright.relay.op.annotation import on_device
 
-CPU, GPU = tvm.cpu(), tvm.opencl(0)
+CPU = tvm.cpu()
 WEIGHT = np.random.default_rng(0).standard_normal((8, 16)).astype("float32")
 DATA = np.random.default_rng(1).standard_normal((4, 16)).astype("float32")
 EXPECTED = np.maximum(np.tanh(DATA) @ WEIGHT.T, 0) + 1
 
 
 @pytest.fixture(autouse=True, scope="module")
-def opencl_is_here() -> None:
-    need_opencl()
+def gpu_is_here() -> None:
+    need_gpu()
 
 
 def network(place: Any = lambda value, device: value) -> tvm.IRModule:
     """x -> relu(tanh(x) W^T) + 1; ``place`` marks where a value is computed."""
     x = relay.var("x", shape=(4, 16))
     scores = relay.nn.relu(relay.nn.dense(place(relay.tanh(x), "cpu"), relay.const(WEIGHT)))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.add(place(scores, "opencl"), relay.const(1.0))))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.add(place(scores, GPU_KIND), relay.const(1.0))))
 
 
 @pytest.fixture(scope="module")
 def built() -> Any:
-    return relay.build(network(), "opencl")
+    return relay.build(network(), GPU_TARGET)
 
 
 @pytest.fixture(scope="module")
 def mixed() -> Any:
-    return relay.build(network(on_device), {"cpu": "llvm", "opencl": "opencl"})
+    return relay.build(network(on_device), {"cpu": "llvm", GPU_KIND: GPU_TARGET})
 
 
 def check(executor: Any) -> None:
@@ -58,7 +58,7 @@ def test_a_network_runs_where_its_kernels_do(built: Any) -> None:
     assert executor.get_output(0).device == GPU
     assert executor.benchmark(GPU, number=2, repeat=2).mean > 0
     keys = [module.type_key for module in built.get_lib().imported_modules]
-    assert "opencl" in keys
+    assert GPU_KIND in keys
 
 
 def test_parts_run_on_their_devices_and_tensors_are_copied(mixed: Any) -> None:
@@ -94,7 +94,7 @@ def test_each_operator_is_timed_on_its_device(mixed: Any) -> None:
 
 
 def test_the_virtual_machine_runs_on_the_device() -> None:
-    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(network(), "opencl"), [GPU, CPU])
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(network(), GPU_TARGET), [GPU, CPU])
     np.testing.assert_allclose(machine.invoke("main", DATA).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
 
 
@@ -107,16 +107,16 @@ def machine_of(mod: tvm.IRModule, targets: dict[str, str], folder: Path) -> Any:
 
 
 def test_the_virtual_machine_runs_on_both_devices(tmp_path: Path) -> None:
-    machine = machine_of(network(on_device), {"cpu": "llvm", "opencl": "opencl"}, tmp_path)
+    machine = machine_of(network(on_device), {"cpu": "llvm", GPU_KIND: GPU_TARGET}, tmp_path)
     np.testing.assert_allclose(machine.invoke("main", DATA).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
 
 
 def test_the_virtual_machine_runs_any_number_of_rows_on_both_devices(tmp_path: Path) -> None:
     x = relay.var("x", relay.TensorType((DimVar("rows", 1, 100), 6), "float32"))
-    left, right = relay.split(on_device(relay.exp(x), "opencl"), 2, axis=1)
+    left, right = relay.split(on_device(relay.exp(x), GPU_KIND), 2, axis=1)
     body = relay.concatenate([relay.tanh(left), on_device(relay.sqrt(right), "cpu")], axis=1)
     machine = machine_of(
-        tvm.IRModule.from_expr(relay.Function([x], body)), {"cpu": "llvm", "opencl": "opencl"}, tmp_path
+        tvm.IRModule.from_expr(relay.Function([x], body)), {"cpu": "llvm", GPU_KIND: GPU_TARGET}, tmp_path
     )
     for rows in (1, 13, 100):
         data = np.random.default_rng(rows).random((rows, 6), "float32")
@@ -126,9 +126,9 @@ def test_the_virtual_machine_runs_any_number_of_rows_on_both_devices(tmp_path: P
 
 def test_values_that_decide_a_shape_are_read_on_the_host() -> None:
     x, shape = relay.var("x", shape=(4, 6)), relay.var("shape", shape=(2,), dtype="int64")
-    body = on_device(relay.reshape(relay.exp(x), shape), "opencl")
+    body = on_device(relay.reshape(relay.exp(x), shape), GPU_KIND)
     exe = relay.vm.compile(
-        tvm.IRModule.from_expr(relay.Function([x, shape], body)), {"cpu": "llvm", "opencl": "opencl"}
+        tvm.IRModule.from_expr(relay.Function([x, shape], body)), {"cpu": "llvm", GPU_KIND: GPU_TARGET}
     )
     data = np.random.default_rng(0).random((4, 6), "float32")
     found = tvm.runtime.vm.VirtualMachine(exe, [GPU, CPU]).invoke("main", data, np.array([8, 3], "int64"))
@@ -143,14 +143,14 @@ def test_the_virtual_machine_does_on_the_cpu_what_a_gpu_does_badly(tmp_path: Pat
     rows = relay.vision.all_class_non_max_suppression(b, s, 3, 0.5, 0.1)[0]
     mod = tvm.IRModule.from_expr(relay.Function([b, s], relay.add(relay.cast(rows, "float32"), relay.const(1.0))))
     expected = relay.create_executor("debug", mod).evaluate()(boxes, scores).numpy()
-    machine = machine_of(mod, {"cpu": "llvm", "gpu": "opencl"}, tmp_path)
+    machine = machine_of(mod, {"cpu": "llvm", "gpu": GPU_TARGET}, tmp_path)
     np.testing.assert_array_equal(machine.invoke("main", boxes, scores).numpy(), expected)
 
 
 def test_the_virtual_machine_takes_marks_of_its_own_device() -> None:
     x = relay.var("x", shape=(4, 16))
-    mod = tvm.IRModule.from_expr(relay.Function([x], on_device(relay.tanh(x), "opencl")))
-    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, "opencl"), [GPU, CPU])
+    mod = tvm.IRModule.from_expr(relay.Function([x], on_device(relay.tanh(x), GPU_KIND)))
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, GPU_TARGET), [GPU, CPU])
     np.testing.assert_allclose(machine.invoke("main", DATA).numpy(), np.tanh(DATA), rtol=1e-5)
 
 
@@ -161,7 +161,7 @@ def test_a_remote_device_is_one_like_others(built: Any, tmp_path: Path) -> None:
     try:
         session = rpc.connect("127.0.0.1", server.port)
         session.upload(str(path))
-        device = session.cl(0)
+        device = session.device(GPU_KIND, 0)
         assert device.exist and device.device_name == GPU.device_name
         executor = graph_executor.GraphModule(session.load_module("remote.so")["default"](device))
         check(executor)
@@ -178,10 +178,12 @@ def test_a_remote_device_is_one_like_others(built: Any, tmp_path: Path) -> None:
 def test_a_c_program_runs_a_network_on_the_device(tmp_path: Path) -> None:
     """The program of docs/gpu.md prints the sum of relu(x W^T) where x is all ones."""
     (program,) = re.findall(r"```c\n(.*?)```", (ROOT / "docs" / "gpu.md").read_text(), re.DOTALL)
-    (tmp_path / "program.c").write_text(program)
+    (tmp_path / "program.c").write_text(
+        program.replace("kDLOpenCL", {"opencl": "kDLOpenCL", "cuda": "kDLCUDA"}[GPU_KIND])
+    )
     x = relay.var("x", shape=(4, 16))
     mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.dense(x, relay.const(WEIGHT)))))
-    relay.build(mod, "opencl").export_library(str(tmp_path / "network.so"))
+    relay.build(mod, GPU_TARGET).export_library(str(tmp_path / "network.so"))
     native = tvm.runtime.native_dir()
     flags = [
         "-std=c11",
@@ -208,7 +210,7 @@ def test_groups_that_tiles_do_not_divide_with_what_follows(groups: int, inputs: 
     x = relay.var("x", shape=data.shape)
     convolved = relay.nn.conv2d(x, relay.const(weight), groups=groups, channels=groups * outputs, kernel_size=(1, 1))
     mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.add(convolved, relay.const(scale)))))
-    executor = graph_executor.GraphModule(relay.build(mod, "opencl")["default"](GPU))
+    executor = graph_executor.GraphModule(relay.build(mod, GPU_TARGET)["default"](GPU))
     executor.run(x=data)
     parts = weight.reshape(groups, outputs, inputs), data.reshape(groups, inputs, -1)
     want = np.einsum("goi,gip->gop", *parts).reshape(1, groups * outputs, 7, 9)
@@ -225,7 +227,7 @@ def test_small_temporary_memory_of_a_kernel_is_the_devices() -> None:
         block, thread = schedule[stage].split(stage.op.axis[0], factor=32)
         schedule[stage].bind(block, te.thread_axis("blockIdx.x"))
         schedule[stage].bind(thread, te.thread_axis("threadIdx.x"))
-    module = tvm.build(schedule, [source, out], "opencl")
+    module = tvm.build(schedule, [source, out], GPU_TARGET)
     assert "TVMBackendAllocWorkspace" in module.get_source()
     values = np.arange(128, dtype="float32")
     result = tvm.nd.empty((128,), device=GPU)
@@ -236,7 +238,7 @@ def test_small_temporary_memory_of_a_kernel_is_the_devices() -> None:
 def test_shapes_that_are_not_known_are_computed_on_the_host() -> None:
     x, y = (relay.var(name, shape=(relay.Any(), 3)) for name in "xy")
     mod = tvm.IRModule.from_expr(relay.Function([x, y], relay.tanh(relay.add(x, y))))
-    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, "opencl"), GPU)
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, GPU_TARGET), GPU)
     for rows in (1, 5, 64):
         a, b = (np.random.default_rng(rows).random((rows, 3), np.float32) for _ in range(2))
         np.testing.assert_allclose(machine.invoke("main", a, b).numpy(), np.tanh(a + b), rtol=1e-5)
@@ -249,7 +251,7 @@ def test_operators_that_a_gpu_does_badly_run_on_the_cpu() -> None:
     mod = tvm.IRModule.from_expr(relay.Function([boxes], kept))
     data = np.abs(np.random.default_rng(5).standard_normal((1, 37, 6))).astype("float32")
     results = []
-    for target, devices in (("llvm", [CPU]), ({"cpu": "llvm", "gpu": "opencl"}, [CPU, GPU])):
+    for target, devices in (("llvm", [CPU]), ({"cpu": "llvm", "gpu": GPU_TARGET}, [CPU, GPU])):
         lib = relay.build(mod, target)
         executor = graph_executor.GraphModule(lib["default"](*devices))
         executor.run(boxes=data)
