@@ -187,6 +187,49 @@ def test_writes_to_references_are_not_dead() -> None:
     check(transform.DeadCodeElimination(), text, text)
 
 
+def test_references_that_nobody_reads_are_dead() -> None:
+    check(
+        transform.DeadCodeElimination(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %r = ref(%x);
+          let %f = fn () { ref_write(%r, negative(%x)) };
+          let %u = ref_write(%r, exp(%x));
+          let %v = %f();
+          %x
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %f = fn () { () };
+          let %v = %f();
+          %x
+        }""",
+    )
+
+
+@pytest.mark.parametrize("use", ["%s", "(%x, %r)", "@other(%r)"])
+def test_writes_to_references_that_go_elsewhere_are_not_dead(use: str) -> None:
+    text = f"""
+        def @other(%r: ref(Tensor[(2), float32])) {{ ref_read(%r) }}
+        def @main(%x: Tensor[(2), float32], %s: ref(Tensor[(2), float32])) {{
+          let %r = ref(%x);
+          let %u = ref_write(%r, exp(%x));
+          let %v = ref_write(%s, exp(%x));
+          let %w = {use};
+          %w
+        }}"""
+    mod = transform.DeadCodeElimination()(tvm.parser.fromtext('#[version = "0.0.5"]\n' + text))
+    assert mod["main"].astext().count("ref_write") == (1 if use == "%s" else 2)
+
+
+def test_a_call_may_stand_where_its_variable_is_the_result() -> None:
+    check(
+        transform.DeadCodeElimination(inline_once=True),
+        "def @main(%f: fn (int32) -> int32) { let %a = %f(1); %a }",
+        "def @main(%f: fn (int32) -> int32) { %f(1) }",
+    )
+
+
 def test_to_graph_normal_form_replaces_lets_by_sharing() -> None:
     check(
         transform.ToGraphNormalForm(),

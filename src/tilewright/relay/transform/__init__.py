@@ -30,6 +30,7 @@ from tilewright.relay.transform.functional.defunctionalization import Defunction
 from tilewright.relay.transform.functional.eta_expand import EtaExpand
 from tilewright.relay.transform.functional.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.functional.lambda_lift import LambdaLift
+from tilewright.relay.transform.functional.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.functional.to_a_normal_form import (
     ToANormalForm,
     ToANormalFormExpr,
@@ -179,6 +180,7 @@ __all__ = [
     "OperatorFate",
     "PackNarrow",
     "PadChannels",
+    "PartialEvaluate",
     "PartitionGraph",
     "Pass",
     "PassContext",
