@@ -285,7 +285,7 @@ def torch_seconds(case: Case, values: list[np.ndarray]) -> tuple[float, np.ndarr
         padding = case.shapes[1][2] // 2
         run = lambda: torch.relu_(torch.nn.functional.conv2d(*inputs, stride=stride, padding=padding))  # noqa: E731
     else:
-        run = lambda: torch.nn.functional.scaled_dot_product_attention(*inputs)  # noqa: E731
+        run = lambda: torch.nn.functional.scaled_dot_product_attention(*inputs).transpose(1, 2)  # noqa: E731
     return torch_time(torch, run), run().double().cpu().numpy()
 
 

@@ -105,6 +105,6 @@ def test_attention(shape: tuple[int, int, int, int], dtype: str) -> None:
     found = on_gpu(compute, topi.gpu.schedule_attention, dtype, q, k, v)
     scores = np.einsum("bhid,bhjd->bhij", q, k, dtype="float64") * depth**-0.5
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    expected = np.einsum("bhij,bhjw->bhiw", weights / weights.sum(-1, keepdims=True), v)
+    expected = np.einsum("bhij,bhjw->bihw", weights / weights.sum(-1, keepdims=True), v)
     tolerance = 2e-3 if dtype == "float16" else 2e-6
     np.testing.assert_allclose(found.astype("float64"), expected, rtol=tolerance, atol=tolerance)
