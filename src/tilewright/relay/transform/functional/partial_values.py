@@ -1,4 +1,4 @@
-"""What PartialEvaluate knows of values, and the blocks of code that it writes."""
+"""Values of which PartialEvaluate knows parts, and the blocks of code that it writes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ Known = Constant | Op | Constructor | Function | Fields | Built | Cell | Closure
 
 @dataclass(eq=False)
 class Value:
-    """What is known of a value, and an atom that stands for it in the code.
+    """A value, known or not, and an atom that stands for it in the code.
 
     ``code`` is None where nothing needed the value yet; it will be written to ``place`` of ``block``. ``size`` is what
     has to become smaller in recursion.
