@@ -36,6 +36,7 @@ from tilewright.relay.transform.functional.to_a_normal_form import (
     ToANormalFormExpr,
     ToBasicBlockNormalForm,
 )
+from tilewright.relay.transform.functional.to_cps import ToCPS, to_cps, un_cps
 from tilewright.relay.transform.functional.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.fusion.count_weights import CountWeights
 from tilewright.relay.transform.fusion.defuse_ops import DefuseOps
@@ -205,6 +206,7 @@ __all__ = [
     "ToANormalForm",
     "ToANormalFormExpr",
     "ToBasicBlockNormalForm",
+    "ToCPS",
     "ToGraphNormalForm",
     "ToMixedPrecision",
     "WidenWeights",
@@ -215,4 +217,6 @@ __all__ = [
     "gradient",
     "module_pass",
     "recast",
+    "to_cps",
+    "un_cps",
 ]  # fmt: skip
