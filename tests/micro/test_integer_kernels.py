@@ -151,4 +151,4 @@ def test_targets_without_the_kernels_take_loops(case: str) -> None:
     func, value = layer(shape, channels, kernel, **attrs)
     wanted = np.asarray(interpret(tvm.IRModule.from_expr(func), {"x": value}))
     assert np.array_equal(compiled(func, value, "llvm"), wanted)
-    assert np.array_equal(compiled(func, value, "c -runtime=c", opt_level=2), wanted)
+    assert np.array_equal(compiled(func, value, "c -runtime=c", opt_level=1), wanted)

@@ -186,9 +186,12 @@ class PassContext:
             self._local.stack.pop()
 
     @contextmanager
-    def with_defaults(self, options: Mapping[str, Any]) -> Iterator[PassContext]:
-        """Be in a copy of this context in which options that it does not set have other defaults."""
+    def with_defaults(self, options: Mapping[str, Any], required: Sequence[str] = ()) -> Iterator[PassContext]:
+        """Be in a copy of this context in which options that it does not set have other defaults, and passes run that
+        it does not disable.
+        """
         inner = copy.copy(self)
+        inner.required_pass = self.required_pass | frozenset(required)
         inner.config = {name: self._checked(name, value) for name, value in options.items()} | self.config
         PassContext.current()
         self._local.stack.append(inner)

@@ -252,7 +252,9 @@ def build(
     codegen = codegen_for(_executor(executor, targets.default, module))
     asked, targets = targets, targets.with_options(codegen.target_options)
     report = BuildReport()
-    defaults = PassContext.current().with_defaults(codegen.pass_options(targets.default))
+    context = PassContext.current()
+    needed = codegen.required_passes(targets.default, context.opt_level)
+    defaults = context.with_defaults(codegen.pass_options(targets.default), needed)
     with targets.default, defaults, records_in_force(targets.default):
         module = _to_kernels(module, targets, codegen, report, lent)
         report.cpu_features = _cpu_features(targets)

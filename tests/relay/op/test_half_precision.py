@@ -94,7 +94,8 @@ EXACT = {
     "vision.get_valid_counts", "vision.non_max_suppression", "vision.roi_pool",
     "searchsorted", "sparse_reshape", "sparse_to_dense", "random.threefry_generate", "random.threefry_split",
     "tree_leaves",
-    "nn.contrib_integer_conv2d", "nn.bitpack", "nn.bitserial_conv2d", "nn.bitserial_dense",  # of integers
+    "nn.contrib_integer_conv2d", "nn.contrib_integer_softmax",  # of integers
+    "nn.bitpack", "nn.bitserial_conv2d", "nn.bitserial_dense",
     "nn.sparse_transpose", "unique", "vision.all_class_non_max_suppression",
     "image.dilation2d",  # one sum, then the largest
     "nn.contrib_conv2d_winograd_weight_transform", "nn.contrib_dense_strassen_weight_transform",

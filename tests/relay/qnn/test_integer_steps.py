@@ -23,8 +23,8 @@ def numbers(scale: float, zero: int, name: str) -> tuple[relay.Var, relay.Expr]:
     return x, qnn.op.dequantize(x, relay.const(scale), relay.const(zero))
 
 
-def answer(func: relay.Function, values: dict[str, Array], target: str) -> tuple[Array, str]:
-    with tvm.transform.PassContext(opt_level=3):
+def answer(func: relay.Function, values: dict[str, Array], target: str, level: int = 3) -> tuple[Array, str]:
+    with tvm.transform.PassContext(opt_level=level):
         factory = relay.build(tvm.IRModule.from_expr(func), target, executor="aot")
     executor = factory.create_executor(tvm.cpu())
     executor.run(**values)
@@ -50,9 +50,48 @@ def test_sums(scales: tuple[float, float, float]) -> None:
     check(a + b, [x, y], scales[2], 5)
 
 
-def test_a_sum_of_scales_far_apart_stays_exact() -> None:
-    (x, a), (y, b) = numbers(0.00001, 0, "x"), numbers(3.0, 1, "y")
-    check(a + b, [x, y], 3.1, 5, floats=True)
+@pytest.mark.parametrize("scales", [(0.00001, 3.0, 3.1), (0.0371, 2.9, 0.313)])
+def test_sums_of_scales_far_apart(scales: tuple[float, float, float]) -> None:
+    (x, a), (y, b) = numbers(scales[0], 0, "x"), numbers(scales[1], 1, "y")
+    check(a + b, [x, y], scales[2], 5)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax(axis: int) -> None:
+    x, a = numbers(0.04, -3, "x")
+    check(relay.nn.softmax(a, axis=axis), [x], 1 / 256, -128)
+    check(relay.nn.softmax(a, axis=axis), [x], 0.0031, -3)
+
+
+WINDOWS = {
+    "apart": {"pool_size": (2, 2), "strides": (2, 2)},
+    "halves": {"pool_size": (2, 3), "dilation": (1, 2)},
+    "padded": {"pool_size": (3, 2), "strides": (1, 2), "padding": (1, 0, 2, 1), "count_include_pad": True},
+    "one more": {"pool_size": (2, 3), "strides": (1, 2), "ceil_mode": True},
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_means_of_windows(case: str) -> None:
+    x, a = numbers(0.05, -3, "x")
+    for scale in (0.05, 0.0217):
+        check(relay.nn.avg_pool2d(a, **WINDOWS[case]), [x], scale, 4)
+
+
+@pytest.mark.parametrize("attrs", [{"padding": (1, 1)}, {"strides": (2, 2), "ceil_mode": True}])
+def test_windows_of_several_sizes_stay_floats(attrs: dict[str, Any]) -> None:
+    x, a = numbers(0.05, -3, "x")
+    check(relay.nn.avg_pool2d(a, (3, 2), **attrs), [x], 0.07, 4, floats=True)
+
+
+def test_integers_are_the_usual_levels_too() -> None:
+    x, a = numbers(0.05, -3, "x")
+    weight = qnn.op.dequantize(
+        relay.const(RNG.integers(-127, 128, (4, 5, 3, 3), "int8")), relay.const(0.01), relay.const(0)
+    )
+    body = qnn.op.quantize(relay.nn.conv2d(a, weight), relay.const(0.3), relay.const(0), out_dtype="int8")
+    source = answer(relay.Function([x], body), {"x": np.zeros(SHAPE, "int8")}, "c -runtime=c", level=2)[1]
+    assert "tw_conv2d_int8(&layer" in source
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.0625, 0.3])

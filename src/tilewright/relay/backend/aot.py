@@ -7,7 +7,7 @@ takes what the graph executor takes: data flow between tensors of known shapes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -57,6 +57,10 @@ class AotBuild(ExecutorCodegen):
     def pass_options(self, target: Target) -> Mapping[str, Any]:
         """Return the option by which weights are made ready when compiling: a program keeps nothing between runs."""
         return {"relay.graph.run_once": False}
+
+    def required_passes(self, target: Target, opt_level: int) -> Sequence[str]:
+        """Return the pass that chooses layouts, at the usual level too: quantized layers then compute on integers."""
+        return ("AlterOpLayout",) if is_freestanding(target) and opt_level >= 2 else ()
 
     def kernel(self, func: PrimFunc) -> PrimFunc:
         """Return a kernel of code without a runtime with its large allocations in the program's workspace."""

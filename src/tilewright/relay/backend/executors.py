@@ -27,7 +27,7 @@ The steps of ``relay.build``::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -96,6 +96,10 @@ class ExecutorCodegen:
     def pass_options(self, target: Target) -> Mapping[str, Any]:
         """Return the options of ``PassContext`` that a build for ``target`` has unless its user sets them."""
         return {}
+
+    def required_passes(self, target: Target, opt_level: int) -> Sequence[str]:
+        """Return passes that a build for ``target`` runs besides those of the level, unless its user disables them."""
+        return ()
 
     def kernel(self, func: PrimFunc) -> PrimFunc:
         """Return the function that is compiled for a lowered kernel."""

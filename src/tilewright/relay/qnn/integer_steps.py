@@ -6,8 +6,8 @@
     linear    (n * m + r) >> s                             rint(float32(n) * factor), found and tried for every n
     rational  (2 * n * p + q) // (2 * q), halves to even   the same, of a factor next to p / q, tried for every n
 
-Numbers that only move, to another scale, are looked up in tables. What none gives stays in float32; means over images
-are convolutions by ones then (``integer_products``).
+Numbers that only move, to another scale, are looked up in tables. Means over images that none gives, and of windows,
+are convolutions by ones (``integer_products``); softmax is an operator of its own. What is left stays in float32.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.op.nn.integer_softmax import contrib_integer_softmax
 from tilewright.relay.op.reduce.reduce import Mean as MeanOp
 from tilewright.relay.qnn.exact import Form
-from tilewright.relay.qnn.groups import Array, Group, Mean, Multiplied, Output, Quantized, Sum
-from tilewright.relay.qnn.integer_products import integer_mean
+from tilewright.relay.qnn.groups import Array, Group, Mean, Multiplied, Output, Quantized, Shares, Sum, Windows
+from tilewright.relay.qnn.integer_products import integer_mean, integer_windows
 
 _EXACT = 2**24
 _BEYOND = 256  # results from here on, without their zero point, have the limits' value
 _LARGEST_DENOMINATOR = 2**14
 _MOST_NUMBERS = 2**20  # that are tried
+_SMALLEST_FACTOR = 2.0**-60
 _CANDIDATES = (0, 1, -1, 2, -2, 3, -3, 5, -5, 8, -8, 13, -13)
 
 
@@ -47,6 +49,10 @@ def integer_steps(group: Group, form: Form) -> RelayExpr | None:
             steps = _scaled(_total(group, form), group.multiplier, group.count * group.data.largest)
             if steps is None:
                 return integer_mean(group, form.integers(group.data)[0])
+        case Windows():
+            return integer_windows(group, form.integers(group.data)[0])
+        case Shares():
+            return _shares(group, form.integers(group.data)[0])
         case _:
             return None
     return None if steps is None else _limited(steps, group.output)
@@ -59,6 +65,23 @@ def table_of_steps(data: Quantized, factor: np.float32, output: Output) -> Array
     zero = np.float32(output.zero)
     steps = np.rint(value + zero) if output.early else np.rint(value) + zero
     return np.clip(steps, output.low, output.high).astype(output.dtype)
+
+
+def _shares(group: Shares, tensor: RelayExpr) -> RelayExpr | None:
+    """Softmax; None where a quotient of its factor would be no normal number of float32."""
+    if not _SMALLEST_FACTOR <= group.multiplier <= 1 / _SMALLEST_FACTOR:
+        return None
+    output = group.output
+    return contrib_integer_softmax(
+        tensor,
+        const(group.exponentials),
+        axis=group.axis,
+        multiplier=float(group.multiplier),
+        out_zero=output.zero,
+        low=output.low,
+        high=output.high,
+        out_dtype=output.dtype,
+    )
 
 
 def _limited(steps: RelayExpr, output: Output) -> RelayExpr:
@@ -94,12 +117,34 @@ def _sum(group: Sum, form: Form) -> RelayExpr | None:
     factors = [m << min(shift - s, 31) for m, s in parts]
     largest = sum(f * side.largest for f, side in zip(factors, group.data, strict=True))
     if largest >= 2**30 or shift > 30 or (largest >= _EXACT and _EXACT >> shift < _BEYOND):
-        return None
+        found = fitting_factors(group)
+        if found is None:
+            return None
+        factors, shift = found
 
     def term(side: Quantized, factor: int) -> RelayExpr:
         return relay_op.multiply(form.whole(side, "int32"), const(factor, "int32"))
 
     return _shifted_even(relay_op.add(*map(term, group.data, factors)), shift)
+
+
+def fitting_factors(group: Sum) -> tuple[list[int], int] | None:
+    """Return factors of a sum whose scales lie far apart, and a shift; tried for every pair of integers. None of none.
+
+    Results from 256 on may differ, as long as they stay there.
+    """
+    numbers = [np.arange(low - d.zero, high - d.zero + 1) for d in group.data for low, high in [dt.int_range(d.dtype)]]
+    left, right = numbers[0][:, None], numbers[1][None]
+    wanted = np.rint(left.astype(np.float32) * group.multipliers[0] + right.astype(np.float32) * group.multipliers[1])
+    wanted = np.clip(wanted, -_BEYOND, _BEYOND)
+    for shift in range(28, 7, -1):
+        factors = [int(np.rint(np.ldexp(np.float64(m), shift))) for m in group.multipliers]
+        if sum(abs(f) * d.largest for f, d in zip(factors, group.data, strict=True)) >= 2**30:
+            continue
+        total = left * factors[0] + right * factors[1]
+        steps = (total + (1 << (shift - 1)) - 1 + (total >> shift & 1)) >> shift
+        return (factors, shift) if np.array_equal(np.clip(steps, -_BEYOND, _BEYOND), wanted) else None
+    return None
 
 
 def _scaled(value: RelayExpr, factor: np.float32, largest: int) -> RelayExpr | None:

@@ -19,14 +19,15 @@ _HERE = Path(__file__).parent
 
 
 @cache
-def _text(name: str) -> str:
-    return (_HERE / name).read_text("utf-8")
+def c_text(name: str, dtype: str) -> str:
+    """Return a C text of this folder for data of ``dtype``."""
+    return (_HERE / name).read_text("utf-8").replace("@T@", dtype)
 
 
 def _imports(dtype: str, depthwise: bool) -> list[str]:
     """The C texts that a kernel for data of ``dtype`` needs, in their order."""
     names = ["scaling.c", "windows.c"] + (["depthwise_of.c"] if depthwise else ["conv2d.c", "conv2d_of.c"])
-    return [_text(name).replace("@T@", dtype) for name in names]
+    return [c_text(name, dtype) for name in names]
 
 
 def _layer(function: str, shape: Mapping[str, int]) -> tuple[str, str]:

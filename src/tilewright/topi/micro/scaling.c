@@ -22,15 +22,20 @@ static uint64_t tw_24_bits(uint64_t n) {
   return n >> more << more;
 }
 
-/* For any sum; ``factor`` are the bits of a positive float32. */
-TW_MESSAGE int32_t tw_scaled_exactly(int32_t sum, uint32_t factor) {
-  const int32_t shift = 150 - (int32_t)(factor >> 23);
-  uint64_t n = tw_24_bits(sum < 0 ? 0u - (uint32_t)sum : (uint32_t)sum);
-  n = tw_24_bits(n * ((factor & 0x7fffffu) | 0x800000u));
+/* The nearest integer to ``n * 2 ** -shift``, halves to even; 0x3fffffff of larger ones. */
+static uint32_t tw_nearest(uint64_t n, int32_t shift) {
   if (shift > 62) return 0;
   if (shift > 0) n = (n + ((uint64_t)1 << (shift - 1)) - 1 + (n >> shift & 1)) >> shift;
-  if (shift < 0 || n > 0x3fffffff) n = 0x3fffffff;
-  return sum < 0 ? -(int32_t)n : (int32_t)n;
+  return shift < 0 || n > 0x3fffffff ? 0x3fffffff : (uint32_t)n;
+}
+
+#define TW_MANTISSA(bits) (((bits) & 0x7fffffu) | 0x800000u)
+
+/* For any sum; ``factor`` are the bits of a positive float32. */
+TW_MESSAGE int32_t tw_scaled_exactly(int32_t sum, uint32_t factor) {
+  const uint64_t n = tw_24_bits(sum < 0 ? 0u - (uint32_t)sum : (uint32_t)sum);
+  const int32_t steps = (int32_t)tw_nearest(tw_24_bits(n * TW_MANTISSA(factor)), 150 - (int32_t)(factor >> 23));
+  return sum < 0 ? -steps : steps;
 }
 
 /* The bits behind the point that products of ``tw_scaled`` have. */

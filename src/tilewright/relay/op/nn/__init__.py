@@ -15,6 +15,7 @@ from tilewright.relay.op.nn import (  # noqa: F401
     dense,
     fifo_buffer,
     integer_conv2d,
+    integer_softmax,
     loss,
     nbits,
     norm,

@@ -87,7 +87,7 @@ class IntegerConv2D(OpDef[IntegerConv2DAttrs]):
         attrs: IntegerConv2DAttrs, args: Sequence[RelayExpr], types: Sequence[Any], out_type: Type
     ) -> RelayExpr | None:
         """Take channels last, where the kernel in C does."""
-        if attrs.data_layout != "NCHW" or not _in_c():
+        if attrs.data_layout != "NCHW" or not in_c():
             return None
         kernel = _DEPTHWISE if is_depthwise(attrs, types[1].shape) else _KERNEL
         return Call(IntegerConv2D.op, args, attrs.replace(data_layout=_DATA, kernel_layout=kernel))
@@ -107,7 +107,7 @@ class IntegerConv2D(OpDef[IntegerConv2DAttrs]):
     @staticmethod
     def compute(attrs: IntegerConv2DAttrs, inputs: Sequence[te.Tensor], out_type: Type) -> list[te.Tensor]:
         """Call the kernel in C, where the code is freestanding and channels come last; else loops."""
-        if attrs.data_layout == _DATA and _in_c():
+        if attrs.data_layout == _DATA and in_c():
             assert isinstance(out_type, TensorType)
             shape = shape_of(attrs, inputs, out_type)
             return [integer_conv2d(inputs[0], inputs[1], inputs[2], shape, out_type.shape, attrs.out_dtype)]
@@ -117,8 +117,8 @@ class IntegerConv2D(OpDef[IntegerConv2DAttrs]):
 contrib_integer_conv2d = builder(IntegerConv2D)
 
 
-def _in_c() -> bool:
-    """Whether the current target is C without a runtime."""
+def in_c() -> bool:
+    """Return whether the current target is C without a runtime."""
     target = Target.current()
     return target is not None and is_freestanding(target)
 
