@@ -63,6 +63,15 @@ def _spelled_attention(draw: Draw) -> relay.Expr:
     )
 
 
+def _grouped_attention(draw: Draw) -> relay.Expr:
+    """Keys and values that repeat each group for its heads."""
+    batch, groups, each, rows, keys, width = (int(n) for n in draw.rng.choice((1, 2, 3, 5), size=6))
+    shapes = (batch, groups * each, rows, width), (batch, groups, keys, width), (batch, groups, keys, 4)
+    q, k, v = (draw.tensor(shape, "float32") for shape in shapes)
+    mask = draw.one_of(None, draw.tensor((1, 1, rows, keys), "float32"))
+    return relay.nn.attention(q, relay.repeat(k, each, axis=1), relay.repeat(v, each, axis=1), mask)
+
+
 NARROW = {simplify_expr.x: lambda draw: draw.tensor(dtype=draw.one_of("int8", "uint8", "int16", "float32", "bool"))}
 ROWS = {
     recognize_layer_norm.v: _row,
@@ -93,6 +102,7 @@ LEAVES: dict[str, Leaves] = {
     "softmax(q k.T * scale + mask) v -> attention(q, k, v, mask, scale)": {
         recognize_attention.PRODUCT: _spelled_attention
     },
+    "attention(q, repeat(k), repeat(v)) -> attention(q, k, v)": {recognize_attention.ATTENTION: _grouped_attention},
     "norm x * v -> norm(x, scale v)": ROWS,
     "norm(x, scale g) + v -> norm(x, scale g, center v)": ROWS,
 }

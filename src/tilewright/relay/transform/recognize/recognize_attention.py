@@ -21,7 +21,8 @@ after::
 
 Scaling and masks may come in any order, and a mask may be added or overwrite scores with the most negative number or
 minus infinity (``where``). Scores with other uses are left alone. MergeTransposes then removes the
-transposition of the result where the next layer wants the heads side by side.
+transposition of the result where the next layer wants the heads side by side. Keys and values that repeat each group
+for its heads are taken before the repetition (``shared_heads``).
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ from tilewright.relay.expr import Call, const
 from tilewright.relay.op.nn.attention import attention
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import known_dims
-from tilewright.relay.transform.rules import Form, Match, Rule, RuleTable
+from tilewright.relay.transform.recognize.shared_heads import shared_by_heads
+from tilewright.relay.transform.rules import ALL, Form, Match, Rule, RuleTable
 from tilewright.relay.transform.simplify.extents import ONE, Extent, known_extents, reshape_codes
+from tilewright.relay.type_infer import infer_expr
 
 Dims = tuple[Any, ...]  # numbers, and expressions over named dimensions
 
@@ -174,6 +177,8 @@ def _attention(m: Match) -> RelayExpr | None:
         part = op.transpose(expr, axes=[0, 2, 1]) if transposed else expr
         parts.append(_reshaped(part, [matrices, *size], [*wide[:2], *size]))
     mask = reduce(op.add, [m for m in masks if m is not None]) if masks else None
+    parts = [infer_expr(part) for part in parts]
+    parts = [parts[0], *(shared_by_heads(*parts) or parts[1:])]
     result = attention(parts[0], parts[1], parts[2], mask, scores.scale)
     side_by_side = op.transpose(result, axes=[0, 2, 1, 3])
     return _reshaped(side_by_side, [*wide[:3], shapes[4][2]], shapes[4])
@@ -223,7 +228,16 @@ def _lowest(value: float) -> float:
     return -math.inf if math.isinf(value) else float(np.finfo(np.float32).min)
 
 
+def _grouped(m: Match) -> RelayExpr | None:
+    query, key, value, *masks = m.root.args
+    shared = shared_by_heads(query, key, value)
+    return m.root.replace(args=[query, *shared, *masks]) if shared else None
+
+
+ATTENTION = is_op("nn.attention")(None)
+
 RULES = RuleTable("RecognizeAttention", [
+    Rule("attention(q, repeat(k), repeat(v)) -> attention(q, k, v)", ATTENTION, _grouped, free=ALL),
     Rule("softmax(q k.T * scale + mask) v -> attention(q, k, v, mask, scale)", PRODUCT, _attention),
 ])  # fmt: skip
 
