@@ -34,7 +34,17 @@ def assembly(*shape: int, target: str = AMX) -> str:
 
 @pytest.mark.parametrize(
     "shape",
-    [(16, 32, 64), (17, 32, 64), (31, 5, 64), (32, 32, 64), (33, 96, 128), (48, 40, 192), (197, 64, 64), (512, 32, 64)],
+    [
+        (16, 32, 64),
+        (17, 32, 64),
+        (31, 5, 64),
+        (32, 32, 64),
+        (33, 96, 128),
+        (48, 40, 192),
+        (197, 64, 64),
+        (512, 32, 64),
+        (81, 37, 1664),
+    ],
 )
 @pytest.mark.parametrize("tail", [False, True], ids=["sums", "tail"])
 def test_sums_are_exact(shape: tuple[int, int, int], tail: bool) -> None:
@@ -74,7 +84,8 @@ def test_batched_sums_are_exact(shape: tuple[int, int, int, int], transposed: bo
 
 
 @pytest.mark.parametrize(
-    ("rows", "chosen"), [(15, 0), (16, 16), (197, 197), (256, 256), (512, 256), (480, 160), (257, 0), (None, 0)]
+    ("rows", "chosen"),
+    [(15, 0), (16, 16), (197, 197), (256, 256), (512, 256), (480, 160), (257, 257), (1576, 197), (2053, 0), (None, 0)],
 )
 def test_rows_that_are_computed_together(rows: int | None, chosen: int) -> None:
     assert tile_rows(features(AMX), rows, 16, 4, "uint8") == chosen

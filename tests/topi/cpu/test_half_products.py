@@ -40,7 +40,9 @@ def run(lib: Any, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("target", [AMX, PAIRS])
-@pytest.mark.parametrize("shape", [(16, 128, 32), (17, 130, 64), (31, 256, 96), (48, 133, 64), (512, 128, 32)])
+@pytest.mark.parametrize(
+    "shape", [(16, 128, 32), (17, 130, 64), (31, 256, 96), (48, 133, 64), (512, 128, 32), (97, 128, 832), (257, 64, 64)]
+)
 def test_sums_are_those_of_rounded_factors(target: str, shape: tuple[int, int, int]) -> None:
     if not runs_here(target):
         pytest.skip(f"this machine does not run {target}")
@@ -88,9 +90,8 @@ def test_a_single_row_reads_half_the_bytes_and_is_not_rounded() -> None:
     np.testing.assert_allclose(found, np.maximum(x @ rounded(weight).T, 0), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("rows", [16, 17, 33, 64])
-def test_loops_that_stand_for_tiles_give_the_same_sums(rows: int) -> None:
-    steps = 32
+@pytest.mark.parametrize(("rows", "steps"), [(16, 32), (17, 32), (33, 32), (64, 32), (81, 16 * 26)])
+def test_loops_that_stand_for_tiles_give_the_same_sums(rows: int, steps: int) -> None:
     data = te.placeholder((rows, steps * 2), "bfloat16", "data")
     weight = te.placeholder((steps, 32, 2), "bfloat16", "weight")
     k, half = te.reduce_axis((0, steps), "k"), te.reduce_axis((0, 2), "half")

@@ -7,14 +7,18 @@ tiles (``arch_prctl``); the runtime asks for it where it looks for the processor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.memory import decl_buffer
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures
+from tilewright.tir import ir_builder
+from tilewright.tir.stmt import Stmt
 from tilewright.topi.cpu.tile_code import (
     DEPTH,
     SIDE,
@@ -25,10 +29,14 @@ from tilewright.topi.cpu.tile_code import (
     row_start,
     tile_statement,
 )
+from tilewright.topi.utils import largest_divisor
 
 BLOCK = 2 * SIDE  # columns of a dense layer that are computed together
 _TAKEN = (("uint8", WORD), ("bfloat16", WORD // 2))  # data, and how many of it are a word
+_CHUNK_STEPS = 12  # of the sum, whose weights take half of the first cache
+_LEAST_TILES = 4  # of rows, with more of which loading sums again costs less than weights from the second cache
 _MOST_ROWS = 256  # whose sums, of a block of columns, a core's cache holds beside what they are made from
+_MOST_UNEVEN_ROWS = 8 * _MOST_ROWS  # that are computed together where they divide into no equal parts
 
 
 def has_tiles(cpu: CpuFeatures, dtype: str = "uint8") -> bool:
@@ -47,7 +55,9 @@ def tile_rows(cpu: CpuFeatures, rows: Any, steps: int, group: int, dtype: str) -
         return 0
     if rows <= _MOST_ROWS:
         return rows
-    return next((n for n in range(_MOST_ROWS, 0, -BLOCK) if rows % n == 0), 0)
+    whole_tiles, others = range(_MOST_ROWS, 0, -BLOCK), range(_MOST_ROWS, _MOST_ROWS // 2, -1)
+    even = next((n for n in (*whole_tiles, *others) if rows % n == 0), 0)
+    return even or (rows if rows <= _MOST_UNEVEN_ROWS else 0)
 
 
 def row_choices(rows: int, untuned: int) -> list[int]:
@@ -77,20 +87,47 @@ def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "
     binds = declare_buffers({data: ["row"], weight: ["step", each], total: ["row"]})
 
     def statement(ins: Any, outs: Any) -> Any:
-        (a, b), (out,) = ins, outs
-        tiles, height = even_rows(rows)
-        width = DEPTH // WORD * each
-        return tile_statement(
-            TileProduct(
-                tiles, BLOCK // SIDE, height, DEPTH, (steps * WORD // DEPTH,),
-                Operand(a, lambda i, depth: row_start(i, rows) * a.strides[0] + depth * width, a.strides[0]),
-                Operand(b, lambda j, depth: depth * (DEPTH // WORD) * b.strides[0] + j * width, b.strides[0]),
-                Operand(out, lambda i, j: row_start(i, rows) * out.strides[0] + j * SIDE, out.strides[0]),
-            ),
-            emulated,
-        )  # fmt: skip
+        return _dense_statement(rows, steps * WORD // DEPTH, DEPTH // dt.nbytes(dtype), (*ins, *outs), emulated)
 
     return te.decl_tensor_intrin(total.op, statement, "byte_tiles", binds)
+
+
+def _dense_statement(rows: int, steps: int, width: int, buffers: Sequence[Any], emulated: bool) -> Stmt:
+    """Return the code of a product of ``rows`` rows in chunks of its ``steps`` steps of ``width`` numbers.
+
+    The weights of a chunk stay in the first cache, for all rows; those of the next block are fetched meanwhile.
+    """
+    a, b, out = buffers
+    tiles, height = even_rows(rows)
+    chunk = largest_divisor(steps, _CHUNK_STEPS) if tiles > _LEAST_TILES else steps
+    chunks, word_rows = steps // chunk, DEPTH // WORD
+    ib = ir_builder.create()
+    sums = Operand(out, lambda i, j: row_start(i, rows) * out.strides[0] + j * SIDE, out.strides[0])
+    kept = sums
+    if chunks > 1 and tiles * height > rows:  # rows that two tiles compute are added up for each of them
+        scratch = ib.allocate(out.dtype, tiles * height * BLOCK, name="sums", scope="local")
+        kept = Operand(
+            decl_buffer((), out.dtype, "sums", data=scratch.asobject()),
+            lambda i, j: i * (height * BLOCK) + j * SIDE, ops.const(BLOCK),
+        )  # fmt: skip
+
+    def product(number: PrimExpr, before: Operand | None, after: Operand) -> Stmt:
+        first, ahead = number * chunk, steps * word_rows * b.strides[0]
+        data = Operand(a, lambda i, step: row_start(i, rows) * a.strides[0] + (first + step) * width, a.strides[0])
+        weight = Operand(
+            b, lambda j, step: (first + step) * word_rows * b.strides[0] + j * width, b.strides[0], ahead
+        )  # fmt: skip
+        return tile_statement(
+            TileProduct(tiles, BLOCK // SIDE, height, DEPTH, (chunk,), data, weight, after, before=before), emulated
+        )
+
+    ib.emit(product(ops.const(0), None, sums if chunks == 1 else kept))
+    if chunks > 2:
+        with ib.for_range(1, chunks - 1, name="chunk") as number:
+            ib.emit(product(number, kept, kept))
+    if chunks > 1:
+        ib.emit(product(ops.const(chunks - 1), kept, sums))
+    return ib.get()
 
 
 @dataclass(frozen=True)

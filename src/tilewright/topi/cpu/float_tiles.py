@@ -177,7 +177,7 @@ class _Code:
             Operand(out, lambda t, j: t * of.height * out.strides[0] + j * SIDE, out.strides[0]),
         )
         product = TileProduct(
-            of.tiles, of.halves, of.height, DEPTH, (steps,), *operands, PRODUCTS[of.parts], adds=True,
+            of.tiles, of.halves, of.height, DEPTH, (steps,), *operands, PRODUCTS[of.parts], before=operands[2],
             stream=self._next_weights(first + steps, steps),
         )  # fmt: skip
         ib.emit(tile_statement(product, self.emulated))

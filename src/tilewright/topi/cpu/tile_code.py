@@ -72,7 +72,7 @@ class Stream:
 class TileProduct:
     """A product of data and weights, all in tiles: their numbers and extents, and loops over the sum.
 
-    ``pairs``: which parts of data and weights each step multiplies, in order. ``adds``: to what ``out`` holds.
+    ``pairs``: which parts of data and weights each step multiplies, in order. ``before``: sums to add to; None: zeros.
     """
 
     row_tiles: int
@@ -84,7 +84,7 @@ class TileProduct:
     weight: Operand
     out: Operand
     pairs: tuple[tuple[int, int], ...] = ((0, 0),)
-    adds: bool = False
+    before: Operand | None = None
     stream: Stream | None = None
 
     @property
@@ -159,10 +159,10 @@ def _block(
     """
     sums = dict(zip(itertools.product(range(len(rows)), range(len(columns))), _SUMS, strict=False))
     for (i, j), number in sums.items():
-        if product.adds:
-            machine.load(number, product.out, product.out.place(rows[i], columns[j]))
-        else:
+        if product.before is None:
             machine.zero(number)
+        else:
+            machine.load(number, product.before, product.before.place(rows[i], columns[j]))
     loops = [ib.for_range(0, extent, name="step") for extent in product.steps if extent > 1]
     variables = iter([loop.__enter__() for loop in loops])
     step = [next(variables) if extent > 1 else ops.const(0) for extent in product.steps]
