@@ -75,6 +75,7 @@ class File:
         outputs: Sequence[int],
         options: str = "",
         custom: bytes = b"",
+        intermediates: Sequence[int] = (),
         **values: Any,
     ) -> None:
         """Add an operator, by its built-in name or a custom one."""
@@ -86,7 +87,7 @@ class File:
         self.model.operatorCodes.append(code)
         made = schema.OperatorT()
         made.opcodeIndex = len(self.model.operatorCodes) - 1
-        made.inputs, made.outputs = list(inputs), list(outputs)
+        made.inputs, made.outputs, made.intermediates = list(inputs), list(outputs), list(intermediates)
         if custom:
             made.customOptions = list(custom)
         if options:

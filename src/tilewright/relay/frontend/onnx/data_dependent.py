@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def places_of(chosen: RelayExpr) -> RelayExpr:
     return first(moved, count)
 
 
-def non_zero(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
+def non_zero(ctx: Any, data: RelayExpr) -> RelayExpr:
     """Return coordinates of the elements that are not 0: (rank, n) int64."""
     rank, dtype = ctx.rank(data), ctx.dtype(data)
     zero = const(np.zeros((), dtype), dtype)

@@ -67,6 +67,13 @@ class OperatorContext:
             self.fail(f"output {index} is required and missing")
         return self.importer.graph.tensors[self.operator.outputs[index]]
 
+    def intermediate(self, index: int) -> Tensor:
+        """Return what the file says of an intermediate tensor; an omitted one is an error."""
+        between = self.operator.intermediates
+        if index >= len(between) or between[index] < 0:
+            self.fail(f"its intermediate tensor {index} is required and missing")
+        return self.importer.graph.tensors[between[index]]
+
     def raw(self, index: int) -> RelayExpr:
         """Return an input as it is stored: of a quantized tensor, its integers."""
         return self.importer.value(self.operator, self.tensor(index).index, self.first)

@@ -9,7 +9,9 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.tflite.context import OperatorContext
+from tilewright.relay.frontend.onnx.data_dependent import non_zero
+from tilewright.relay.frontend.onnx.dynamic import first
+from tilewright.relay.frontend.tflite.context import OperatorContext, typed
 from tilewright.relay.frontend.tflite.registry import converter
 
 
@@ -41,6 +43,19 @@ def convert_scatter_nd(ctx: OperatorContext) -> RelayExpr:
     rank = ctx.rank(indices)
     places = relay_op.transpose(indices, axes=(rank - 1, *range(rank - 1)))
     return relay_op.scatter_nd(relay_op.zeros(shape, ctx.dtype(updates)), places, updates, mode="add")
+
+
+@converter("WHERE")
+def convert_where(ctx: OperatorContext) -> RelayExpr:
+    """The places of what is not 0, a row each; how many there are is known when the model runs."""
+    return relay_op.transpose(typed(non_zero(ctx, ctx.raw(0))), axes=(1, 0))
+
+
+@converter("UNIQUE")
+def convert_unique(ctx: OperatorContext) -> Sequence[RelayExpr]:
+    """The different elements in the order of their first places, and which of them each element is."""
+    values, _, inverse, count = relay_op.unique(ctx.raw(0), False)
+    return [first(values, relay_op.cast(count, "int64")), relay_op.cast(inverse, ctx.out(1).dtype)]
 
 
 @converter("ONE_HOT")

@@ -51,7 +51,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator: its name (of a custom one, its own), tensors (-1 where omitted), options."""
+    """An operator: its name (of a custom one, its own), tensors (-1 where omitted), options.
+
+    Attributes:
+        intermediates: tensors that state the scales of what is computed on the way.
+    """
 
     name: str
     is_custom: bool
@@ -59,6 +63,7 @@ class Operator:
     outputs: tuple[int, ...]
     options: SimpleNamespace | None
     custom: bytes
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ def _subgraph(reader: Reader, raw: SimpleNamespace, graph: SimpleNamespace) -> S
     for op in graph.operators:
         name, is_custom = _name(reader, raw, op.code)
         inputs, outputs = known(op.inputs, -1, f"an input of {name}"), known(op.outputs, -1, f"an output of {name}")
-        operators.append(Operator(name, is_custom, inputs, outputs, _options(reader, op), _custom(reader, op)))
+        between = known(op.intermediates, -1, f"an intermediate tensor of {name}")
+        operators.append(Operator(name, is_custom, inputs, outputs, _options(reader, op), _custom(reader, op), between))
     inputs, outputs = known(graph.inputs, 0, "an input"), known(graph.outputs, 0, "an output")
     return Subgraph(graph.name, tensors, inputs, outputs, tuple(operators))
 

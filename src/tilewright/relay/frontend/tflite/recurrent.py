@@ -10,6 +10,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.tflite.context import ACTIVATION, OperatorContext, typed
+from tilewright.relay.frontend.tflite.integer_recurrent import IntegerCell, integer_memory
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.schema import ACTIVATIONS
 
@@ -31,7 +32,7 @@ def _activation(ctx: OperatorContext) -> Callable[[RelayExpr], RelayExpr]:
 
 def _over_time(ctx: OperatorContext, step: Step, states: Sequence[RelayExpr], backwards: bool = False) -> RelayExpr:
     """Return the first state after each step, in the layout of the data."""
-    data, axis = ctx.real(0), 0 if ctx.option("time_major", False) else 1
+    data, axis = ctx.raw(0), 0 if ctx.option("time_major", False) else 1
     count = ctx.shape(data)[axis]
     ctx.write_out(_NODES_OF_A_STEP * count, f"its {count} steps, written out")
     found: list[Any] = [None] * count
@@ -105,17 +106,19 @@ def _clipped(value: RelayExpr, limit: float) -> RelayExpr:
 @converter("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def convert_unidirectional_sequence_lstm(ctx: OperatorContext) -> RelayExpr:
     """Long short-term memory over a sequence."""
-    _check(ctx)
-    return _over_time(ctx, _Cell(ctx, 1).step, [_state(ctx, 18), _state(ctx, 19)])
+    return _over_time(ctx, _lstm_step(ctx), [ctx.raw(18), ctx.raw(19)])
+
+
+def _lstm_step(ctx: OperatorContext) -> Step:
+    return IntegerCell(ctx).step if ctx.tensor(0).is_quantized else _Cell(ctx, 1).step
 
 
 @converter("LSTM")
 def convert_lstm(ctx: OperatorContext) -> Sequence[RelayExpr | None]:
     """One step of long short-term memory; the output is the last result."""
-    _check(ctx)
     if ctx.option("kernel_type", 0):
         ctx.unsupported("the basic form")
-    output = _Cell(ctx, 1).step(ctx.real(0), [_state(ctx, 18), _state(ctx, 19)])[0]
+    output = _lstm_step(ctx)(ctx.raw(0), [ctx.raw(18), ctx.raw(19)])[0]
     return [*[None] * (len(ctx.operator.outputs) - 1), output]
 
 
@@ -172,3 +175,29 @@ def convert_bidirectional_sequence_rnn(ctx: OperatorContext) -> Sequence[RelayEx
     forwards = _over_time(ctx, _rnn(ctx, 1), [_state(ctx, 4)])
     backwards = _over_time(ctx, _rnn(ctx, 5), [_state(ctx, 8)], backwards=True)
     return _both(ctx, forwards, backwards)
+
+
+# ------------------------------------------------------------------------------------------- SVDF
+
+
+@converter("SVDF")
+def convert_svdf(ctx: OperatorContext) -> RelayExpr:
+    """Filters of features and of time: sums over what was remembered, the newest last."""
+    weights = ctx.plain(2)
+    (filters, length), rank = ctx.shape(weights), int(ctx.option("rank"))
+    batch = ctx.shape(ctx.raw(0))[0]
+    if rank < 1 or filters % rank:
+        ctx.fail(f"its {filters} filters are no multiple of its rank, {rank}")
+    integers = ctx.tensor(0).is_quantized
+    remembered, finished = integer_memory(ctx) if integers else (lambda data: _dense(ctx, data, 1), ctx.activation)
+    newest = relay_op.expand_dims(remembered(ctx.raw(0)), axis=2)
+    before = relay_op.reshape(ctx.raw(4), (batch, filters, length))
+    memory = relay_op.concatenate([relay_op.strided_slice(before, [1], [length], axes=[2]), newest], axis=2)
+    memory, weights = (relay_op.cast(memory, "int32"), relay_op.cast(weights, "int32")) if integers else (
+        memory, ctx.real(2)
+    )  # fmt: skip
+    terms = relay_op.multiply(memory, relay_op.expand_dims(weights, axis=0))
+    sums = relay_op.sum(relay_op.reshape(terms, (batch, filters // rank, rank * length)), axis=[2])
+    if ctx.has(3):
+        sums = relay_op.add(sums, ctx.plain(3) if integers else ctx.real(3))
+    return finished(typed(sums))

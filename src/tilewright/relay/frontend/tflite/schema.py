@@ -19,8 +19,8 @@ Dimension format:b size:i segments_type:B segments:* indices_type:B indices:*
 Int32Vector values:[i]
 Uint16Vector values:[H]
 Uint8Vector values:[B]
-Operator code:I inputs:[i] outputs:[i] options_type:B options:* custom:[B] custom_format:- variables:- intermediates:- \
-large_offset:Q large_size:Q options2_type:B options2:*
+Operator code:I inputs:[i] outputs:[i] options_type:B options:* custom:[B] custom_format:- variables:- \
+intermediates:[i] large_offset:Q large_size:Q options2_type:B options2:*
 1 padding:b stride_w:i stride_h:i activation:b dilation_w:i=1 dilation_h:i=1
 2 padding:b stride_w:i stride_h:i multiplier:i activation:b dilation_w:i=1 dilation_h:i=1
 5 padding:b stride_w:i stride_h:i filter_w:i filter_h:i activation:b
