@@ -113,3 +113,14 @@ def test_type_definitions_of_a_module_are_counted() -> None:
     data = tvm.relay.TypeData(kind, [], [])
     mod[kind] = data
     assert mod.type_definitions.items()[0] == (kind, data)
+
+
+def test_a_value_may_hold_what_only_python_knows() -> None:
+    one = tvm.relay.const(1)
+    inner = tvm.nd.array(np.float32([1, 2]))
+    value = tvm.runtime.container.tuple_object([one, tvm.runtime.container.ADT(3, [inner])])
+    assert value[0] is one
+    assert (len(value), value.tag, value[1].tag) == (2, 0, 3)
+    np.testing.assert_array_equal(value[-1][0].numpy(), inner.numpy())
+    with pytest.raises(tvm.TVMError, match="expected a tensor"):
+        tvm.get_global_func("runtime.GetADTSize")(value)

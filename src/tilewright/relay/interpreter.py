@@ -47,6 +47,7 @@ from tilewright.relay.expr import (
 from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import direct_children
+from tilewright.runtime.container import ADT
 from tilewright.runtime.ndarray import NDArray
 
 
@@ -237,7 +238,7 @@ def to_value(value: Any) -> Any:
         return value.numpy()
     if isinstance(value, Constant):
         return value.data.numpy()
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, ADT)):
         return tuple(to_value(v) for v in value)
     if isinstance(value, Tuple):
         return tuple(to_value(v) for v in value.fields)

@@ -26,6 +26,7 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.visitor import bind
 from tilewright.runtime import ndarray as nd
+from tilewright.runtime.container import ADT, tuple_object
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.dtype import DataType
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotModule
@@ -190,7 +191,7 @@ def _to_expr(value: Any) -> RelayExpr:
     match value:
         case RelayExpr():
             return value
-        case tuple() | list():
+        case tuple() | list() | ADT():
             return Tuple([_to_expr(item) for item in value])
         case ConstructorValue():
             return Call(value.constructor, [_to_expr(item) for item in value.fields])
@@ -200,10 +201,10 @@ def _to_expr(value: Any) -> RelayExpr:
 
 
 def from_value(value: Any) -> Any:
-    """Return an interpreter's value for Python callers: arrays become NDArrays."""
+    """Return an interpreter's value for Python callers: arrays become NDArrays, tuples ADTs."""
     match value:
         case tuple():
-            return tuple(from_value(item) for item in value)
+            return tuple_object([from_value(item) for item in value])
         case ConstructorValue():
             return ConstructorValue(value.tag, [from_value(item) for item in value.fields], value.constructor)
         case RefValue():

@@ -10,10 +10,11 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import DataNeededError, NodeContext, int_const, typed
-from tilewright.relay.frontend.onnx.data_dependent import different, non_zero, places_of, suppressed
+from tilewright.relay.frontend.onnx.data_dependent import different, non_zero, suppressed
 from tilewright.relay.frontend.onnx.host import run_on_host
 from tilewright.relay.frontend.onnx.indices import checked_indices
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.op.transform.data_dependent import places_of
 
 
 @converter("NonZero")

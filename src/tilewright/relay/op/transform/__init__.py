@@ -2,10 +2,12 @@
 
 reshape.py axes.py join.py layout.py slicing.py replicate.py   shapes and layouts
 indexing.py scatter.py sorting.py matrix.py trees.py           elements by index, order, and position
+data_dependent.py                                              results whose size depends on all elements
 """
 
 from tilewright.relay.op.transform import (  # noqa: F401
     axes,
+    data_dependent,
     einsum,
     indexing,
     join,

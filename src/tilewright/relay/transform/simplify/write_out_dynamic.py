@@ -26,9 +26,12 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem, const
 from tilewright.relay.op.dyn import DynTopk, range_of
 from tilewright.relay.op.tensor.creation import Arange
+from tilewright.relay.op.transform.data_dependent import Argwhere, SparseFillEmptyRows, written_argwhere, written_fill
 from tilewright.relay.op.transform.sorting import Topk
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
+
+_COUNTED = {Argwhere.op: written_argwhere, SparseFillEmptyRows.op: written_fill}
 
 
 class _Writer(ExprMutator):
@@ -45,6 +48,9 @@ class _Writer(ExprMutator):
             if None in (attrs.start, attrs.stop, attrs.step):
                 start, stop, step = found.args
                 return range_of(start, stop, step, attrs.dtype)
+        for op, write in _COUNTED.items():
+            if (found := call_of(post, op)) is not None:
+                return write(found, expr.args[0].checked_type)  # type: ignore[arg-type]
         return post
 
 
