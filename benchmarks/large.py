@@ -250,7 +250,7 @@ class Watch:
             self.stages.pop("")
 
 
-def compile_watched(model: Path, library: Path) -> dict[str, Any]:
+def compile_watched(model: Path, library: Path, executor: str = "auto") -> dict[str, Any]:
     """Compile in this process; return what each stage took, and the memory before."""
     from tilewright.driver.compile import CompileOptions, build_library
     from tilewright.relay.backend.progress import ProgressEvent, watch
@@ -264,7 +264,7 @@ def compile_watched(model: Path, library: Path) -> dict[str, Any]:
     with watched.running():
         watched.begin("start")
         with watch(follow):
-            build_library(CompileOptions(model, library), quiet=True)
+            build_library(CompileOptions(model, library, executor=executor), quiet=True)
     stages = {name: {"seconds": s.seconds, **s.peak} for name, s in watched.stages.items()}
     return {"before": before, "stages": stages, "library": library.stat().st_size}
 
@@ -323,13 +323,13 @@ def _copied(path: Path) -> float:
     return seconds
 
 
-def report(folder: Path, sizes: Sizes, weights: str, others: bool) -> None:
+def report(folder: Path, sizes: Sizes, weights: str, others: bool, executor: str = "auto") -> None:
     """Make the model, compile it, and print what it took."""
     start = time.perf_counter()
     model, library = make_model(folder, sizes, weights), folder / "model.so"
     size = sum(f.stat().st_size for f in folder.iterdir())
     print(f"model: {_megabytes(size)}, made in {time.perf_counter() - start:.1f} s")
-    found = _in_process("--compile", str(model))
+    found = _in_process("--compile", str(model), "--executor", executor)
     before = found["before"]["anonymous"]
     for name, stage in found["stages"].items():
         own = f"anonymous {_megabytes(stage['anonymous'] - before)}, mapped {_megabytes(stage['mapped'])}"
@@ -359,12 +359,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--weights", choices=("float32", "bfloat16", "int4"), default="float32")
     parser.add_argument("--folder", type=Path, help="where model and library go; a temporary one without it")
     parser.add_argument("--alone", action="store_true", help="without cp and ONNX Runtime")
+    parser.add_argument(
+        "--executor", choices=("auto", "vm"), default="auto", help="what runs it: vm as for named sizes"
+    )
     for name in ("compile", "open", "session"):
         parser.add_argument(f"--{name}", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     sizes = Sizes(**{name: getattr(chosen, name) for name in vars(Sizes())}).scaled(chosen.scale)
     if chosen.compile:
-        print(json.dumps(compile_watched(chosen.compile, chosen.compile.with_name("model.so"))))
+        print(json.dumps(compile_watched(chosen.compile, chosen.compile.with_name("model.so"), chosen.executor)))
     elif chosen.open:
         print(json.dumps(open_watched(chosen.open)))
     elif chosen.session:
@@ -372,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         folder = Path(tempfile.mkdtemp(prefix="tilewright-large-", dir=chosen.folder))
         try:
-            report(folder, sizes, chosen.weights, not chosen.alone)
+            report(folder, sizes, chosen.weights, not chosen.alone, chosen.executor)
         finally:
             shutil.rmtree(folder)
 

@@ -13,11 +13,16 @@ CODE_GENERATOR = 40 << 20  # bytes of its own, when no kernel is in the cache
 WIDER = large.Sizes(layers=4, width=1024, heads=16, groups=4, inner=2816, vocabulary=4096)  # 100 MB of bfloat16
 
 
-@pytest.mark.parametrize(("weights", "sizes"), [("float32", SIZES), ("bfloat16", WIDER)])
-def test_compiling_keeps_no_copy_of_the_weights(tmp_path: Path, weights: str, sizes: large.Sizes) -> None:
+@pytest.mark.parametrize(
+    ("weights", "sizes", "executor"),
+    [("float32", SIZES, "auto"), ("bfloat16", WIDER, "auto"), ("float32", SIZES, "vm")],
+)
+def test_compiling_keeps_no_copy_of_the_weights(
+    tmp_path: Path, weights: str, sizes: large.Sizes, executor: str
+) -> None:
     model = large.make_model(tmp_path, sizes, weights)
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
-    found = large._in_process("--compile", str(model))
+    found = large._in_process("--compile", str(model), "--executor", executor)
     grown = max(stage["anonymous"] for stage in found["stages"].values()) - found["before"]["anonymous"]
     assert {"import", "optimize", "lower", "codegen", "export"} <= found["stages"].keys()
     assert found["library"] > 80 << 20 and grown < size / 2 + CODE_GENERATOR

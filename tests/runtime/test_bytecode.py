@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tilewright import ir, nd, runtime
 from tilewright.runtime.bytecode import Code, Instruction, Opcode, VMFunction, read_code, write_head, write_tail
 from tilewright.runtime.container import ADT
+from tilewright.runtime.ndarray import numpy_view
 from tilewright.runtime.vm import Executable, VirtualMachine, make_executable
 
 I32 = (0, 32, 1)
@@ -51,6 +53,32 @@ def test_bytes_are_those_of_the_format() -> None:
     # the last instruction: three numbers, the hash of opcode and field, the opcode, the register
     key = 1 ^ (0 + 0x9E3779B9 + (1 << 6) + (1 >> 2))
     assert struct.unpack("<Qqqq", data[-32:]) == (3, key, 1, 0)
+
+
+def test_constants_of_a_large_library_are_used_where_it_is_mapped(compiled: runtime.Module, tmp_path: Path) -> None:
+    code = program((Opcode.LOAD_CONST, [1, 1]), (Opcode.RET, [1]))
+    small, large = np.arange(3, dtype="int8"), np.arange(2 << 20, dtype="int32").reshape(4, -1)
+    held = runtime.ndarray.share_memory(large.T)
+    path = Path(make_executable(code, [small, held], [1, 1], compiled).export_library(tmp_path / "large.so"))
+    exe = Executable(runtime.load_module(path))
+    first, second = (exe.mod["get_constant"](i) for i in range(2))
+    np.testing.assert_array_equal(first.numpy(), small)
+    np.testing.assert_array_equal(second.numpy(), large.T)
+    result = VirtualMachine(exe, runtime.cpu()).run(np.zeros(1))
+    np.testing.assert_array_equal(result.numpy(), large.T)
+    assert any(
+        str(path) in line and int(low, 16) <= second._tensor.data < int(high, 16)
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        for low, high in [line.split()[0].split("-")]
+    )
+
+
+def test_the_callers_array_stays_writable_where_a_program_uses_it() -> None:
+    code, mine = program((Opcode.LOAD_CONST, [0, 1]), (Opcode.RET, [1])), runtime.array(np.arange(16))
+    machine = VirtualMachine(make_executable(code, [mine], [1], None), runtime.cpu())
+    mine.copyfrom(np.zeros(16, "int64"))
+    numpy_view(machine.run(np.zeros(1)), writable=True)[...] = 7
+    assert not machine.run(np.zeros(1)).numpy().any()
 
 
 def test_what_is_written_is_read() -> None:

@@ -162,6 +162,23 @@ def test_a_file_that_was_cut_is_an_error(size: int, export: Export, tmp_path: Pa
         runtime.load_module(library)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_loading_reads_the_index_alone_and_nothing_between_weights(kind: str, export: Export, tmp_path: Path) -> None:
+    library = export(kind, "ab")
+    _change(tmp_path / "w.bin", 64 + 8)  # the size in the first tensor's record
+    _check(library, _A, _B)
+
+
+@pytest.mark.parametrize("at", [8, 100])
+def test_without_an_index_the_record_before_each_tensor_is_read(at: int, export: Export, tmp_path: Path) -> None:
+    library = export("graph", "ab")
+    _change(tmp_path / "w.bin", (tmp_path / "w.bin").stat().st_size - at)
+    _check(library, _A, _B)
+    _change(tmp_path / "w.bin", 64 + 8)
+    with pytest.raises(TVMError, match=r"w\.bin is another build's"):
+        runtime.load_module(library)
+
+
 def test_a_file_of_another_kind_is_an_error(export: Export, tmp_path: Path) -> None:
     library = export("graph", "ab")
     _change(tmp_path / "w.bin", 0)
@@ -356,7 +373,7 @@ def test_a_parameter_in_another_order_is_written_in_row_major_order(compiled: ru
     params = {"w": runtime.ndarray.share_memory(_A.T), "same": np.ascontiguousarray(_A.T), "small": _A[:1]}
     made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(0), compiled, "default", params)
     made.export_library(tmp_path / "x.so", weights=tmp_path / "w.bin")
-    assert (tmp_path / "w.bin").stat().st_size == 128 + _A.nbytes
+    assert (tmp_path / "w.bin").stat().st_size == 128 + _A.nbytes + 3 * 64  # the index
     loaded = parameters(runtime.load_module(tmp_path / "x.so"))
     for name, value in params.items():
         np.testing.assert_array_equal(loaded[name].numpy(), value.numpy() if name == "w" else value)

@@ -33,6 +33,9 @@ TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* sha
 TwArray* tw_array_read_only(TwArray* parent);
 /* Whether an array, or what it is a view of, is read-only. */
 bool tw_array_is_read_only(const TwArray* array);
+/* Lets an array be ready for use: one that the compiler left as a view of a file, in another order or not aligned, is
+ * replaced by a copy. */
+int tw_array_settle(TwArray** array);
 /* An array whose elements are at data, in a mapping, which it retains. */
 TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type);
 /* An array without memory, with room for `capacity` dimensions. */
@@ -52,6 +55,10 @@ typedef struct {
   TwArray** arrays;
   size_t count;
 } TwParams;
+/* Whether sets of so many bytes are worth an index of their headers, and the padding that lets them be mapped. */
+enum { TW_INDEXED_BYTES = 4 << 20 };
+/* Where a stream is in its file, or would be in the one whose bytes it counts. */
+int tw_stream_position(const TilewrightStream* s, uint64_t* at);
 /* A count, the names and the arrays, with padding that lets tw_read_named find the elements of large arrays aligned. */
 int tw_write_named(TilewrightStream* s, const TwParams* params);
 int tw_read_named(TilewrightStream* s, TwParams* out);

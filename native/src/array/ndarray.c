@@ -232,6 +232,22 @@ static int copy_on(const DLTensor* from, DLTensor* to, TVMStreamHandle stream) {
 
 int tw_copy(const DLTensor* from, DLTensor* to) { return copy_on(from, to, NULL); }
 
+int tw_array_settle(TwArray** array) {
+  const DLTensor* t = &(*array)->tensor;
+  if (!tw_is_host(t->device)) return 0;
+  const uintptr_t address = (uintptr_t)t->data + (uintptr_t)t->byte_offset;
+  if (tw_is_compact(t) && address % TW_ALIGNMENT == 0) return 0;
+  TwArray* ready = tw_array_new(t->shape, t->ndim, t->dtype, t->device);
+  if (ready == NULL || tw_copy(t, &ready->tensor) != 0) {
+    tw_array_release(ready);
+    return -1;
+  }
+  ready->read_only = (*array)->read_only;
+  tw_array_release(*array);
+  *array = ready;
+  return 0;
+}
+
 int TVMDeviceCopyDataFromTo(DLTensor* from, DLTensor* to, TVMStreamHandle stream) { return copy_on(from, to, stream); }
 
 int TilewrightArrayAlloc(const int64_t* shape, int ndim, DLDataType type, DLDevice device, const char* mem_scope,

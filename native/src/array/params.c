@@ -13,7 +13,7 @@ static const uint64_t params_magic = 0xF7E58D4F05049CB7u;
  * Where there are many bytes, the first array holds the headers of all others once more, and small arrays come before
  * large ones: who opens a library then touches no page between weights, each of which the system reads from the disk
  * with 2 MiB around it. */
-enum { MAPPED_BYTES = 4096, INDEXED_BYTES = 4 << 20 };
+enum { MAPPED_BYTES = 4096 };
 static const char padding_name[] = "__padding", headers_name[] = "__headers";
 
 typedef struct {
@@ -135,8 +135,7 @@ static int64_t padding_bytes(uint64_t at, int ndim) {
   return (int64_t)((TW_ALIGNMENT - (at + header_bytes(1) + header_bytes(ndim)) % TW_ALIGNMENT) % TW_ALIGNMENT);
 }
 
-/* Where a stream is in its file. */
-static int position(const TilewrightStream* s, uint64_t* at) {
+int tw_stream_position(const TilewrightStream* s, uint64_t* at) {
   const long found = s->counted != NULL ? (long)*s->counted : s->file == NULL ? 0 : ftell(s->file);
   *at = (uint64_t)found;
   return found < 0 ? tw_fail("cannot tell the position in a file that is written") : 0;
@@ -146,7 +145,7 @@ static int position(const TilewrightStream* s, uint64_t* at) {
 static int write_padding(TilewrightStream* s, int ndim) {
   static const char zeros[TW_ALIGNMENT];
   uint64_t at;
-  if (position(s, &at) != 0) return -1;
+  if (tw_stream_position(s, &at) != 0) return -1;
   const int64_t size = padding_bytes(at, ndim);
   if (write_header(s, array_magic, 1, &size, byte_type, (uint64_t)size) != 0) return -1;
   return TilewrightStreamWrite(s, zeros, (size_t)size);
@@ -160,7 +159,7 @@ static int write_headers(TilewrightStream* s, const TwParams* params) {
     const TwArray* a = params->arrays[i];
     size += (int64_t)(header_bytes(a->tensor.ndim) + (is_large(a) ? header_bytes(1) : 0));
   }
-  if (write_header(s, array_magic, 1, &size, byte_type, (uint64_t)size) != 0 || position(s, &at) != 0) return -1;
+  if (write_header(s, array_magic, 1, &size, byte_type, (uint64_t)size) != 0 || tw_stream_position(s, &at) != 0) return -1;
   at += (uint64_t)size;
   for (size_t i = 0; i < params->count; ++i) {
     const DLTensor* t = &params->arrays[i]->tensor;
@@ -196,7 +195,7 @@ static int write_in_order(TilewrightStream* s, const TwParams* params, bool padd
 int tw_write_named(TilewrightStream* s, const TwParams* params) {
   size_t nbytes = 0, next = 0;
   for (size_t i = 0; i < params->count; ++i) nbytes += bytes_of(params->arrays[i]);
-  if (s->apart != NULL || nbytes < INDEXED_BYTES) return write_in_order(s, params, s->apart == NULL, false);
+  if (s->apart != NULL || nbytes < TW_INDEXED_BYTES) return write_in_order(s, params, s->apart == NULL, false);
   TwParams sorted = {.count = params->count};
   sorted.names = malloc(params->count * sizeof(char*));
   sorted.arrays = malloc(params->count * sizeof(TwArray*));

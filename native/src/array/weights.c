@@ -6,7 +6,11 @@
  *   order, and zeros up to a multiple of 64.
  *
  * A library holds the place, the size and the checksum of its tensors. Tensors are added at the end alone, so what a
- * library holds stays true. */
+ * library holds stays true.
+ *
+ * The end is an index of all tensors before it: a record of 64 bytes, (place, size, checksum) of each by place, zeros up
+ * to a multiple of 64, and the record again, which is found from the end. Who opens a library then touches no page
+ * between weights, each of which the system reads from the disk with 2 MiB around it. Earlier indices stay where they are. */
 #include "array.h"
 
 #include <errno.h>
@@ -19,11 +23,18 @@
 enum { UNIT = TW_ALIGNMENT };
 static const char head[UNIT] = "Tilewright weights 1\n";
 static const char zeros[UNIT];
-static const uint64_t record_magic = 0x7c1f5ad3e2964b0du;
+static const uint64_t record_magic = 0x7c1f5ad3e2964b0du, index_magic = 0x7c1f5ad3e2964b0eu;
 
 typedef struct {
   uint64_t magic, size, checksum, reserved[5];
 } Record;
+
+/* A tensor in an index. */
+typedef struct {
+  uint64_t offset, size, checksum;
+} Entry;
+
+static uint64_t padding_of(uint64_t nbytes) { return (0 - nbytes) % UNIT; }
 
 /* ---- checksums ---- */
 enum { LANES = UNIT / sizeof(uint64_t) };
@@ -73,6 +84,22 @@ static uint64_t checksum_of(Checksum* c) {
 }
 
 /* ---- reading ---- */
+/* Finds the index at the end of a file; there is none in one that was cut. */
+static void find_index(TwMapping* file) {
+  Record first, last;
+  if (file->length % UNIT != 0 || file->length < 3 * UNIT) return;
+  memcpy(&last, file->start + file->length - UNIT, UNIT);
+  const uint64_t room = file->length - 3 * UNIT;
+  if (last.magic != index_magic || last.size > room || last.size + padding_of(last.size) > room) return;
+  const size_t start = file->length - UNIT - (size_t)(last.size + padding_of(last.size));
+  memcpy(&first, file->start + start - UNIT, UNIT);
+  Checksum sum = {.size = 0};
+  add_to_checksum(&sum, file->start + start, (size_t)last.size);
+  if (memcmp(&first, &last, UNIT) != 0 || checksum_of(&sum) != last.checksum) return;
+  file->index = start;
+  file->indexed = (size_t)last.size / sizeof(Entry);
+}
+
 static TwMapping* map_weights(const char* path, const char* library) {
   const char* why = NULL;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -103,7 +130,35 @@ int tw_open_weights(TilewrightStream* s, const char* library, const char* name) 
   if (length < 0 || (size_t)length >= sizeof path) return tw_fail("cannot open %s: %s", name, strerror(ENAMETOOLONG));
   if (s->weights != NULL) tw_mapping_release(s->weights);
   s->weights = map_weights(path, library);
-  return s->weights == NULL ? -1 : 0;
+  if (s->weights == NULL) return -1;
+  find_index(s->weights);
+  return 0;
+}
+
+/* The entry of a place; false where there is none. */
+static bool entry_at(const TwMapping* file, uint64_t offset, Entry* out) {
+  const char* entries = file->start + file->index;
+  size_t low = 0, high = file->indexed;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    memcpy(out, entries + middle * sizeof *out, sizeof *out);
+    if (out->offset == offset) return true;
+    if (out->offset < offset) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return false;
+}
+
+/* What a file says of the tensor at a place; without an index, in the record before it. */
+static Entry tensor_at(const TwMapping* file, uint64_t offset) {
+  Entry found;
+  Record record;
+  if (entry_at(file, offset, &found)) return found;
+  memcpy(&record, file->start + offset - UNIT, sizeof record);
+  return (Entry){offset, record.magic == record_magic ? record.size : UINT64_MAX, record.checksum};
 }
 
 static int find(const TwMapping* file, uint64_t offset, uint64_t nbytes, uint64_t checksum, const char** out) {
@@ -112,9 +167,8 @@ static int find(const TwMapping* file, uint64_t offset, uint64_t nbytes, uint64_
     return tw_fail("the file of weights %s is too short: it has %zu bytes, and the library uses %" PRIu64 " bytes from %" PRIu64
                    " on; it was not copied whole, or is another build's", file->name, file->length, nbytes, offset);
   }
-  Record record;
-  memcpy(&record, file->start + offset - UNIT, sizeof record);
-  if (record.magic != record_magic || record.size != nbytes || record.checksum != checksum) {
+  const Entry found = tensor_at(file, offset);
+  if (found.size != nbytes || found.checksum != checksum) {
     return tw_fail("the file of weights %s is another build's: it does not have the library's tensor of %" PRIu64
                    " bytes at %" PRIu64, file->name, nbytes, offset);
   }
@@ -164,10 +218,9 @@ struct TwWeights {
   int added;     /* what comes behind it, at the places that it will have */
   uint64_t from; /* the old file's size, where the added begins */
   uint64_t end;
-  struct {
-    uint64_t offset, size, checksum;
-  }* tensors;
+  Entry* tensors; /* of both, by place */
   size_t count, capacity;
+  size_t listed; /* of them, in an index at the end */
 };
 
 static int read_at(int fd, void* data, size_t nbytes, uint64_t at) {
@@ -200,23 +253,24 @@ static int remember(struct TwWeights* w, uint64_t offset, uint64_t size, uint64_
     w->tensors = grown;
     w->capacity = capacity;
   }
-  w->tensors[w->count].offset = offset;
-  w->tensors[w->count].size = size;
-  w->tensors[w->count++].checksum = checksum;
+  w->tensors[w->count++] = (Entry){offset, size, checksum};
   return 0;
 }
 
-/* Lists the tensors between w->end and `size`. */
+/* Lists the tensors between w->end and `size`, and passes over indices. */
 static int list_tensors(struct TwWeights* w, int fd, uint64_t size, const char* path) {
   while (w->end < size) {
     Record r = {.magic = 0};
     const uint64_t offset = w->end + UNIT;
     if (offset <= size && read_at(fd, &r, sizeof r, w->end) != 0) return -1;
-    if (r.magic != record_magic || r.size > size - offset || size - offset - r.size < (0 - r.size) % UNIT) {
+    const uint64_t behind = padding_of(r.size) + (r.magic == index_magic ? UNIT : 0);
+    const bool known = r.magic == record_magic || r.magic == index_magic;
+    if (!known || r.size > size - offset || size - offset - r.size < behind) {
       return tw_fail("%s is damaged at byte %" PRIu64 "; remove it to write a new one", path, w->end);
     }
-    if (remember(w, offset, r.size, r.checksum) != 0) return -1;
-    w->end = offset + r.size + (0 - r.size) % UNIT;
+    if (r.magic == record_magic && remember(w, offset, r.size, r.checksum) != 0) return -1;
+    w->end = offset + r.size + behind;
+    w->listed = r.magic == index_magic ? w->count : w->listed;
   }
   return 0;
 }
@@ -257,8 +311,17 @@ struct TwWeights* tw_weights_open(const char* old, const char* added) {
   return NULL;
 }
 
+static int append_index(struct TwWeights* w) {
+  const size_t nbytes = w->count * sizeof(Entry);
+  Checksum sum = {.size = 0};
+  add_to_checksum(&sum, w->tensors, nbytes);
+  const Record r = {.magic = index_magic, .size = nbytes, .checksum = checksum_of(&sum)};
+  if (append(w, &r, sizeof r) != 0 || append(w, w->tensors, nbytes) != 0) return -1;
+  return append(w, zeros, padding_of(nbytes)) != 0 ? -1 : append(w, &r, sizeof r);
+}
+
 int tw_weights_close(struct TwWeights* w) {
-  int rc = 0;
+  int rc = w->added >= 0 && w->listed < w->count ? append_index(w) : 0;
   if (w->old >= 0) close(w->old);
   if (w->added >= 0 && close(w->added) != 0) rc = tw_fail("writing the file of weights failed: %s", strerror(errno));
   free(w->tensors);
@@ -314,5 +377,5 @@ int tw_weights_add(struct TwWeights* w, const TwArray* array, size_t nbytes, uin
   if (*offset != 0) return 0;
   *offset = w->end + UNIT;
   if (append(w, &r, sizeof r) != 0 || tw_write_elements(&adding, array, nbytes) != 0) return -1;
-  return append(w, zeros, (0 - nbytes) % UNIT) != 0 ? -1 : remember(w, *offset, nbytes, r.checksum);
+  return append(w, zeros, padding_of(nbytes)) != 0 ? -1 : remember(w, *offset, nbytes, r.checksum);
 }

@@ -106,6 +106,7 @@ typedef struct TwMapping {
   uint64_t device, node; /* of the file; 0 where it is not known */
   char* start;           /* of a file of data, whose pages are private */
   size_t length;
+  size_t index, indexed; /* of a file of weights: where its index is, and of how many tensors */
   char* name;
   struct TwMapping* next;
 } TwMapping;

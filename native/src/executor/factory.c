@@ -35,26 +35,10 @@ static Factory* empty_factory(void) {
 
 static TwModule* first_import(const TwModule* m) { return m->num_imports == 0 ? NULL : m->imports[0]; }
 
-/* Makes a parameter ready for use, with the lock held: one that the compiler left as a view of a file, in another order
- * or not aligned, is copied. */
-static int settle(Factory* f, size_t i) {
-  const DLTensor* t = &f->params.arrays[i]->tensor;
-  if (!tw_is_host(t->device)) return 0;
-  const uintptr_t address = (uintptr_t)t->data + (uintptr_t)t->byte_offset;
-  if (tw_is_compact(t) && address % TW_ALIGNMENT == 0) return 0;
-  TwArray* ready = tw_array_new(t->shape, t->ndim, t->dtype, t->device);
-  if (ready == NULL || tw_copy(t, &ready->tensor) != 0) {
-    tw_array_release(ready);
-    return -1;
-  }
-  tw_array_release(f->params.arrays[i]);
-  f->params.arrays[i] = ready;
-  return 0;
-}
-
+/* Makes all parameters ready for use, with the lock held. */
 static int settle_all(Factory* f) {
   int rc = 0;
-  for (size_t i = 0; rc == 0 && i < f->params.count; ++i) rc = settle(f, i);
+  for (size_t i = 0; rc == 0 && i < f->params.count; ++i) rc = tw_array_settle(&f->params.arrays[i]);
   return rc;
 }
 
@@ -128,7 +112,7 @@ static int get_param(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, v
   if (param_argument(f, args, codes, n, &i) != 0) return -1;
   tw_lock(&f->lock);
   f->lent = true;
-  int rc = settle(f, i);
+  int rc = tw_array_settle(&f->params.arrays[i]);
   if (rc == 0) tw_return_handle(ret, tw_array_retain(f->params.arrays[i]), kTVMNDArrayHandle);
   tw_unlock(&f->lock);
   return rc;

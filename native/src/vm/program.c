@@ -4,7 +4,8 @@
  *
  *   u64 magic, the version "0.8.1"
  *   the functions' names, by index                                                   head, up to here
- *   the constants: a count, arrays, a vector of device types
+ *   the constants: a count, arrays, a vector of device types. Where a library holds many bytes of them, the count is
+ *   ARRANGED, and they are as a factory's parameters, whose names are their numbers: they are used where they lie
  *   the packed functions' names; a map of maps: their attributes                     tail, from here on
  *   a count of functions, each: three strings (name, registers, instructions), names of parameters, their device types,
  *   then its instructions: vectors of a hash, the opcode and its fields */
@@ -14,6 +15,7 @@
 
 static const uint64_t magic = 0xD225DE2F4214151Du;
 static const char version[] = "0.8.1";
+static const uint64_t ARRANGED = UINT64_MAX;
 
 /* ---- reading ---- */
 /* A vector of 64-bit numbers, where it lies in the stream; it is not aligned. */
@@ -69,16 +71,52 @@ static int read_head(TilewrightStream* s, VmProgram* p) {
   return keep(start, s->data, &p->head, &p->head_size);
 }
 
+static int read_count(const char* text, const char* what, size_t limit, size_t* out) {
+  char* end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (errno != 0 || end == text || *end != '\0' || value < 0 || (unsigned long long)value > limit) {
+    return tw_fail("damaged bytecode: \"%s\" %s", text, what);
+  }
+  *out = (size_t)value;
+  return 0;
+}
+
+static int new_constants(VmProgram* p, size_t count) {
+  p->constants = calloc(count + 1, sizeof *p->constants);
+  return p->constants == NULL ? tw_out_of_memory(count * sizeof *p->constants) : 0;
+}
+
+static int read_in_order(TilewrightStream* s, VmProgram* p, uint64_t count) {
+  if (count > s->left / 40) return tw_fail("damaged bytecode: %llu constants", (unsigned long long)count);
+  if (new_constants(p, (size_t)count) != 0) return -1;
+  for (; p->num_constants < count; ++p->num_constants) {
+    if (tw_read_array(s, &p->constants[p->num_constants]) != 0) return -1;
+  }
+  return 0;
+}
+
+static int read_arranged(TilewrightStream* s, VmProgram* p) {
+  TwParams found;
+  if (tw_read_named(s, &found) != 0) return -1;
+  int rc = new_constants(p, found.count);
+  if (rc == 0) p->num_constants = found.count;
+  for (size_t i = 0, at; rc == 0 && i < found.count; ++i) {
+    rc = read_count(found.names[i], "is the number of no constant", found.count - 1, &at);
+    if (rc == 0 && p->constants[at] != NULL) rc = tw_fail("damaged bytecode: constant %zu is there twice", at);
+    if (rc != 0) break;
+    p->constants[at] = found.arrays[i];
+    found.arrays[i] = NULL;
+  }
+  tw_free_params(&found);
+  return rc;
+}
+
 static int read_constants(TilewrightStream* s, VmProgram* p) {
   uint64_t count;
   if (tw_read_u64(s, &count) != 0) return -1;
-  if (count > s->left / 40) return tw_fail("damaged bytecode: %llu constants", (unsigned long long)count);
-  p->constants = calloc((size_t)count + 1, sizeof *p->constants);
-  if (p->constants == NULL) return tw_out_of_memory((size_t)count * sizeof *p->constants);
-  for (; p->num_constants < count; ++p->num_constants) {
-    if (tw_read_array(s, &p->constants[p->num_constants]) != 0) return -1;
-    p->constants[p->num_constants]->read_only = true;
-  }
+  if ((count == ARRANGED ? read_arranged(s, p) : read_in_order(s, p, count)) != 0) return -1;
+  for (size_t i = 0; i < p->num_constants; ++i) p->constants[i]->read_only = true;
   return read_numbers(s, &p->constant_devices, p->num_constants, "constants");
 }
 
@@ -127,17 +165,6 @@ static int read_code(TilewrightStream* s, const VmProgram* p, VmFunction* f) {
     }
     if (vm_decode(p, f, i, fields + 1, count - 1, &f->code[i]) != 0) return -1;
   }
-  return 0;
-}
-
-static int read_count(const char* text, const char* what, size_t limit, size_t* out) {
-  char* end;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  if (errno != 0 || end == text || *end != '\0' || value < 0 || (unsigned long long)value > limit) {
-    return tw_fail("damaged bytecode: \"%s\" %s", text, what);
-  }
-  *out = (size_t)value;
   return 0;
 }
 
@@ -199,11 +226,51 @@ int vm_read_program(TilewrightStream* s, VmProgram* p) {
   return rc == 0 ? read_tail(s, p) : rc;
 }
 
-int vm_write_program(TilewrightStream* s, const VmProgram* p) {
-  if (TilewrightStreamWrite(s, p->head, p->head_size) != 0 || tw_write_u64(s, p->num_constants) != 0) return -1;
-  for (size_t i = 0; i < p->num_constants; ++i) {
-    if (tw_write_array(s, p->constants[i]) != 0) return -1;
+int vm_make_program(const VmParts* parts, VmProgram* p) {
+  TilewrightStream head = {.data = parts->head.data, .left = parts->head.size};
+  TilewrightStream tail = {.data = parts->tail.data, .left = parts->tail.size};
+  if (read_head(&head, p) != 0 || new_constants(p, parts->num_constants) != 0) return -1;
+  p->constant_devices = malloc(parts->num_constants * sizeof(int64_t) + 1);
+  if (p->constant_devices == NULL) return tw_out_of_memory(parts->num_constants * sizeof(int64_t));
+  for (; p->num_constants < parts->num_constants; ++p->num_constants) {
+    p->constants[p->num_constants] = tw_array_read_only(parts->constants[p->num_constants]);
+    if (p->constants[p->num_constants] == NULL) return -1;
+    p->constant_devices[p->num_constants] = parts->constant_devices[p->num_constants];
   }
+  if (read_tail(&tail, p) != 0) return -1;
+  return head.left + tail.left == 0 ? 0 : tw_fail("damaged bytecode: %zu bytes follow its end", head.left + tail.left);
+}
+
+static int write_arranged(TilewrightStream* s, const VmProgram* p) {
+  enum { DIGITS = 24 };
+  char* texts = malloc(p->num_constants * DIGITS);
+  char** names = malloc(p->num_constants * sizeof *names);
+  int rc = texts == NULL || names == NULL ? tw_out_of_memory(p->num_constants * DIGITS) : tw_write_u64(s, ARRANGED);
+  for (size_t i = 0; rc == 0 && i < p->num_constants; ++i) {
+    names[i] = texts + i * DIGITS;
+    snprintf(names[i], DIGITS, "%zu", i);
+  }
+  const TwParams named = {.names = names, .arrays = p->constants, .count = p->num_constants};
+  if (rc == 0) rc = tw_write_named(s, &named);
+  free(names);
+  free(texts);
+  return rc;
+}
+
+static int write_constants(TilewrightStream* s, const VmProgram* p, bool to_library) {
+  size_t total = 0, nbytes;
+  for (size_t i = 0; i < p->num_constants; ++i) {
+    const DLTensor* t = &p->constants[i]->tensor;
+    if (tw_tensor_bytes(t->ndim, t->shape, t->dtype, &nbytes)) total += nbytes;
+  }
+  if (to_library && s->apart == NULL && total >= TW_INDEXED_BYTES) return write_arranged(s, p);
+  int rc = tw_write_u64(s, p->num_constants);
+  for (size_t i = 0; rc == 0 && i < p->num_constants; ++i) rc = tw_write_array(s, p->constants[i]);
+  return rc;
+}
+
+int vm_write_program(TilewrightStream* s, const VmProgram* p, bool to_library) {
+  if (TilewrightStreamWrite(s, p->head, p->head_size) != 0 || write_constants(s, p, to_library) != 0) return -1;
   if (tw_write_u64(s, p->num_constants) != 0) return -1;
   if (TilewrightStreamWrite(s, p->constant_devices, p->num_constants * sizeof(int64_t)) != 0) return -1;
   return TilewrightStreamWrite(s, p->tail, p->tail_size);

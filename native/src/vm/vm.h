@@ -44,7 +44,8 @@ typedef struct {
 typedef struct {
   VmFunction* functions;
   size_t num_functions;
-  TwArray** constants;
+  TwArray** constants; /* under lock: what the compiler left as a view of a file is made ready on use */
+  TwLock lock;
   int64_t* constant_devices;
   size_t num_constants;
   char** packed;
@@ -62,7 +63,16 @@ int vm_link(VmProgram* p);
 
 /* Reads what Executable.save wrote, of TVM 0.8 as well. */
 int vm_read_program(TilewrightStream* s, VmProgram* p);
-int vm_write_program(TilewrightStream* s, const VmProgram* p);
+/* TVM's form; `to_library` lets many bytes of constants be arranged so that they are mapped. */
+int vm_write_program(TilewrightStream* s, const VmProgram* p, bool to_library);
+/* A program whose constants, in memory, are used where they lie. */
+typedef struct {
+  TVMByteArray head, tail; /* of the file: what is before its constants, and behind them */
+  TwArray** constants;
+  const int64_t* constant_devices;
+  size_t num_constants;
+} VmParts;
+int vm_make_program(const VmParts* parts, VmProgram* p);
 void vm_free_program(VmProgram* p);
 /* The index of a function, or -1 and an error. */
 int vm_find_function(const VmProgram* p, const char* name);

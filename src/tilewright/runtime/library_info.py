@@ -24,6 +24,7 @@ _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
 _DYNAMIC, _LOADED, _SYMBOLS, _CODE_FLAG = 3, 1, 11, 4
 _FACTORIES = frozenset({"GraphExecutorFactory", "GraphRuntimeFactory"})
 _ARRANGING = "__padding", "__headers"  # see native/src/array/params.c
+_ARRANGED = (1 << 64) - 1  # see native/src/vm/program.c
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,7 @@ def _program_fields(reader: Reader) -> dict[str, Any]:
     reader.text()
     reader.texts()
     head = bytes(reader.view[start : reader.at])
-    constants = []
-    for _ in range(reader.u64()):
-        shape, dtype, elements = reader.skip_array()
-        constants.append((TensorInfo(shape, str(dtype)), elements))
+    constants = _constants(reader)
     reader.take(8 * reader.u64())  # a device for each
     code = read_code(head, bytes(reader.view[reader.at : end]))
     described = code.interface_constant
@@ -168,6 +166,21 @@ def _program_fields(reader: Reader) -> dict[str, Any]:
         "kernel_calls": sum(i.opcode == Opcode.INVOKE_PACKED for f in code.functions for i in f.instructions),
         "activation_bytes": None,
     }
+
+
+def _constants(reader: Reader) -> list[tuple[TensorInfo, memoryview]]:
+    """Return a program's constants and their elements; many bytes are arranged as parameters of a graph are."""
+    count = reader.u64()
+    if count != _ARRANGED:
+        return [_info_of(*reader.skip_array()) for _ in range(count)]
+    reader.u64()
+    found = [(name, _info_of(*reader.skip_array())) for name in reader.texts()]
+    by_number = {int(name): constant for name, constant in found if name not in _ARRANGING}
+    return [by_number[number] for number in range(len(by_number))]
+
+
+def _info_of(shape: tuple[int, ...], dtype: Any, elements: memoryview) -> tuple[TensorInfo, memoryview]:
+    return TensorInfo(shape, str(dtype)), elements
 
 
 def _is_kernel(node: dict[str, Any]) -> bool:
@@ -217,17 +230,12 @@ def _read_module(reader: Reader) -> dict[str, Any]:
         if key in _FACTORIES:
             graph = json.loads(reader.text())
             reader.u64()
-            arrays = [(name, _skip_array(reader)) for name in reader.texts()]
+            arrays = [(name, _info_of(*reader.skip_array())[0]) for name in reader.texts()]
             parameters = {name: info for name, info in arrays if name not in _ARRANGING}
             return _graph_fields(graph, parameters, reader.text()) | {"weights_file": weights_file}
         if key != "_lib":
             break
     raise ValueError("it holds no network")
-
-
-def _skip_array(reader: Reader) -> TensorInfo:
-    shape, dtype, _ = reader.skip_array()
-    return TensorInfo(shape, str(dtype))
 
 
 class _Section(NamedTuple):

@@ -6,7 +6,6 @@ it. docs/vm.md has the instructions, docs/runtime.md how to run one without Pyth
 
 from __future__ import annotations
 
-import struct
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -21,7 +20,6 @@ from .device import Device, cpu
 from .error import TVMError
 from .module import BenchmarkResult, Module
 from .ndarray import NDArray, array
-from .params import array_parts
 from .registry import need_global_func
 
 NAIVE_ALLOCATOR = 1
@@ -160,12 +158,14 @@ class Executable:
 def make_executable(
     code: Code, constants: Sequence[Any], constant_devices: Sequence[int], lib: Module | None
 ) -> Executable:
-    """The executable of a program; ``constants`` are arrays, each with its device's type number."""
-    parts = [write_head(code), struct.pack("<Q", len(constants))]
-    for constant in constants:
-        parts += array_parts(constant)
-    parts += [struct.pack(f"<Q{len(constants)}q", len(constants), *constant_devices), write_tail(code)]
-    return Executable.load_exec(b"".join(parts), lib)
+    """The executable of a program; ``constants`` are arrays, each with its device's type number.
+
+    Those of ``nd`` are used where they lie; strided ones are copied when a machine is made.
+    """
+    arrays = [value if isinstance(value, NDArray) else array(value) for value in constants]
+    pairs = [item for pair in zip(constant_devices, arrays, strict=True) for item in pair]
+    create = need_global_func("tilewright.vm.create_executable")
+    return Executable(create(write_head(code), write_tail(code), lib, *pairs))
 
 
 class VirtualMachine:
