@@ -44,3 +44,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for a known name close to ``name``, or ""."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+class OpError(TilewrightError):
+    """An importer met an operator that it cannot take."""
+
+
+class OpNotImplemented(OpError, NotImplementedError):
+    """The operator has no converter."""
+
+
+class OpAttributeRequired(OpError, AttributeError):
+    """The operator lacks an attribute that it needs."""
+
+
+class OpAttributeInvalid(OpError, AttributeError):
+    """An attribute of the operator has a value that is not allowed."""
+
+
+class OpAttributeUnImplemented(OpError, NotImplementedError):
+    """An attribute of the operator has a value that is allowed and not offered."""
