@@ -96,6 +96,7 @@ TwArray* tw_pool_view(TwPool* pool, TwArray* parent, uint64_t byte_offset, const
 typedef enum { TW_NOTHING, TW_INTEGER, TW_TENSOR, TW_OBJECT } TwSlotKind;
 typedef struct {
   TwSlotKind kind;
+  bool carried; /* of an input of the virtual machine: it came by carry, so the run may take it and write to it */
   union {
     int64_t integer;
     TwArray* array;

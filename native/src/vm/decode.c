@@ -103,6 +103,9 @@ static int decode_call(const Reader* r, VmInstruction* out) {
       } else if (strcmp(r->program->packed[out->value], "tilewright.vm.append") == 0) {
         if (out->count != 4) return REFUSE(r, "append takes two tensors, an axis and a result, not %d arguments", out->count);
         out->op = VM_APPEND;
+      } else if (strcmp(r->program->packed[out->value], "tilewright.vm.write_rows") == 0) {
+        if (out->count != 6) return REFUSE(r, "write_rows takes three tensors, an axis, whether it is the last use, and a result, not %d arguments", out->count);
+        out->op = VM_WRITE_ROWS;
       } else if (strcmp(r->program->packed[out->value], "tilewright.vm.takes_room") == 0) {
         out->op = VM_TAKES_ROOM;
       }
@@ -222,6 +225,28 @@ static int link_instruction(const VmProgram* p, VmFunction* f, size_t pc) {
   return 0;
 }
 
+/* Marks the parameter that an instruction writes to, or that it gives to a function that does; returns whether it is news. */
+static bool mark_written(const VmProgram* p, VmFunction* f, const VmInstruction* i) {
+  bool news = false;
+  const int count = i->op == VM_WRITE_ROWS ? 1 : i->op == VM_INVOKE ? i->count : 0;
+  for (int k = 0; k < count; ++k) {
+    const bool written = i->op == VM_WRITE_ROWS || p->functions[i->value].written[k];
+    if (!written || (uint64_t)i->fields[k] >= f->num_params || f->written[i->fields[k]]) continue;
+    news = f->written[i->fields[k]] = true;
+  }
+  return news;
+}
+
+static void mark_all_written(VmProgram* p) {
+  for (bool news = true; news;) {
+    news = false;
+    for (size_t n = 0; n < p->num_functions; ++n) {
+      VmFunction* f = &p->functions[n];
+      for (size_t pc = 0; pc < f->size; ++pc) news = mark_written(p, f, &f->code[pc]) || news;
+    }
+  }
+}
+
 int vm_link(VmProgram* p) {
   for (size_t n = 0; n < p->num_functions; ++n) {
     VmFunction* f = &p->functions[n];
@@ -231,5 +256,6 @@ int vm_link(VmProgram* p) {
       if (link_instruction(p, f, pc) != 0) return -1;
     }
   }
+  mark_all_written(p);
   return 0;
 }

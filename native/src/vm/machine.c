@@ -217,12 +217,24 @@ static int set_input(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, v
   return end(vm, set_inputs(vm, function, args, codes, n, 1));
 }
 
+/* Fails where the last run took the value of a parameter. */
+static int check_carried(const Vm* vm, int function) {
+  const VmFunction* f = &vm->program->functions[function];
+  for (size_t i = 0; i < f->num_params; ++i) {
+    if (!f->written[i] || vm->inputs[function][i].kind != TW_NOTHING) continue;
+    return tw_fail("the last run wrote to the value of the parameter \"%s\" of \"%s\" in place: carry its output, or set the inputs, before each run",
+                   f->params[i], f->name);
+  }
+  return 0;
+}
+
 static int run(Vm* vm, int function) {
   const VmFunction* f = &vm->program->functions[function];
   if (vm->num_devices == 0) return tw_fail("the virtual machine has no devices; call init first");
   if (f->num_params != 0 && vm->inputs[function] == NULL) {
     return tw_fail("the parameters of \"%s\" have no values; call set_input first", f->name);
   }
+  if (check_carried(vm, function) != 0) return -1;
   return vm_run(vm, function);
 }
 
@@ -295,6 +307,7 @@ static int carry_over(Vm* vm, int function, const DLTensor* pairs) {
     const TwSlot* slot = output(vm, pair[1]);
     if (slot == NULL || slot->kind != TW_TENSOR) return tw_fail("carry: the last run gave no tensor %lld", (long long)pair[1]);
     if (replace_input(vm, function, pair[0], (TVMValue){.v_handle = slot->array}, kTVMNDArrayHandle) != 0) return -1;
+    vm->inputs[function][pair[0]].carried = true;
   }
   return 0;
 }
@@ -446,7 +459,7 @@ static const TwModuleClass machine_class = {.get_function = machine_function, .d
 
 /* What the machine does itself. */
 static bool is_instruction(const char* packed) {
-  static const char* const names[] = {"tilewright.vm.ref_write", "tilewright.vm.append", "tilewright.vm.takes_room"};
+  static const char* const names[] = {"tilewright.vm.ref_write", "tilewright.vm.append", "tilewright.vm.write_rows", "tilewright.vm.takes_room"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
     if (strcmp(packed, names[i]) == 0) return true;
   }

@@ -203,7 +203,8 @@ static int read_function(TilewrightStream* s, VmProgram* p) {
     return tw_fail("damaged bytecode: function \"%s\" has %zu parameters and %d registers", f->name, f->num_params, f->num_registers);
   }
   f->takes_room = calloc(f->num_params + 1, sizeof *f->takes_room);
-  if (f->takes_room == NULL) return tw_out_of_memory(f->num_params);
+  f->written = calloc(f->num_params + 1, sizeof *f->written);
+  if (f->takes_room == NULL || f->written == NULL) return tw_out_of_memory(f->num_params);
   return read_numbers(s, &f->param_devices, f->num_params, "parameters") != 0 ? -1 : read_code(s, p, f);
 }
 
@@ -283,6 +284,7 @@ void vm_free_program(VmProgram* p) {
     tw_free_strings(f->params, f->num_params);
     free(f->param_devices);
     free(f->takes_room);
+    free(f->written);
     free(f->code);
     free(f->fields);
   }

@@ -221,6 +221,19 @@ static int append(const VmInstruction* i, TwSlot* r) {
   return 0;
 }
 
+static int write_rows(const VmInstruction* i, TwSlot* r) {
+  int64_t axis, last;
+  for (int k = 0; k < 3; ++k) {
+    if (r[i->fields[k]].kind != TW_TENSOR) return wrong("a tensor", &r[i->fields[k]]);
+  }
+  if (load_integer(&r[i->fields[3]], &axis) != 0 || load_integer(&r[i->fields[4]], &last) != 0) return -1;
+  TwArray* past = r[i->fields[0]].array;
+  TwArray* written = vm_write_rows(past, r[i->fields[1]].array, r[i->fields[2]].array, axis, last != 0);
+  if (written == NULL) return -1;
+  put_array(&r[i->fields[5]], written);
+  return 0;
+}
+
 /* ---- packed functions ---- */
 static int make_room(Vm* vm, size_t count) {
   if (count <= vm->value_room) return 0;
@@ -408,6 +421,7 @@ static int step(Vm* vm, const VmInstruction* i, TwSlot* r) {
     case VM_DEVICE_COPY: return device_copy(vm, i, r);
     case VM_REF_WRITE: return ref_write(i, r);
     case VM_APPEND: return append(i, r);
+    case VM_WRITE_ROWS: return write_rows(i, r);
     case VM_TAKES_ROOM: return 0;
     default: return tw_fail("the program has come to what cannot be: no clause of a match covers the value");
   }
@@ -472,7 +486,11 @@ static int run_function(Vm* vm, int function) {
   tw_slot_clear(&vm->result);
   VmFrame* frame = push_frame(vm, f);
   if (frame == NULL) return -1;
-  for (size_t i = 0; i < f->num_params; ++i) vm->registers[frame->base + i] = tw_slot_copy(&vm->inputs[function][i]);
+  for (size_t i = 0; i < f->num_params; ++i) {
+    TwSlot* input = &vm->inputs[function][i];
+    vm->registers[frame->base + i] = tw_slot_copy(input);
+    if (f->written[i] && input->carried) tw_slot_clear(input);
+  }
   int rc = run_loop(vm, &at);
   if (rc != 0) {
     char* text = tw_strdup(TVMGetLastError());

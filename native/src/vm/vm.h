@@ -14,6 +14,7 @@ typedef enum {
   VM_NUM_OPCODES,
   VM_REF_WRITE, /* InvokePacked of "tilewright.vm.ref_write", of "tilewright.vm.append" */
   VM_APPEND,
+  VM_WRITE_ROWS, /* and of "tilewright.vm.write_rows" */
   VM_TAKES_ROOM /* and of "tilewright.vm.takes_room", which does nothing: see takes_room of functions */
 } VmOpcode;
 
@@ -34,6 +35,7 @@ typedef struct {
   char** params;
   size_t num_params;
   int64_t* param_devices; /* device types */
+  bool* written;          /* of each parameter: it may be written to in place, so a run takes it if it was carried */
   bool* takes_room;       /* of each parameter: it may be a view of memory with room, whose strides are not those of its shape */
   int num_registers;
   VmInstruction* code;
@@ -122,6 +124,9 @@ int vm_check_count(DLDevice device, int ndim, const int64_t* shape);
 int vm_run(Vm* vm, int function);
 /* Both tensors one after the other along an axis, where it can in the memory of the first; NULL and an error. */
 TwArray* vm_append(TwArray* past, TwArray* more, int64_t axis);
+/* `past` with rows of `more` along an axis, from starts[i] on in item i of its batch: `past` itself if `last` says that nothing
+ * reads it behind and nobody else holds it, else a copy. NULL and an error. */
+TwArray* vm_write_rows(TwArray* past, const TwArray* more, const TwArray* starts, int64_t axis, bool last);
 /* The machine's device of a type, with its pool; NULL and an error when it has none. */
 const DLDevice* vm_device(const Vm* vm, int64_t type, TwPool** pool);
 /* A module "VirtualMachine". */

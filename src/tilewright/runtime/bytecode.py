@@ -26,6 +26,7 @@ SIZES = "tilewright.vm.sizes"  # of the runtime: bytes that are products of the 
 # packed functions that the machine has itself
 REF_WRITE = "tilewright.vm.ref_write"
 APPEND = "tilewright.vm.append"  # past, more, axis, result
+WRITE_ROWS = "tilewright.vm.write_rows"  # past, rows, starts, axis, whether past is read no more, result
 TAKES_ROOM = "tilewright.vm.takes_room"  # parameters that may be views of memory with slack
 _MASK = (1 << 64) - 1
 

@@ -1,4 +1,4 @@
-"""unique, nn.fifo_buffer and nn.correlation against numpy, element by element."""
+"""unique, nn.fifo_buffer, write_rows and nn.correlation against numpy, element by element."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def correlated(a, b, size, reach, step, between, padding, product) -> np.ndarray
     return out.astype("float32")
 
 
+def written(data, rows, starts, axis) -> np.ndarray:
+    out = data.copy()
+    for index in np.ndindex(rows.shape):
+        place = list(index)
+        place[axis] += int(starts[index[0] if len(starts) > 1 else 0])
+        out[tuple(place)] = rows[index]
+    return out
+
+
 ROW, LONG = integers(0, 6, 13), integers(-40, 40, 700, dtype="int64")
 REAL = np.array([2, np.nan, -1, 2, np.nan, np.inf, -1, 0.5], "float32")
 QUEUE, NEW = random(3, 5, 4), random(3, 2, 4, seed=1)
@@ -75,6 +84,21 @@ CASES = [
     case("a queue that is all new", lambda d, b: relay.nn.fifo_buffer(d, b, -1), [QUEUE, QUEUE[:, ::-1]], QUEUE),
     *(
         case(
+            f"rows of {shape} from {starts} on along {axis}",
+            lambda d, r, s, axis=axis: relay.write_rows(d, r, s, axis=axis),
+            [QUEUE, random(*shape, seed=2), np.array(starts, dtype)],
+            written(QUEUE, random(*shape, seed=2), starts, axis),
+        )
+        for shape, starts, axis, dtype in (
+            ((3, 1, 4), [4, 0, 2], 1, "int32"),
+            ((3, 2, 4), [3], -2, "int64"),
+            ((3, 5, 3), [1, 0, 1], 2, "int64"),
+            ((3, 5, 4), [0], 1, "int32"),
+            ((3, 0, 4), [5], 1, "int32"),
+        )
+    ),
+    *(
+        case(
             f"correlation {sizes}",
             lambda a, b, s=sizes: relay.nn.correlation(a, b, *s, "NCHW"),
             [ONE, OTHER],
@@ -102,6 +126,20 @@ def test_kernels() -> None:
 def test_no_elements_have_none_that_differ() -> None:
     found = compiled(lambda x: topi.unique(x), np.zeros(0, "int32"), schedule=topi.generic.schedule_unique)
     assert [a.tolist() for a in found] == [[], [], [], [0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "starts", "axis", "message"),
+    [
+        ((3, 6, 4), (3,), 1, "6 rows are more than the buffer holds, 5"),
+        ((3, 1, 4), (2,), 1, "2 starts for a batch of 3"),
+        ((3, 1, 4), (3,), 0, "the first dimension is the batch"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(rows, starts, axis, message) -> None:
+    data, new = relay.var("d", shape=(3, 5, 4)), relay.var("r", shape=rows)
+    with pytest.raises(TypeInferenceError, match=message):
+        infer_expr(relay.write_rows(data, new, relay.var("s", shape=starts, dtype="int32"), axis=axis))
 
 
 def test_a_queue_holds_what_it_is_given() -> None:

@@ -150,7 +150,8 @@ class VMBuild(ExecutorCodegen):
             named = bool(special) and named_dims(transform.InferType()(mod))
             done = [replace(item, mod=_optimized(item.mod, passes, named)) for item in special]
             general = _optimized(mod, passes)
-            return transform.AppendInPlace()(with_specializations(general, done) if done else general)
+            whole = with_specializations(general, done) if done else general
+            return transform.WriteInPlace()(transform.AppendInPlace()(whole))
 
         return [ModulePass(run, PassInfo(0, "VMOptimize"))]
 

@@ -142,6 +142,7 @@ class FunctionCompiler:
         self.registers = 0
         self.free: list[int] = []
         self.vars: dict[Var, int] = {}
+        self.ending: frozenset[int] = frozenset()  # registers whose last use the let being compiled is
         self.params: frozenset[Var] = frozenset()
         self.places: dict[Constant, int] = {}  # devices of constants
         self.names: frozenset[DimVar] = frozenset()  # that mean one number wherever they stand
@@ -257,6 +258,7 @@ class FunctionCompiler:
         for step, let in enumerate(lets):
             ends[max(last.get(let.var, 0), step)].append(let.var)
         for step, let in enumerate(lets):
+            self.ending = frozenset(self.vars[var] for var in ends[step] if var in self.vars)
             if let.var not in last and isinstance(let.value, Call) and isinstance(let.value.op, Op):
                 unused = emit_memory_op(self, let.value, used=False)
                 ends[step].remove(let.var)

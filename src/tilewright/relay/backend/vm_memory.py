@@ -7,12 +7,12 @@ vm.invoke_tvm_op(@kernel, inputs, outputs)   invoke_packed
 vm.shape_func(@kernel, inputs, outputs)      invoke_packed of the kernel's shape function
 vm.shape_of(x), vm.reshape_tensor(x, shape)  shape_of, reshape_tensor
 device_copy(x)                               device_copy
-vm.append(past, more)                        invoke_packed of a built-in function of the machine
+vm.append(past, more), vm.write_rows(past, rows, starts)    invoke_packed of built-in functions of the machine
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from tilewright.ir.errors import UnsupportedError
@@ -26,9 +26,9 @@ from tilewright.relay.function_attributes import SHAPE_FUNCTION, SHAPE_INPUTS, S
 from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.op.definition import OpDef
 from tilewright.relay.op.memory import AllocStorage, AllocTensor, Kill
-from tilewright.relay.op.vm import Append, InvokeTVMOp, ReshapeTensor, ShapeFunc, ShapeOf
+from tilewright.relay.op.vm import Append, InvokeTVMOp, ReshapeTensor, ShapeFunc, ShapeOf, VMWriteRows
 from tilewright.relay.transform.common import scalar_constant
-from tilewright.runtime.bytecode import APPEND, Opcode
+from tilewright.runtime.bytecode import APPEND, WRITE_ROWS, Opcode
 from tilewright.runtime.dtype import DataType
 
 TUPLE_TAG = 0
@@ -45,6 +45,9 @@ class FunctionCompiler(Protocol):
 
     @property
     def program(self) -> _Program: ...
+
+    @property
+    def ending(self) -> Collection[int]: ...
 
     def new(self) -> int: ...
 
@@ -224,6 +227,18 @@ def _append(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> i
     result = compiler.new()
     index = compiler.program.packed_index(APPEND)
     compiler.emit(Opcode.INVOKE_PACKED, index, 4, 1, past, more, temporaries[-1], result)
+    return result
+
+
+@_emits(VMWriteRows)
+def _write_rows(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    past, rows, starts = compiler.operands(call.args, temporaries)
+    last = past in compiler.ending and rows != past
+    numbers = [compiler.integer(int(n)) for n in (call.attrs.axis, last)]  # type: ignore[union-attr]
+    temporaries += numbers
+    result = compiler.new()
+    index = compiler.program.packed_index(WRITE_ROWS)
+    compiler.emit(Opcode.INVOKE_PACKED, index, 6, 1, past, rows, starts, *numbers, result)
     return result
 
 

@@ -6,6 +6,7 @@
     let %s = vm.shape_of(%x, dtype="int64");               a vector, on the host
     let %y = vm.reshape_tensor(%x, %s, newshape=[2, ?]);   the same memory, with another shape
     let %z = vm.append(%x, %more, axis=0);                 concatenated, in the memory of %x where its capacity allows
+    let %w = vm.write_rows(%x, %rows, %starts, axis=1);    %x with new rows, in its memory where nobody else holds it
 
 ``relay.transform.ManifestAlloc`` inserts these operators beside those of ``memory``.
 """
@@ -28,6 +29,7 @@ from tilewright.relay.op.definition import HOST, Place, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.memory import UNIT, MemoryDef
 from tilewright.relay.op.transform.join import Concatenate, ConcatenateAttrs
+from tilewright.relay.op.transform.rows import WriteRows, WriteRowsAttrs
 
 
 class ShapeOfAttrs(Attrs):
@@ -155,6 +157,18 @@ class Append(MemoryDef):
 
 
 append = builder(Append, axis=...)
+
+
+class VMWriteRows(MemoryDef):
+    """``write_rows``, in the memory of ``data`` where nobody else holds it (``WriteInPlace``)."""
+
+    name = "vm.write_rows"
+    inputs = WriteRows.inputs
+    attrs_type = WriteRowsAttrs
+    stateful = False
+
+    infer_type = staticmethod(WriteRows.infer_type)
+    evaluate = staticmethod(WriteRows.evaluate)
 
 
 def shape_of(expr: RelayExpr) -> Call:

@@ -57,6 +57,7 @@ from tilewright.relay.transform.memory.isolate_views import IsolateViews
 from tilewright.relay.transform.memory.manifest_alloc import ManifestAlloc
 from tilewright.relay.transform.memory.plan_memory import MemoryPlan
 from tilewright.relay.transform.memory.plan_views import PlanViews
+from tilewright.relay.transform.memory.write_in_place import WriteInPlace
 from tilewright.relay.transform.partition.annotate_target import AnnotateTarget
 from tilewright.relay.transform.partition.explain_partition import OperatorFate, explain_partition
 from tilewright.relay.transform.partition.merge_compiler_regions import MergeCompilerRegions
@@ -210,6 +211,7 @@ __all__ = [
     "ToGraphNormalForm",
     "ToMixedPrecision",
     "WidenWeights",
+    "WriteInPlace",
     "WriteOutDynamic",
     "build_config",
     "explain_partition",

@@ -327,9 +327,14 @@ def _appended(ctx: NodeContext, new: RelayExpr, index: int, start: RelayExpr) ->
 
 
 def _cached(ctx: NodeContext, new: RelayExpr, index: int, start: RelayExpr) -> RelayExpr:
-    """Return the buffer's entries before ``start``, the new ones, and zeros: (batch, groups, rows, size)."""
+    """Return the buffer with the new entries from ``start`` on, (batch, groups, rows, size).
+
+    A buffer that ``total_sequence_length`` makes longer has zeros behind them.
+    """
     past, total = ctx.extent(ctx.input(index), 2), ctx.constant_if_known(6, "how long sequences may be")
     present = past if total is None else max(past, int(total.reshape(-1)[0]))
+    if present == past:
+        return typed(relay_op.write_rows(ctx.input(index), new, typed(relay_op.reshape(start, (-1,))), axis=2))
     length = _extent(ctx, new, 2)
     joined = relay_op.concatenate([ctx.input(index), new], axis=2)
     at = const(np.arange(present, dtype="int32")[None])

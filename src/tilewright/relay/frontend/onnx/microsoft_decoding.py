@@ -96,9 +96,7 @@ def _appended(cache: RelayExpr, new: RelayExpr) -> RelayExpr:
 
 def _written(ctx: NodeContext, place: RelayExpr, cache: RelayExpr, new: RelayExpr) -> RelayExpr:
     """Return (batch, heads, capacity, size) with the new entry at ``place``."""
-    capacity = ctx.extent(cache, 2)
-    here = relay_op.equal(const(np.arange(capacity, dtype="int32")), place)
-    return typed(relay_op.where(relay_op.reshape(here, (1, 1, capacity, 1)), new, cache))
+    return typed(relay_op.write_rows(cache, new, typed(relay_op.reshape(place, (1,))), axis=2))
 
 
 def _additions(

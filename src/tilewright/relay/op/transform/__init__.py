@@ -1,7 +1,7 @@
 """Operators that reshape, move and index tensors.
 
 reshape.py axes.py join.py layout.py slicing.py replicate.py   shapes and layouts
-indexing.py scatter.py sorting.py matrix.py trees.py           elements by index, order, and position
+indexing.py scatter.py rows.py sorting.py matrix.py trees.py   elements by index, order, and position
 data_dependent.py                                              results whose size depends on all elements
 """
 
@@ -15,6 +15,7 @@ from tilewright.relay.op.transform import (  # noqa: F401
     matrix,
     replicate,
     reshape,
+    rows,
     scatter,
     slicing,
     sorting,
