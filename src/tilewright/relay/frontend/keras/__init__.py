@@ -5,7 +5,10 @@ A model of another back end (JAX) is saved, and its file read where Keras runs o
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +31,8 @@ def from_keras(model: Any, shape: Shapes | None = None, layout: str = "NCHW") ->
     Parameters
     ----------
     model : a Keras 3 model, or the path of one that was saved (``.keras``).
-    shape : shapes of inputs by name, in the layout; None in a model's own shape stays unknown where TensorFlow is
-        Keras's back end, and is 1 elsewhere.
+    shape : shapes of inputs by name, in the layout; what is None in a model's own shape is known when the module runs,
+        or 1 where torch.export cannot leave it open.
     layout : of inputs and outputs with 4 and 5 dimensions: "NCHW" puts channels first, as TVM 0.8 does by default;
         "NHWC" leaves them as the model has them.
 
@@ -62,12 +65,19 @@ def load(source: Any, shape: Shapes | None = None) -> Result:
     return from_keras(source, shape, layout="NHWC")
 
 
+def _choose_backend() -> None:
+    """Let Keras begin on torch where TensorFlow, its own default, is not installed."""
+    if "keras" not in sys.modules and importlib.util.find_spec("tensorflow") is None:
+        os.environ.setdefault("KERAS_BACKEND", "torch")
+
+
 def _keras() -> Any:
+    _choose_backend()
     try:
         import keras
     except ImportError as error:
         raise KerasImportError(
-            f"a Keras model needs Keras and its back end; install them (pip install keras tensorflow-cpu) ({error})"
+            f"a Keras model needs Keras and its back end; install them (pip install keras torch) ({error})"
         ) from None
     return keras
 
@@ -118,7 +128,7 @@ def _by_tensorflow(model: Any, shape: Shapes, first: bool) -> Result:
              _specs(model, shape, first)]  # fmt: skip
 
     def called(*tensors: Any) -> Any:
-        return tf.nest.flatten(model(list(tensors) if len(tensors) > 1 else tensors[0], training=False))
+        return tf.nest.flatten(model(_as_given(model, tensors), training=False))
 
     function = tf.function(called, input_signature=specs, autograph=False).get_concrete_function()
     source = frozen(convert_variables_to_constants_v2(function))
@@ -129,22 +139,57 @@ def _known(dim: Any) -> int | None:
     return int(dim) if isinstance(dim, int) and dim >= 0 else None
 
 
+def _as_given(model: Any, values: Sequence[Any]) -> Any:
+    """Return values of the inputs in the structure that the model takes: one alone, a list, a mapping."""
+    import keras
+
+    structure = getattr(model, "input", None)
+    return values[0] if structure is None else keras.tree.pack_sequence_as(structure, list(values))
+
+
 def _by_torch(model: Any, shape: Shapes, first: bool) -> Result:
-    import torch
+    from torch.utils import _pytree
 
     from tilewright.relay.frontend.torch import from_exported_program
 
     specs = _specs(model, shape, first)
-    examples = [torch.zeros([_known(d) or 1 for d in dims], dtype=getattr(torch, dtype)) for _, dims, dtype in specs]
-    argument = examples if len(examples) > 1 else examples[0]
-    try:
-        with torch.no_grad():
-            program = torch.export.export(model.eval(), (argument,))
-    except Exception as error:
-        why = str(error).strip().splitlines()
-        raise KerasImportError(f"torch.export does not export the model {model.name!r}: {why[0]}") from error
-    mod, params = from_exported_program(program)
-    return renamed(mod, [name for name, _, _ in specs], params, first), params
+    mod, params = from_exported_program(_exported(model, specs))
+    names = _pytree.tree_leaves(_as_given(model, [name for name, _, _ in specs]))
+    return renamed(mod, names, params, first), params
+
+
+def _exported(model: Any, specs: Sequence[tuple[str, list[Any], str]]) -> Any:
+    """Return torch's program of a model, for any size of what is open where that can be exported."""
+    import torch
+
+    is_open = any(_known(d) is None for _, dims, _ in specs for d in dims)
+    sizes = ((_as_given(model, _open_sizes(specs)),),) if is_open else None  # of *args
+    for unknown, dynamic in ((2, sizes), (1, None)) if is_open else ((1, None),):
+        given = [
+            torch.zeros([_known(d) or unknown for d in dims], dtype=getattr(torch, dtype)) for _, dims, dtype in specs
+        ]
+        try:
+            with torch.no_grad():
+                return torch.export.export(model.eval(), (_as_given(model, given),), dynamic_shapes=dynamic)
+        except Exception as error:
+            why = str(error).strip().splitlines()
+    raise KerasImportError(f"torch.export does not export the model {model.name!r}: {why[0]}")
+
+
+def _open_sizes(specs: Sequence[tuple[str, list[Any], str]]) -> list[dict[int, Any]]:
+    """Return torch's dimensions of what is open, ``x_1`` for axis 1 of the input x; all inputs share the first.
+
+    A dimension that ``shape`` gave a name keeps it.
+    """
+    import torch
+
+    found: list[dict[int, Any]] = []
+    for name, dims, _ in specs:
+        owners = [specs[0][0] if i == 0 else name for i in range(len(dims))]
+        chosen = [d if isinstance(d, str) else f"{owners[i]}_{i}" for i, d in enumerate(dims)]
+        names = [re.sub(r"\W", "_", name) for name in chosen]
+        found.append({i: torch.export.Dim(names[i], min=1) for i, d in enumerate(dims) if _known(d) is None})
+    return found
 
 
 def renamed(mod: IRModule, names: Sequence[str], params: Mapping[str, Any], first: bool) -> IRModule:
