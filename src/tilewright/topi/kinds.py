@@ -43,6 +43,7 @@ class Kinds(dict[str, Kind]):
 
 
 ATTENTION_OUTPUT, ATTENTION_VALUES = Kind("attention_output"), Kind("attention_values")
+ATTENTION_TILES = Kind("attention_tiles")
 BITPACK, BINARIZE_PACK = Kind("bitpack"), Kind("binarize_pack")
 CONV2D_NCHWC, CONV2D_NCHWC_INT8 = Kind("conv2d_NCHWc"), Kind("conv2d_NCHWc_int8")
 CONV2D_NCHWC_WINOGRAD, CONV2D_NCHWC_DILATED = Kind("conv2d_NCHWc_winograd"), Kind("injective,conv2d_NCHWc_dilated")

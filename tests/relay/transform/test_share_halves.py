@@ -81,3 +81,29 @@ def test_the_second_of_two_products_that_are_added_is_rounded() -> None:
     assert isinstance(widened, Call)
     assert kept.op.name == "nn.conv2d"
     assert widened.args[0].checked_type.dtype == "bfloat16"
+
+
+def _dense(data: RelayExpr) -> RelayExpr:
+    weight = relay.const(np.ones((32, 64)), "bfloat16")
+    return relay.nn.dense(relay.cast(data, "bfloat16"), weight, out_dtype="float32")
+
+
+def test_the_data_of_dense_layers_is_stored_rounded_through_moves_where_all_readers_round_it() -> None:
+    moved = relay.reshape(relay.nn.relu(relay.var("x", shape=(2, 16, 64))), (32, 64))
+    _, calls = _shared(relay.add(_dense(moved), _dense(moved)))
+    assert next(c for c in calls if c.op.name == "reshape").checked_type.dtype == "bfloat16"
+    casts = [c for c in calls if c.op.name == "cast"]
+    assert [c.args[0].op.name for c in casts] == ["nn.relu"]
+
+
+def test_a_sum_that_others_read_in_float32_stays() -> None:
+    value = relay.nn.relu(relay.var("x", shape=(32, 64)))
+    _, calls = _shared(relay.add(relay.sum(_dense(value)), relay.sum(value)))
+    assert all(c.args[0].checked_type.dtype == "float32" for c in calls if c.op.name == "sum")
+
+
+def test_the_result_of_attention_is_rounded_once() -> None:
+    query, key, value = (relay.var(n, shape=(1, 1, 32, 64), dtype="bfloat16") for n in "qkv")
+    attended = relay.cast(relay.nn.attention(query, key, value), "float32")
+    _, calls = _shared(_dense(relay.reshape(attended, (32, 64))))
+    assert [c.op.name for c in calls] == ["nn.attention", "reshape", "nn.dense"]

@@ -14,6 +14,7 @@ injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 accesses.py strides.py  the reads of computes, their order and their cost
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
+tile_attention.py     the same in matrix tiles of bfloat16
 few_queries.py        the same for the queries of a decoding step, which wait for keys and values
 conv2d.py             channel-packed convolution, the fast path   layouts.py  their block sizes
 conv2d_patches.py     windows copied side by side, if that pays

@@ -193,25 +193,27 @@ def dot_product(form: ByteProduct, sums: PrimExpr, words: PrimExpr, values: Prim
     return _EMITTERS[form.name](form, sums, words, _as(f"{form.weight_dtype}x{_BYTES * form.lanes}", values))
 
 
-def interleave_intrinsic(form: ByteProduct) -> te.TensorIntrin:
-    """Return the packing of rows, out (lanes, group) of rows (group, lanes), as words put together in registers."""
-    rows = te.placeholder((form.group, form.lanes), form.weight_dtype, "rows")
-    packed = te.compute((form.lanes, form.group), lambda j, g: rows(g, j), name="packed")
-    word = f"uint{8 * form.group}x{form.lanes}"
+def interleave_intrinsic(group: int, lanes: int, dtype: str) -> te.TensorIntrin:
+    """Return the packing of rows, out (lanes, group) of rows (group, lanes), as words put together in registers.
+
+    ``dtype``: of bytes, or of two bytes.
+    """
+    rows, bits = te.placeholder((group, lanes), dtype, "rows"), dt.bits(dtype)
+    packed = te.compute((lanes, group), lambda j, g: rows(g, j), name="packed")
+    word = f"uint{bits * group}x{lanes}"
 
     def statement(ins: Any, outs: Any) -> Any:
         parts = [
-            ops.cast(word, _as(f"uint8x{form.lanes}", ins[0].vload([g, 0], f"{form.weight_dtype}x{form.lanes}")))
-            for g in range(form.group)
+            ops.cast(word, _as(f"uint{bits}x{lanes}", ins[0].vload([g, 0], f"{dtype}x{lanes}"))) for g in range(group)
         ]
         words = functools.reduce(
-            lambda low, g: low | (parts[g] << ops.const(8 * g, word)), range(1, form.group), parts[0]
+            lambda low, g: low | (parts[g] << ops.const(bits * g, word)), range(1, group), parts[0]
         )
-        return outs[0].vstore([0, 0], _as(f"{form.weight_dtype}x{form.lanes * form.group}", words))
+        return outs[0].vstore([0, 0], _as(f"{dtype}x{lanes * group}", words))
 
     binds = {
-        rows: tir.decl_buffer(rows.shape, rows.dtype, "rows", offset_factor=1, strides=[te.var("row"), 1]),
-        packed: tir.decl_buffer(packed.shape, packed.dtype, "packed", offset_factor=1, strides=[form.group, 1]),
+        rows: tir.decl_buffer(rows.shape, dtype, "rows", offset_factor=1, strides=[te.var("row"), 1]),
+        packed: tir.decl_buffer(packed.shape, dtype, "packed", offset_factor=1, strides=[group, 1]),
     }
     return te.decl_tensor_intrin(packed.op, statement, "interleave_bytes", binds)
 

@@ -66,11 +66,13 @@ def row_choices(rows: int, untuned: int) -> list[int]:
     return sorted({untuned, *fitting})
 
 
-def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "uint8") -> te.TensorIntrin:
+def tile_intrinsic(
+    rows: int, steps: int, emulated: bool = False, dtype: str = "uint8", fetches: bool = True
+) -> te.TensorIntrin:
     """Return data (rows, steps * 4) of uint8 times weight (steps, 32, 4) of int8, as int32 (rows, 32).
 
     Of bfloat16, a word has two numbers: data (rows, steps * 2) times weight (steps, 32, 2), as float32 (rows, 32).
-    ``emulated``: by loops that do what the instructions do.
+    ``emulated``: by loops that do what the instructions do. ``fetches``: the weights that follow, during the product.
     """
     each = WORD // dt.nbytes(dtype)
     sums, other = _types(dtype)
@@ -87,47 +89,62 @@ def tile_intrinsic(rows: int, steps: int, emulated: bool = False, dtype: str = "
     binds = declare_buffers({data: ["row"], weight: ["step", each], total: ["row"]})
 
     def statement(ins: Any, outs: Any) -> Any:
-        return _dense_statement(rows, steps * WORD // DEPTH, DEPTH // dt.nbytes(dtype), (*ins, *outs), emulated)
+        shape = rows, steps * WORD // DEPTH, DEPTH // dt.nbytes(dtype)
+        return _DenseCode(*shape, (*ins, *outs), emulated, fetches).statement()
 
     return te.decl_tensor_intrin(total.op, statement, "byte_tiles", binds)
 
 
-def _dense_statement(rows: int, steps: int, width: int, buffers: Sequence[Any], emulated: bool) -> Stmt:
-    """Return the code of a product of ``rows`` rows in chunks of its ``steps`` steps of ``width`` numbers.
+@dataclass(frozen=True)
+class _DenseCode:
+    """The code of a product of ``rows`` rows, ``steps`` steps of ``width`` numbers, in chunks of these.
 
-    The weights of a chunk stay in the first cache, for all rows; those of the next block are fetched meanwhile.
+    The weights of a chunk stay in the first cache, for all rows; those of the next block are fetched meanwhile, where
+    it ``fetches``.
     """
-    a, b, out = buffers
-    tiles, height = even_rows(rows)
-    chunk = largest_divisor(steps, _CHUNK_STEPS) if tiles > _LEAST_TILES else steps
-    chunks, word_rows = steps // chunk, DEPTH // WORD
-    ib = ir_builder.create()
-    sums = Operand(out, lambda i, j: row_start(i, rows) * out.strides[0] + j * SIDE, out.strides[0])
-    kept = sums
-    if chunks > 1 and tiles * height > rows:  # rows that two tiles compute are added up for each of them
-        scratch = ib.allocate(out.dtype, tiles * height * BLOCK, name="sums", scope="local")
-        kept = Operand(
-            decl_buffer((), out.dtype, "sums", data=scratch.asobject()),
-            lambda i, j: i * (height * BLOCK) + j * SIDE, ops.const(BLOCK),
-        )  # fmt: skip
 
-    def product(number: PrimExpr, before: Operand | None, after: Operand) -> Stmt:
-        first, ahead = number * chunk, steps * word_rows * b.strides[0]
+    rows: int
+    steps: int
+    width: int
+    buffers: Sequence[Any]
+    emulated: bool
+    fetches: bool
+
+    @property
+    def chunk(self) -> int:
+        """Steps of a chunk."""
+        return largest_divisor(self.steps, _CHUNK_STEPS) if even_rows(self.rows)[0] > _LEAST_TILES else self.steps
+
+    def statement(self) -> Stmt:
+        """Return the code of all chunks."""
+        tiles, height = even_rows(self.rows)
+        out, chunks, ib = self.buffers[2], self.steps // self.chunk, ir_builder.create()
+        sums = Operand(out, lambda i, j: row_start(i, self.rows) * out.strides[0] + j * SIDE, out.strides[0])
+        kept = sums
+        if chunks > 1 and tiles * height > self.rows:  # rows that two tiles compute are added up for each of them
+            scratch = ib.allocate(out.dtype, tiles * height * BLOCK, name="sums", scope="local")
+            buffer = decl_buffer((), out.dtype, "sums", data=scratch.asobject())
+            kept = Operand(buffer, lambda i, j: i * (height * BLOCK) + j * SIDE, ops.const(BLOCK))
+        ib.emit(self._product(ops.const(0), None, sums if chunks == 1 else kept))
+        if chunks > 2:
+            with ib.for_range(1, chunks - 1, name="chunk") as number:
+                ib.emit(self._product(number, kept, kept))
+        if chunks > 1:
+            ib.emit(self._product(ops.const(chunks - 1), kept, sums))
+        return ib.get()
+
+    def _product(self, number: PrimExpr, before: Operand | None, after: Operand) -> Stmt:
+        """Return the code of one chunk, which adds to the sums ``before``."""
+        (a, b, _), rows, width, first = self.buffers, self.rows, self.width, number * self.chunk
+        tiles, height = even_rows(rows)
+        step_rows = ops.const(DEPTH // WORD) * b.strides[0]
+        ahead = step_rows * self.steps if self.fetches else None
         data = Operand(a, lambda i, step: row_start(i, rows) * a.strides[0] + (first + step) * width, a.strides[0])
-        weight = Operand(
-            b, lambda j, step: (first + step) * word_rows * b.strides[0] + j * width, b.strides[0], ahead
-        )  # fmt: skip
+        weight = Operand(b, lambda j, step: (first + step) * step_rows + j * width, b.strides[0], ahead)
         return tile_statement(
-            TileProduct(tiles, BLOCK // SIDE, height, DEPTH, (chunk,), data, weight, after, before=before), emulated
+            TileProduct(tiles, BLOCK // SIDE, height, DEPTH, (self.chunk,), data, weight, after, before=before),
+            self.emulated,
         )
-
-    ib.emit(product(ops.const(0), None, sums if chunks == 1 else kept))
-    if chunks > 2:
-        with ib.for_range(1, chunks - 1, name="chunk") as number:
-            ib.emit(product(number, kept, kept))
-    if chunks > 1:
-        ib.emit(product(ops.const(chunks - 1), kept, sums))
-    return ib.get()
 
 
 @dataclass(frozen=True)

@@ -419,7 +419,7 @@ def _schedule_packing(s: te.Schedule, op: Any, partial: bool, form: ByteProduct 
         stage.vectorize(column)
     elif not partial and _reads_rows(op, byte):
         _, lane = stage.split(column, factor=form.lanes)
-        stage.tensorize(lane, interleave_intrinsic(form))
+        stage.tensorize(lane, interleave_intrinsic(form.group, form.lanes, form.weight_dtype))
     else:
         stage.vectorize(byte)
     if partial:

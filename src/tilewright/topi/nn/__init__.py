@@ -65,6 +65,7 @@ from tilewright.topi.nn.elemwise import (
 from tilewright.topi.nn.fifo_buffer import fifo_buffer
 from tilewright.topi.nn.flatten import flatten
 from tilewright.topi.nn.graph import (
+    attention_takes_halves,
     batch_matmul_alter_layout,
     batch_matmul_legalize,
     conv1d_transpose_legalize,
@@ -140,6 +141,7 @@ __all__ = [
     "adaptive_pool1d",
     "adaptive_pool3d",
     "attention",
+    "attention_takes_halves",
     "batch_matmul",
     "batch_matmul_alter_layout",
     "batch_matmul_legalize",

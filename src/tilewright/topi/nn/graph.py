@@ -189,6 +189,18 @@ def dense_takes_halves(data: Any, weight: Any) -> bool:
 
 
 @generic_func
+def attention_takes_halves(query: Any, key: Any, value: Any) -> bool:
+    """Return whether the target computes attention of bfloat16 faster than of float32.
+
+    Parameters
+    ----------
+    query : type, (batch, heads, rows, depth)
+    key, value : types, (batch, groups, keys, depth) and (batch, groups, keys, width)
+    """
+    return False
+
+
+@generic_func
 def matrix_tile_times(rows: int, columns: int, inner: int) -> tuple[float, float] | None:
     """Return the modelled times of a product in matrix tiles; None where the target has none for it.
 

@@ -127,6 +127,11 @@ def half_dtype() -> str | None:
     return "bfloat16" if fast else None
 
 
+def is_kept(expr: Call) -> bool:
+    """Return whether the options keep the node of a call in float32."""
+    return _is_kept(expr, _kept())
+
+
 def _is_kept(expr: Call, kept: set[str]) -> bool:
     return not kept.isdisjoint(source_names(expr.span))
 

@@ -12,6 +12,10 @@ after::
 Sums are float32 in both. The cast fuses with what makes the data; data that was bfloat16 before is taken as it was.
 Convolutions are treated alike; an odd number of channels, as a picture has, gets one more of zeros. Depthwise ones sum
 in vectors: they read bfloat16 data, with weights in float32.
+
+Where the precision in force is bfloat16, so are the factors of attention, and its result, which is rounded::
+
+    cast(nn.attention(cast(%q, dtype="bfloat16"), cast(%k, ...), cast(%v, ...), %mask), dtype="float32")
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, const
+from tilewright.relay.op.nn.attention import Attention
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.pad import pad
@@ -36,6 +41,7 @@ from tilewright.relay.transform.common import (
     padded_constant,
     typed_function_pass,
 )
+from tilewright.relay.transform.precision.halve_weights import half_dtype, is_kept
 from tilewright.relay.visitor import ExprRewriter
 from tilewright.runtime.ndarray import numpy_view
 
@@ -43,14 +49,19 @@ _HALF, _WIDE, _TOGETHER = "bfloat16", "float32", 2
 
 
 class _Narrower(ExprRewriter):
-    def __init__(self) -> None:
+    """Rewriter that rounds factors; ``computed``: also where both are computed."""
+
+    def __init__(self, computed: bool) -> None:
         super().__init__()
+        self.computed = computed
         self.made: dict[RelayExpr, RelayExpr] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
+        if pre.op is Attention.op:
+            return self._attention(pre, post)
         if pre.op not in (Dense.op, Conv2D.op) or not isinstance(post.args[1], Constant):
             return post
         data, weight = (arg.checked_type for arg in pre.args)
@@ -72,6 +83,14 @@ class _Narrower(ExprRewriter):
             factor = padded_constant(post.args[1], 1, _extent(post.args[1], 1) + missing)
         narrow = self._narrow(narrow if missing else pre.args[0], narrow)
         return Call(post.op, [narrow, factor], post.attrs, span=post.span)
+
+    def _attention(self, pre: Call, post: Call) -> RelayExpr:
+        types = [arg.checked_type for arg in pre.args[:3]]
+        wide = all(isinstance(t, TensorType) and t.dtype == _WIDE for t in types)
+        if not self.computed or not wide or is_kept(pre) or not topi.nn.attention_takes_halves(*types):
+            return post
+        narrow = [self._narrow(before, after) for before, after in zip(pre.args[:3], post.args[:3], strict=True)]
+        return cast(Call(post.op, [*narrow, *post.args[3:]], post.attrs, span=post.span), _WIDE)
 
     def _narrow(self, before: RelayExpr, data: RelayExpr) -> RelayExpr:
         widened = call_of(before, Cast.op)
@@ -119,6 +138,6 @@ def NarrowFactors() -> Pass:
     """Round the data of products with bfloat16 weights where the target multiplies bfloat16 faster."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Narrower().visit(func)
+        return _Narrower(half_dtype() == _HALF).visit(func)
 
     return typed_function_pass(run, "NarrowFactors", 1)

@@ -1,4 +1,4 @@
-"""ShareHalves: store a tensor that a convolution reads in bfloat16 only so, for all of its readers.
+"""ShareHalves: store a tensor that products read in bfloat16 only so.
 
 Before, where ``NarrowFactors`` rounded the data of a convolution::
 
@@ -15,11 +15,14 @@ after::
 Kernels then write and read half the bytes; they compute in float32 as before. Operators that only move numbers, or pick
 the largest, take rounded ones: the cast goes before them. Where the sums of two products are added, the second is
 stored, and read by the kernel of the first: it is rounded too. What the caller of the function gets is not rounded.
+
+The data of dense layers, attention and batched products is stored so only where all readers round it, perhaps after
+moving it: sums and means of a transformer stay float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -27,13 +30,16 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, Tuple
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.nn.attention import Attention
 from tilewright.relay.op.nn.conv2d import Conv2D
+from tilewright.relay.op.nn.dense import BatchMatmul, Dense
 from tilewright.relay.op.tensor.unary import Cast, cast
 from tilewright.relay.op.transform.join import Concatenate
 from tilewright.relay.transform.common import call_of, open_children, pattern_of, trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
 _HALF, _WIDE = "bfloat16", "float32"
+_PRODUCTS = (Dense.op, Attention.op, BatchMatmul.op)
 
 
 def _dtype(expr: RelayExpr) -> str:
@@ -83,7 +89,35 @@ def _shared(func: Function) -> set[RelayExpr]:
             shared.add(value)
             pending.extend(_moved(value))
             pending.extend(v for v in [_second_product(value)] if v is not None and len(readers[v]) == 1)
-    return shared
+    return shared | _rounded_by_all(order, readers)
+
+
+def _rounded_by_all(order: Sequence[RelayExpr], readers: Mapping[RelayExpr, Sequence[RelayExpr]]) -> set[RelayExpr]:
+    """Return the factors of products, and what they are moved from, that each reader rounds."""
+
+    def is_rounded(value: RelayExpr) -> bool:
+        return (
+            isinstance(value, Call)
+            and _dtype(value) == _WIDE
+            and all(
+                _rounded_value(user) is value or (trait_of(user, "TMovesData") and is_rounded(user))
+                for user in readers.get(value, (value,))
+            )
+        )
+
+    pending = [
+        value
+        for node in order
+        if isinstance(node, Call) and node.op in _PRODUCTS
+        for value in map(_rounded_value, node.args)
+        if value is not None
+    ]
+    found: set[RelayExpr] = set()
+    for value in pending:
+        if value not in found and is_rounded(value):
+            found.add(value)
+            pending.extend(_moved(value))
+    return found
 
 
 def _before(value: RelayExpr) -> Sequence[RelayExpr]:
@@ -143,6 +177,8 @@ class _Sharer(ExprMutator):
     def _rounded(self, value: Call, made: Call) -> RelayExpr:
         """Return the rounded form of ``value``, which is rewritten to ``made``."""
         moved = _moved(value)
+        if call_of(value, Cast.op) is not None and _dtype(value.args[0]) == _HALF:
+            return made.args[0]
         if not moved:
             return cast(made, _HALF)
         halves = [self.halves[v] if v in self.shared else cast(self.visit(v), _HALF) for v in moved]
@@ -151,7 +187,7 @@ class _Sharer(ExprMutator):
 
 
 def ShareHalves() -> Pass:
-    """Store tensors that convolutions read in bfloat16 only so."""
+    """Store tensors that products read in bfloat16 only so."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         shared = _shared(func)
