@@ -45,7 +45,7 @@ def _list(prelude: relay.Prelude, values: list) -> relay.RelayExpr:
 
 def _python(value: object) -> object:
     """What an interpreter's value is in Python: lists and pairs of numbers."""
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, tvm.runtime.ADT)):
         return tuple(_python(item) for item in value)
     if isinstance(value, tvm.nd.NDArray):
         return int(value.numpy())

@@ -203,3 +203,11 @@ def test_a_constructor_that_is_not_there() -> None:
         ValueError, match=r"no constructor tensor7_float32; there is tensor_nil_float32, tensor0_float32"
     ):
         Prelude().get_tensor_ctor("tensor7", "float32")
+
+
+def test_a_module_with_a_prelude_knows_the_types_of_tensor_arrays() -> None:
+    mod = Prelude().mod
+    assert mod.get_type("tensor_float32_t")[1].name_hint == "tensor_nil_float32"
+    for name in ("tensor_float_t", "tensor_x32_t"):
+        with pytest.raises(tvm.TVMError, match="defines no type"):
+            mod.get_type(name)

@@ -35,6 +35,7 @@ class IRModule:
         self.attrs = attrs if isinstance(attrs, DictAttrs) else DictAttrs(attrs)
         self._global_vars: dict[str, GlobalVar] = {}
         self._global_type_vars: dict[str, GlobalTypeVar] = {}
+        self.type_suppliers: list[Callable[[str], None]] = []  # called with the name of a type that is asked for
         for type_var, data in (type_definitions or {}).items():
             self.add_type(type_var, data)
         for var, func in (functions or {}).items():
@@ -165,6 +166,9 @@ class IRModule:
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
         """Return the name of a defined data type; raises TilewrightError when there is none."""
+        if name not in self._global_type_vars:
+            for supply in self.type_suppliers:
+                supply(name)
         if name not in self._global_type_vars:
             known = ", ".join(sorted(self._global_type_vars)) or "none"
             raise TilewrightError(f"the module defines no type {name!r}; it defines {known}")

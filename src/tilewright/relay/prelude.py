@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -319,6 +320,7 @@ class Prelude:
         self.l, self.cons, self.nil = self.mod.get_type("List")
         self.optional, self.some, self.none = self.mod.get_type("Option")
         self.tree, self.rose = self.mod.get_type("Tree")
+        self.mod.type_suppliers.append(self._supply)
 
     def get_type(self, canonical: str, dtype: str) -> GlobalTypeVar:
         """Return the data type ``tensor_t`` for tensors of ``dtype`` and unknown dimensions."""
@@ -342,6 +344,12 @@ class Prelude:
     def get_tensor_ctor(self, canonical: str, dtype: str) -> Constructor:
         """Return a constructor of ``tensor_t``: ``tensor_nil``, or ``tensor0`` to ``tensor6``."""
         return self.get_ctor(self.get_name("tensor_t", dtype), canonical, dtype)
+
+    def _supply(self, name: str) -> None:
+        """Add the tensor arrays of the type ``name``, if it is one."""
+        found = re.fullmatch(r"tensor_((?:float|int|uint)\d+|bool)_t", name)
+        if found:
+            self._register(found[1])
 
     def _register(self, dtype: str) -> None:
         TensorArrayOps(self, dtype).register()
