@@ -127,11 +127,12 @@ def _emx(folder: Path, model: onnx.ModelProto, python: Path) -> dict[str, int]:
     return {p: _instructions(folder, main, ["model.c"], f"-O2 {flags}") for p, flags in PROCESSORS.items()}
 
 
-def _row(name: str, folder: Path, emx: Path | None) -> str:
+def _row(name: str, folder: Path, emx: Path | None, room: int | None) -> str:
     model = NETWORKS[name]().model()
     mod, params = relay.frontend.from_onnx(model)
+    target = "c -runtime=c" if room is None else f"c -runtime=c -workspace-pools=workspace:{room}"
     with tvm.transform.PassContext(opt_level=3):
-        factory = relay.build(mod, "c -runtime=c", params=params, executor="aot", mod_name="net")
+        factory = relay.build(mod, target, params=params, executor="aot", mod_name="net")
     bundle = folder / name
     export_bundle(factory, bundle, "net")
     products = _products(model)
@@ -149,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", choices=[*NETWORKS, []], metavar="NETWORK", help=", ".join(NETWORKS))
     parser.add_argument("--emx", type=Path, help="a virtual environment that has emx-onnx-cgen")
+    parser.add_argument("--room", type=int, help="bytes of workspace: layers are computed in bands to keep them")
     args = parser.parse_args()
     heads = ["network", "workspace (bytes)", "code (bytes)"]
     for processor in PROCESSORS:
@@ -159,7 +161,7 @@ def main() -> None:
         plugin = str(Path(__file__).with_name("micro_count.c"))
         _run("gcc", "-shared", "-fPIC", "-O1", plugin, "-o", "count.so", folder=folder)
         for network in args.networks or NETWORKS:
-            print(_row(network, folder, args.emx), flush=True)
+            print(_row(network, folder, args.emx, args.room), flush=True)
 
 
 if __name__ == "__main__":

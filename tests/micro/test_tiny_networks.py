@@ -109,3 +109,10 @@ def test_a_tflite_network_has_the_answers_of_the_host(tmp_path: Path, dtype: str
     mod, params = relay.frontend.from_tflite(network.file.data)
     data = network.data()
     check(tmp_path, in_c(mod, params), "t0", data, answers(mod, params, data))
+
+
+@pytest.mark.parametrize("name, most", [("resnet8", 20000), ("mobilenet", 27000)])
+def test_bands_of_rows_halve_the_memory(name: str, most: int) -> None:
+    mod, params = relay.frontend.from_onnx(NETWORKS[name]().model())
+    factory = relay.build(mod, f"c -runtime=c -workspace-pools=sram:{most}", params=params, executor="aot")
+    assert factory.layout.workspace_bytes <= most

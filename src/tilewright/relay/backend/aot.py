@@ -26,6 +26,7 @@ from tilewright.relay.backend.lowered import is_external, kernels
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE, TARGET
 from tilewright.relay.transform.functional.inline import Inline
+from tilewright.relay.transform.memory.depth_first import DepthFirst
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.options import workspace_pools
@@ -74,7 +75,12 @@ class AotBuild(ExecutorCodegen):
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return the passes of the graph executor; what is refused is refused by its nodes' names."""
         own = [(refuse_dynamic, "RefuseDynamic"), (_take_regions_of_c, "TakeRegionsOfC")]
-        return [*(ModulePass(run, PassInfo(0, name)) for run, name in own), *self._passes.optimization_passes(passes)]
+        before = [ModulePass(run, PassInfo(0, name)) for run, name in own]
+        return [
+            *before,
+            *self._passes.optimization_passes(passes),
+            ModulePass(_within_limits, PassInfo(0, "DepthFirst")),
+        ]
 
     def prepare_passes(self) -> list[Pass]:
         """Return the passes of the graph executor, after a check that only data flow of known shapes is left."""
@@ -124,6 +130,14 @@ def _take_regions_of_c(mod: IRModule, ctx: PassContext) -> IRModule:
     inline = Inline()
     assert isinstance(inline, ModulePass)
     return replace(inline, info=PassInfo(0, inline.info.name))(taken)
+
+
+def _within_limits(mod: IRModule, ctx: PassContext) -> IRModule:
+    """Compute the first layers in bands where the parts of the workspace have less room than the network takes."""
+    target = Target.current()
+    limits = list(workspace_pools(target).values()) if target is not None and is_freestanding(target) else [None]
+    room = sum(limit or 0 for limit in limits)
+    return mod if None in limits else DepthFirst(room)(mod)
 
 
 def _check(program: LoweredProgram) -> None:
