@@ -22,14 +22,20 @@ from tests.micro.tiny_networks import NETWORKS
 import tilewright as tvm
 from tilewright import relay
 from tilewright.micro import export_bundle
+from tilewright.micro.boards.records import board_named
+from tilewright.micro.boards.support import emulator_command, linker_flags, support_files
 
-PROCESSORS = {"cortex-m3": "-mcpu=cortex-m3 -mthumb", "cortex-m4": "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard"}
+_CORES = ("cortex-m3", "cortex-m4", "cortex-m55+nomve", "cortex-m55")
+PROCESSORS = {core: f"-mcpu={core} -mthumb" + ("" if core.endswith("3") else " -mfloat-abi=hard") for core in _CORES}
 _START = """
 extern int main(void);
 void leave(int code);
 __asm__(".thumb_func\\n.global leave\\nleave: mov r7, #1\\nsvc #0\\n");
 void begin(void) { leave(main()); }
 __asm__(".thumb\\n.thumb_func\\n.global _start\\n_start: bl begin\\n");
+"""
+_BOARD_START = '#include "board.h"\n'
+_FILL = """
 static _Alignas(16) unsigned char in[27648], out[640];
 static void fill(void) { for (int i = 0; i < 27648; i++) in[i] = (unsigned char)(i * 89 + (i >> 5) * 7); }
 """
@@ -65,32 +71,24 @@ def _run(*command: str, folder: Path) -> str:
 
 def _instructions(folder: Path, main: str, sources: Sequence[str], flags: str) -> int:
     """Instructions of a run: of a program that runs twice, less those of one that runs once."""
-    (folder / "main.c").write_text(_START + main)
-    counts = []
-    for runs in (1, 2):
-        link = [
-            "-nostartfiles",
-            "--specs=nosys.specs",
-            "-static",
-            "-DNDEBUG",
-            "-Wl,-Ttext-segment=0x100000",
-            "-o",
-            "program",
-            "-lm",
-        ]
-        _run(
-            "arm-none-eabi-gcc",
-            *flags.split(),
-            "-std=gnu11",
-            f"-DRUNS={runs}",
-            "main.c",
-            *sources,
-            *link,
-            folder=folder,
-        )
-        text = _run("qemu-arm", "-cpu", "max", "-plugin", str(folder.parent / "count.so"), "program", folder=folder)
-        counts.append(int(re.findall(r"instructions (\d+)", text)[0]))
-    return counts[1] - counts[0]
+    return _count(folder, main, sources, flags, 2) - _count(folder, main, sources, flags, 1)
+
+
+def _count(folder: Path, main: str, sources: Sequence[str], flags: str, runs: int) -> int:
+    """Instructions of a program; of Cortex-M55 on the whole board, which qemu's user mode lacks."""
+    on_board, count = "cortex-m55" in flags, str(folder.parent / "count.so")
+    (folder / "main.c").write_text((_BOARD_START if on_board else _START) + _FILL + main)
+    link = ["-nostartfiles", "--specs=nosys.specs", "-static", "-Wl,-Ttext-segment=0x100000"]
+    run = ["qemu-arm", "-cpu", "max", "-plugin", count, "program"]
+    if on_board:
+        board = board_named("mps3_an547")
+        for name, text in support_files(board).items():
+            (folder / name).write_text(text)
+        link, sources = [*linker_flags(board)], [*sources, "board.c"]
+        run = [*emulator_command(board)[:-1], "-plugin", count, "-kernel", "program"]
+    made = ["arm-none-eabi-gcc", *flags.split(), "-std=gnu11", f"-DRUNS={runs}", "-DNDEBUG", "main.c", *sources]
+    _run(*made, *link, "-o", "program", "-lm", folder=folder)
+    return int(re.findall(r"instructions (\d+)", _run(*run, folder=folder))[0])
 
 
 def _text_bytes(folder: Path, source: str) -> int:

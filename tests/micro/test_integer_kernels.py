@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.micro.test_boards import board_here
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.micro import BundleExample, export_bundle
 from tilewright.relay.interpreter import interpret
 from tilewright.topi.micro import fixed_point, offset
 from tilewright.topi.micro import integer_conv2d as kernels
@@ -91,7 +93,7 @@ def test_factors_that_fixed_point_does_not_have_are_refused() -> None:
 
 
 def layer(
-    data: tuple[int, ...], channels: int, kernel: tuple[int, int], dtype: str = "int8", **attrs: Any
+    data: tuple[int, ...], channels: int, kernel: tuple[int, int], dtype: str = "int8", name: str = "x", **attrs: Any
 ) -> tuple[relay.Function, Array]:
     """A function of one convolution, and data."""
     groups = attrs.get("groups", 1)
@@ -101,7 +103,7 @@ def layer(
     point = fixed_point(factors, 255 * 128 * size + 2000)
     assert point is not None
     rows = np.stack([RNG.integers(-2000, 2000, channels), point.multipliers, factors.view(np.int32)], axis=1)
-    x = relay.var("x", shape=data, dtype=dtype)
+    x = relay.var(name, shape=data, dtype=dtype)
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     given = {"zero": int(RNG.integers(least, most)), "out_zero": int(RNG.integers(least, most)), "low": least}
     given |= {"high": most, "shift": point.shift, "out_dtype": dtype, **attrs}
@@ -152,3 +154,20 @@ def test_targets_without_the_kernels_take_loops(case: str) -> None:
     wanted = np.asarray(interpret(tvm.IRModule.from_expr(func), {"x": value}))
     assert np.array_equal(compiled(func, value, "llvm"), wanted)
     assert np.array_equal(compiled(func, value, "c -runtime=c", opt_level=1), wanted)
+
+
+@pytest.mark.parametrize("board", ["mps3_an547", "mps2_an386"])
+def test_vectors_and_pairs_of_bytes_follow_the_definition(tmp_path: Path, board: str) -> None:
+    """Helium on Cortex-M55, SMLAD on Cortex-M4: all cases in one program, which qemu runs."""
+    target = board_here(board).target
+    made = [
+        layer(*CASES[case][:3], name=f"x{i}", **CASES[case][3]) for i, case in enumerate(CASES) if case != "no image"
+    ]
+    func = relay.Function([f.params[0] for f, _ in made], relay.Tuple([f.body for f, _ in made]))
+    values = {f"x{i}": value for i, (_, value) in enumerate(made)}
+    mod = tvm.IRModule.from_expr(func)
+    wanted = [np.asarray(v) for v in interpret(mod, values)]
+    export_bundle(relay.build(mod, target, mod_name="net"), tmp_path, "net", BundleExample(values, wanted))
+    command = ["make", "-s", "CFLAGS=-O2 -Wall -Wextra -Werror", "test"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "as recorded" in done.stdout, done.stdout + done.stderr

@@ -136,8 +136,8 @@ def _within_limits(mod: IRModule, ctx: PassContext) -> IRModule:
     """Compute the first layers in bands where the parts of the workspace have less room than the network takes."""
     target = Target.current()
     limits = list(workspace_pools(target).values()) if target is not None and is_freestanding(target) else [None]
-    room = sum(limit or 0 for limit in limits)
-    return mod if None in limits else DepthFirst(room)(mod)
+    most = sum(limit or 0 for limit in limits)
+    return mod if None in limits else DepthFirst(most)(mod)
 
 
 def _check(program: LoweredProgram) -> None:

@@ -4,6 +4,68 @@ struct tw_tile_@T@ {
   int32_t row_a, row_b, rows, length;
 };
 
+#if defined(TW_MVE)
+/* sums[0..3] of pixel a, with the weights of four channels, ``size`` bytes apart. */
+TW_HOT void tw_four_dots_@T@(const struct tw_tile_@T@* tile, const int8_t* const* weights, int32_t* TW_RESTRICT sums) {
+  const @T@_t* a = tile->a;
+  const int8_t *w0 = weights[0], *w1 = weights[1], *w2 = weights[2], *w3 = weights[3];
+  int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3], row, i;
+#define TW_STEP(data, weights, count)        \
+  {                                          \
+    const tw_vector_@T@ pixels = data(a);    \
+    s0 = tw_dot_@T@(s0, pixels, weights(w0)); \
+    s1 = tw_dot_@T@(s1, pixels, weights(w1)); \
+    s2 = tw_dot_@T@(s2, pixels, weights(w2)); \
+    s3 = tw_dot_@T@(s3, pixels, weights(w3)); \
+    a += count;                              \
+    w0 += count;                             \
+    w1 += count;                             \
+    w2 += count;                             \
+    w3 += count;                             \
+  }
+#define TW_SOME_DATA(from) tw_some_data_@T@(from, (uint32_t)i)
+#define TW_SOME_WEIGHTS(from) tw_some_weights_@T@(from, (uint32_t)i)
+  for (row = tile->rows; row > 0; row--) {
+    for (i = tile->length; i >= TW_LANES_@T@; i -= TW_LANES_@T@) {
+      TW_STEP(tw_data_@T@, tw_weights_@T@, TW_LANES_@T@)
+    }
+    if (i > 0) TW_STEP(TW_SOME_DATA, TW_SOME_WEIGHTS, i)
+    a += tile->row_a - tile->length;
+  }
+#undef TW_STEP
+#undef TW_SOME_DATA
+#undef TW_SOME_WEIGHTS
+  sums[0] = s0;
+  sums[1] = s1;
+  sums[2] = s2;
+  sums[3] = s3;
+}
+
+/* All channels of a group, of one pixel. */
+TW_TIGHT void tw_pixel_@T@(const struct tw_conv2d* g, const struct tw_tile_@T@* tile, const int8_t* w,
+                           const struct tw_channel* channel, uint8_t* out) {
+  const int32_t size = tile->rows * tile->length;
+  int32_t left = g->oc / g->groups, sums[4], i;
+  for (; left > 0; left -= 4, w += 4 * size, channel += 4, out += 4) {
+    const int8_t* weights[4];
+    for (i = 0; i < 4; i++) {
+      weights[i] = w + (i < left ? i : 0) * size;
+      sums[i] = channel[i < left ? i : 0].bias;
+    }
+    tw_four_dots_@T@(tile, weights, sums);
+    tw_store(g, channel, sums, out, left < 4 ? left : 4);
+  }
+}
+
+static void tw_pixels_@T@(const struct tw_conv2d* g, const struct tw_tile_@T@* tile, const int8_t* w,
+                          const struct tw_channel* channel, uint8_t* out, uint8_t* next) {
+  struct tw_tile_@T@ other = *tile;
+  other.a = tile->b;
+  other.row_a = tile->row_b;
+  tw_pixel_@T@(g, tile, w, channel, out);
+  if (next) tw_pixel_@T@(g, &other, w, channel, next);
+}
+#else
 /* sums[0..1] of pixel a, sums[2..3] of pixel b, with the weights of two channels */
 TW_HOT void tw_two_pixels_@T@(const struct tw_tile_@T@* tile, const int8_t* TW_RESTRICT v,
                                  const int8_t* TW_RESTRICT u, int32_t* TW_RESTRICT sums) {
@@ -99,6 +161,7 @@ TW_TIGHT void tw_pixels_@T@(const struct tw_conv2d* g, const struct tw_tile_@T@*
     tw_store(g, channel, sums, out, count);
   }
 }
+#endif
 
 /* Weights are (oc, kh, kw, c / groups); ``patch`` has room for two windows. */
 static void tw_conv2d_@T@(const struct tw_conv2d* g, const uint8_t* x, const int8_t* w,

@@ -1,3 +1,44 @@
+#if defined(TW_MVE)
+/* Sums of up to eight channels, whose first bytes are at ``base``: of even and odd ones apart. */
+TW_HOT void tw_eight_channels_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
+                                  int32_t step, int32_t left, int32_t* sums) {
+  int32x4x2_t total = vld2q_s32(sums);
+  int32x4_t even = total.val[0], odd = total.val[1];
+  int32_t i, j;
+  for (i = g->kh; i > 0; i--, base += row) {
+    const @T@_t* p = base;
+    for (j = g->kw; j > 0; j--, p += step, w += g->c) {
+      const int16x8_t data = tw_eight_@T@(p, (uint32_t)left), taps = tw_eight_int8(w, (uint32_t)left);
+      even = vaddq_s32(even, vmullbq_int_s16(data, taps));
+      odd = vaddq_s32(odd, vmulltq_int_s16(data, taps));
+    }
+  }
+  total.val[0] = even;
+  total.val[1] = odd;
+  vst2q_s32(sums, total);
+}
+
+/* One channel of data for each of the result. Weights are (kh, kw, c); ``patch`` has room for a window. */
+TW_TIGHT void tw_depthwise_@T@(const struct tw_conv2d* g, const uint8_t* x, const int8_t* w,
+                             const struct tw_channel* channels, uint8_t* out, uint8_t* patch) {
+  int32_t n, y, at, c, row, step;
+  for (n = 0; n < g->images; n++, x += g->h * g->w * g->c) {
+    for (y = 0; y < g->oh; y++) {
+      for (at = 0; at < g->ow; at++, out += g->c) {
+        const @T@_t* base = (const @T@_t*)tw_window(g, x, y, at, 0, patch, &row, &step);
+        for (c = 0; c < g->c; c += 8) {
+          int32_t sums[8], i, left = g->c - c;
+          left = left < 8 ? left : 8;
+          for (i = 0; i < left; i++) sums[i] = channels[c + i].bias;
+          for (; i < 8; i++) sums[i] = 0;
+          tw_eight_channels_@T@(g, base + c, w + c, row, step, left, sums);
+          tw_store(g, channels + c, sums, out + c, left);
+        }
+      }
+    }
+  }
+}
+#else
 /* Sums of four channels, and of one, whose first bytes are at ``base``. */
 TW_HOT void tw_four_channels_@T@(const struct tw_conv2d* g, const @T@_t* base, const int8_t* w, int32_t row,
                                     int32_t step, int32_t* TW_RESTRICT sums) {
@@ -62,3 +103,4 @@ TW_TIGHT void tw_depthwise_@T@(const struct tw_conv2d* g, const uint8_t* x, cons
     }
   }
 }
+#endif

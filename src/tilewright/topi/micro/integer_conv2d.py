@@ -43,7 +43,8 @@ def _layer(function: str, shape: Mapping[str, int]) -> tuple[str, str]:
 def _patch_bytes(shape: Mapping[str, int]) -> int:
     """Return how many bytes the copies of windows take; 1 where all windows are read in the image."""
     s = shape
-    inside = s["top"] == s["left"] == 0 and (s["groups"] == 0 or (s["groups"] == 1 and s["dx"] == 1))
+    short = s["groups"] == 1 and s["kh"] > 1 and s["kw"] * s["c"] < 16  # Helium copies these
+    inside = not short and s["top"] == s["left"] == 0 and (s["groups"] == 0 or (s["groups"] == 1 and s["dx"] == 1))
     for extent, out, stride, kernel, dilation in (("h", "oh", "sy", "kh", "dy"), ("w", "ow", "sx", "kw", "dx")):
         inside = inside and (s[out] - 1) * s[stride] + (s[kernel] - 1) * s[dilation] < s[extent]
     if inside:

@@ -1,3 +1,9 @@
+/* Helium: vectors of Cortex-M55 and M85. */
+#if defined(__ARM_FEATURE_MVE)
+#include <arm_mve.h>
+#define TW_MVE 1
+#endif
+
 /* Sums of int32 times factors of float32, and their nearest integers, as floats give them: to the bit, of integers. */
 
 /* What inner loops are made of is part of them. gcc compiles them for speed, be the rest for size, and its first
