@@ -106,3 +106,36 @@ def test_heads_that_are_no_multiple_of_the_groups_are_refused() -> None:
     )
     with pytest.raises(TypeInferenceError, match="5 heads of the query are no multiple of the 2 of key and value"):
         relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([q, k, v], attention(q, k, v))))
+
+
+SHOWN: list[tuple[tuple[int, ...], Any]] = [
+    ((1, 1, 1, 600), lambda m: m[..., :130]),  # what a buffer holds
+    ((2, 1, 2, 600), lambda m: m[..., 300:]),  # a window
+    ((2, 4, 2, 600), lambda m: m[:, :, :, 128:256]),
+    ((1, 4, 1, 600), lambda m: m[:, 2:, :, 590:]),  # two of the heads see nothing
+    ((2, 1, 1, 600), lambda m: m[1:]),  # one of the sequences sees nothing
+    ((1, 1, 2, 600), lambda m: m[:, :, 1:, 599:]),
+]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "c"])
+@pytest.mark.parametrize(("shape", "shown"), SHOWN)
+def test_any_part_of_the_keys_may_be_hidden(shape: tuple[int, ...], shown: Any, target: str) -> None:
+    mask = np.full(shape, np.finfo("float32").min)
+    shown(mask)[...] = np.random.default_rng(1).standard_normal(shown(mask).shape)
+    check((2, 4, 2, 2, 600, 16, 32), mask.astype("float32"), target)
+
+
+def test_chunks_of_keys_that_nobody_sees_are_not_read() -> None:
+    """Keys and values behind what a buffer holds are not numbers, and leave no trace."""
+    sizes = (1, 9, 3, 1, 2048, 64, 64)
+    mask = np.full((1, 1, 1, 2048), np.finfo("float32").min, "float32")
+    mask[..., :200] = 0
+    q, k, v = numbers(sizes)
+    k[:, :, 256:], v[:, :, 256:] = np.nan, np.nan
+    executor = built(sizes, mask.shape, "llvm")
+    for name, value in zip("qkvm", (q, k, v, mask), strict=True):
+        executor.set_input(name, value)
+    executor.run()
+    wanted = expected(q, k[:, :, :200], v[:, :, :200], None)
+    np.testing.assert_allclose(executor.get_output(0).numpy(), wanted, rtol=2e-5, atol=2e-6)

@@ -9,7 +9,8 @@ chunk of keys, in parallel::
     for a few rows and vectors of columns: sums of powers times values, in registers
 
 Then the chunks of a row are added up, each by its maximum's power. So the time is that of reading keys and values, on
-as many cores as there are chunks, and a score is never in memory but in the first cache.
+as many cores as there are chunks, and a score is never in memory but in the first cache. Chunks that the mask hides
+from all rows of a group (behind the entries of a buffer, outside of a window) are not read.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _LINE = 64  # bytes
 _SECOND_LEVEL = 2  # of prefetches: the cache that they fill
 _MOST_ROWS = 64  # of a group, whose scores of a chunk are on the stack
 _MINUS_INFINITY = float("-inf")
+_HIDES = -1e30  # a mask of at most this leaves nothing of a score
+_SHOWS = -1e29  # beside one that is at least this
 
 
 def _whole(*extents: Any) -> bool:
@@ -137,17 +140,94 @@ def _attend(k: _Kernel) -> None:
         ib.allocate("float32", (tasks * k.count,), name="maxima", scope="global"),
         ib.allocate("float32", (tasks * (k.count * k.lanes),), name="totals", scope="global"),
     )
+    shown = _least_shown(k)
     with ib.for_range(0, tasks, name="task", kind=_kind(k)) as task:
         matrix, first = ops.floordiv(task, k.chunks), ops.floormod(task, k.chunks) * k.chunk
         length = ib.let("length", ops.minimum(k.keys - first, k.chunk))
-        scores = ib.allocate("float32", (k.count * k.chunk,), name="scores", scope="global")
-        most = ib.allocate(k.vector, (k.count,), name="most", scope="global")
-        _scores(k, matrix, first, length, scores, most)
-        with ib.for_range(0, k.count, name="row") as row:
-            _powers(k, task * k.count + row, row, length, scores, most, parts)
-        _contexts(k, task, matrix, first, length, scores, parts)
+        with ib.if_scope(_is_seen(k, matrix, first, length, shown)):
+            _chunk(k, task, matrix, first, length, parts)
+        with ib.else_scope():
+            _leave_out(k, task, parts)
     with ib.for_range(0, k.batch * k.groups, name="matrix") as m, ib.for_range(0, k.count, name="row") as row:
         _add_chunks(k, m, row, parts)
+
+
+def _is_seen(k: _Kernel, matrix: Any, first: Any, length: Any, shown: Any) -> Any:
+    """Return whether a chunk has to be read."""
+    if shown is None:
+        return ops.const(True, "bool")
+    most = _most_of_mask(k, _rows_of_mask(k, matrix), first, length)
+    return tir.any(tir.Not(most <= ops.const(_HIDES, "float32")), shown[0] < ops.const(_SHOWS, "float32"))
+
+
+def _chunk(k: _Kernel, task: Any, matrix: Any, first: Any, length: Any, parts: _Partial) -> None:
+    """Attend to a chunk of keys."""
+    ib = k.ib
+    scores = ib.allocate("float32", (k.count * k.chunk,), name="scores", scope="global")
+    most = ib.allocate(k.vector, (k.count,), name="most", scope="global")
+    _scores(k, matrix, first, length, scores, most)
+    with ib.for_range(0, k.count, name="row") as row:
+        _powers(k, task * k.count + row, row, length, scores, most, parts)
+    _contexts(k, task, matrix, first, length, scores, parts)
+
+
+def _leave_out(k: _Kernel, task: Any, parts: _Partial) -> None:
+    """Give a chunk that nobody sees no weight."""
+    ib, lanes = k.ib, k.lanes
+    zeros = ops.const(0.0, k.vector)
+    with ib.for_range(0, k.count, name="row") as row:
+        parts.maxima[task * k.count + row] = ops.const(_MINUS_INFINITY, "float32")
+        ib.emit(
+            tir.Store(parts.totals.asobject(), zeros, tir.Ramp((task * k.count + row) * lanes, ops.const(1), lanes))
+        )
+    with ib.for_range(0, k.count * k.width // lanes, name="part") as part:
+        place = task * (k.count * k.width) + part * lanes
+        ib.emit(tir.Store(parts.context.asobject(), zeros, tir.Ramp(place, ops.const(1), lanes)))
+
+
+def _rows_of_mask(k: _Kernel, matrix: Any) -> list[list[Any]]:
+    """Return batch, head and row of each row of the mask that a group has."""
+    shape = k.mask.shape
+    one = [ops.is_const_int(n, 1) for n in shape[:3]]
+    rows = range(0, k.count, k.rows if one[2] else 1) if not one[1] else range(1 if one[2] else k.rows)
+    places = [k.places(matrix, ops.const(row)) for row in rows]
+    return [[0 if is_one else at for is_one, at in zip(one, place, strict=True)] for place in places]
+
+
+def _most_of_mask(k: _Kernel, rows: list[list[Any]], first: Any, length: Any) -> Any:
+    """Return the largest number of some rows of the mask from a key on."""
+    ib, lanes = k.ib, k.lanes
+    wide = ib.allocate(k.vector, (1,), name="wide", scope="local")
+    most = ib.allocate("float32", (1,), name="most_of_mask", scope="local")
+    wide[0] = ops.const(_MINUS_INFINITY, k.vector)
+    full = ops.floordiv(length, lanes)
+    with ib.for_range(0, full, name="step") as step:
+        for row in rows:
+            wide[0] = ops.maximum(wide[0], k.mask.vload([*row, first + step * lanes], k.vector))
+    most[0] = tir.call_llvm_pure_intrin("float32", f"llvm.vector.reduce.fmaximum.v{lanes}f32", wide[0])
+    with ib.for_range(0, length - full * lanes, name="rest") as rest:
+        for row in rows:
+            most[0] = ops.maximum(most[0], k.mask.vload([*row, first + full * lanes + rest]))
+    return ib.let("most_of_mask", most[0])
+
+
+def _least_shown(k: _Kernel) -> Any:
+    """Return an array of the least, over all rows of the mask, of their largest numbers; None without such a mask.
+
+    A row that sees nothing weighs all values alike, so then all are read.
+    """
+    if k.mask is None or ops.is_const_int(k.mask.shape[3], 1):
+        return None
+    ib = k.ib
+    shown = ib.allocate("float32", (1,), name="shown", scope="global")
+    shown[0] = ops.const(0.0, "float32")
+    batch, heads, rows = k.mask.shape[:3]
+    loops = (
+        ib.for_range(0, n, name=name) for n, name in zip((batch, heads, rows), ("item", "head", "row"), strict=True)
+    )
+    with next(loops) as item, next(loops) as head, next(loops) as row:
+        shown[0] = ops.minimum(shown[0], _most_of_mask(k, [[item, head, row]], 0, k.keys))
+    return shown
 
 
 def _kind(k: _Kernel) -> str:
