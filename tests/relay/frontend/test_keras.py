@@ -75,7 +75,7 @@ def test_layers_of_images() -> None:
         L.Conv2DTranspose(4, 3, strides=2, padding="same"), L.BatchNormalization(), L.GroupNormalization(3),
         L.MaxPooling2D(2, padding="same"), L.AveragePooling2D(3, padding="same"), L.GlobalAveragePooling2D(),
         L.GlobalMaxPooling2D(), L.UpSampling2D((2, 3)), L.UpSampling2D(2, interpolation="bilinear"),
-        L.ZeroPadding2D(((1, 0), (2, 3))), L.Cropping2D(1), L.Resizing(5, 5),
+        L.ZeroPadding2D(((1, 0), (2, 3))), L.Cropping2D(1), L.Resizing(5, 5), L.CenterCrop(4, 4),
     ]  # fmt: skip
     check(x, [layer(x) for layer in layers])
 
@@ -224,3 +224,15 @@ def test_keras_begins_on_torch_where_tensorflow_is_not_installed(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if installed else None)
     _choose_backend()
     assert os.environ.get("KERAS_BACKEND") == chosen
+
+
+def test_layers_do_not_behave_as_in_training() -> None:
+    x = keras.Input((4, 3), name="x")
+    layer = L.BatchNormalization()
+    model = spread(keras.Model(x, L.Dropout(0.9)(layer(x))))
+    model.train()
+    other = keras.Model(x, layer(x))  # shares the layer
+    mod, params = relay.frontend.from_keras(other, {"x": (2, 4, 3)})
+    value = drawn(other)[0]
+    found = relay.create_executor("debug", mod).evaluate()(value, **params)
+    np.testing.assert_allclose(found.numpy(), of_keras(other, [value])[0], rtol=1e-5, atol=1e-5)

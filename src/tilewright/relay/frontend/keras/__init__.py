@@ -148,29 +148,37 @@ def _as_given(model: Any, values: Sequence[Any]) -> Any:
 
 
 def _by_torch(model: Any, shape: Shapes, first: bool) -> Result:
-    from torch.utils import _pytree
-
     from tilewright.relay.frontend.torch import from_exported_program
 
     specs = _specs(model, shape, first)
     mod, params = from_exported_program(_exported(model, specs))
-    names = _pytree.tree_leaves(_as_given(model, [name for name, _, _ in specs]))
-    return renamed(mod, names, params, first), params
+    return renamed(mod, [name for name, _, _ in specs], params, first), params
 
 
 def _exported(model: Any, specs: Sequence[tuple[str, list[Any], str]]) -> Any:
     """Return torch's program of a model, for any size of what is open where that can be exported."""
     import torch
 
+    class Inference(torch.nn.Module):
+        """Takes the inputs one by one; what Keras's layers do in training does not follow from ``eval()``."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *tensors: Any) -> Any:
+            """Return what the model computes."""
+            return model(_as_given(model, tensors), training=False)
+
     is_open = any(_known(d) is None for _, dims, _ in specs for d in dims)
-    sizes = ((_as_given(model, _open_sizes(specs)),),) if is_open else None  # of *args
+    sizes = (tuple(_open_sizes(specs)),) if is_open else None  # of *tensors
     for unknown, dynamic in ((2, sizes), (1, None)) if is_open else ((1, None),):
         given = [
             torch.zeros([_known(d) or unknown for d in dims], dtype=getattr(torch, dtype)) for _, dims, dtype in specs
         ]
         try:
             with torch.no_grad():
-                return torch.export.export(model.eval(), (_as_given(model, given),), dynamic_shapes=dynamic)
+                return torch.export.export(Inference().eval(), tuple(given), dynamic_shapes=dynamic)
         except Exception as error:
             why = str(error).strip().splitlines()
     raise KerasImportError(f"torch.export does not export the model {model.name!r}: {why[0]}")
