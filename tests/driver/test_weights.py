@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tests.driver.command import DIGITS, fails, tilewright
 from tests.driver.test_rpc import service
+
+import tilewright as tvm
+from tilewright.driver.compile import CompileOptions, build_library
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,20 @@ def test_a_board_gets_the_file_too(folder: Path, library: Path, tmp_path: Path) 
     with np.load(here) as a, np.load(there) as b:
         for name in a.files:
             np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_a_step_and_a_prompt_hold_a_large_matrix_once(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).standard_normal((1024, 1500)).astype("float32")
+    for name, rows in ("step", 1), ("prompt", 32):
+        ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, w]) for n, w in (("x", 1024), ("y", 1500))]
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        graph = helper.make_graph([node], name, ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / f"{name}.onnx")
+        build_library(CompileOptions(tmp_path / f"{name}.onnx", tmp_path / f"{name}.so", weights=tmp_path / "w.bin"))
+        x = np.random.default_rng(rows).standard_normal((rows, 1024)).astype("float32")
+        found = tvm.load(tmp_path / f"{name}.so")(x)
+        np.testing.assert_allclose(found, x @ weight, rtol=1e-4, atol=1e-3)
+    assert (tmp_path / "w.bin").stat().st_size < 1.1 * weight.nbytes
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import import_model
+from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.runtime.error import TVMError
@@ -140,6 +141,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     config = runtime_config(options.runtime) | parse_pass_config(options.pass_config) | options.limits.config()
     if options.specialize:
         config = config | {SPECIALIZE: ";".join(options.specialize)}
+    if options.weights is not None:
+        config = {SHARED_LAYOUT: True} | config
     if options.unchecked_indices:
         config = config | {"relay.unchecked_indices": True}
     config = config | precision_config(options.precision, options.keep)

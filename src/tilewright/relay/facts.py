@@ -7,7 +7,7 @@ the first elements give reads no more. Answers are kept as long as the constant.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,6 +16,7 @@ from tilewright.relay.expr import Constant
 from tilewright.runtime.ndarray import numpy_view
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 _PART = 1 << 18  # elements that are looked at together
 _FIRST = 64  # elements that are looked at before all
 _known: WeakKeyDictionary[Constant, dict[Hashable, bool]] = WeakKeyDictionary()
@@ -72,6 +73,8 @@ def is_whole(expr: Any) -> bool:
 
 def same_bits(a: Array, b: Array) -> bool:
     """Return whether two arrays of one shape and dtype hold the same bits."""
+    if a.ctypes.data == b.ctypes.data and a.strides == b.strides:
+        return True
     bits = f"u{a.itemsize}"
     return all(np.array_equal(x, y) for x, y in zip(parts(a.view(bits)), parts(b.view(bits)), strict=True))
 
@@ -80,3 +83,19 @@ def sample(values: Array, count: int = 256) -> bytes:
     """Return a few elements as bytes, which differ for most different arrays."""
     step = max(1, values.size // count) | 1
     return bytes(values.flat[np.arange(0, values.size, step)].tobytes())
+
+
+class ByBits(Generic[T]):
+    """Values that are made once for all arrays of the same bits, shape and dtype."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, list[tuple[Array, T]]] = {}
+
+    def find(self, values: Array, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made for such an array with that key, or make it."""
+        known = self._known.setdefault((key, values.shape, values.dtype, sample(values)), [])
+        for other, made in known:
+            if same_bits(values, other):
+                return made
+        known.append((values, make()))
+        return known[-1][1]

@@ -69,6 +69,13 @@ PassContext.register_option(
     "larger of two neighbouring rows",
 )
 PassContext.register_option(
+    "relay.dense.shared_layout",
+    bool,
+    False,
+    "matrices of dense layers that fit no cache of a core lie in one layout for any number of rows, so that libraries, "
+    "or specializations, of one row and of many hold them once; without Strassen's method",
+)
+PassContext.register_option(
     "relay.conv2d.winograd",
     str,
     "4",

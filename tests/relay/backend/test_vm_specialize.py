@@ -101,6 +101,22 @@ def test_versions_share_weights() -> None:
     assert sizes[1] == sizes[0] + guards
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(F32, 1e-5), ("bfloat16", 1e-2)])
+def test_versions_of_one_row_and_of_many_hold_a_large_matrix_once(dtype: str, tolerance: float) -> None:
+    kind = runtime.ndarray.numpy_dtype(dtype)
+    weight = floats(1500, 1024 * 4 // kind.itemsize).astype(kind)
+    x = relay.var("x", relay.TensorType((DimVar("rows", 1, 64), weight.shape[1]), dtype))
+    func = relay.Function([x], relay.nn.dense(x, relay.const(tvm.nd.array(weight))))
+    exe = compiled(func, "rows=1;rows=32")
+    assert exe.build_report.parameter_bytes < 1.1 * weight.nbytes
+    machine = VirtualMachine(exe, runtime.cpu())
+    for rows in (1, 5, 32):
+        value = floats(rows, weight.shape[1]).astype(kind)
+        expected = value.astype("float64") @ weight.T.astype("float64")
+        found = machine.run(tvm.nd.array(value)).numpy().astype("float64")
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
 def test_inputs_that_do_not_fit_the_program_are_refused_first(layers: Executable) -> None:
     machine = VirtualMachine(layers, runtime.cpu())
     with pytest.raises(runtime.TVMError, match=r'"y": dimension 1, seq, is 8 here and 7 in "x"'):

@@ -28,7 +28,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import device_types
 from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Var
-from tilewright.relay.facts import same_bits, sample
+from tilewright.relay.facts import ByBits
 from tilewright.relay.function_attributes import HASH, IN_PLACE, LAYOUTS, OFFSETS, RESULT_DEVICE_TYPE, RUN_ONCE, VIEW
 from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
@@ -176,7 +176,7 @@ class GraphCodegen(DataFlow):
         self._devices: dict[RelayExpr, int] = {}
         self.nodes: list[GraphNode] = []
         self.params: dict[str, NDArray] = {}
-        self._constants: dict[tuple[Any, ...], list[tuple[Entry, Array]]] = {}
+        self._constants: ByBits[Entry] = ByBits()
         self._names: dict[str, int] = {}
         self._use_offsets: bool = PassContext.current().option("relay.graph.storage_offset")
 
@@ -212,17 +212,14 @@ class GraphCodegen(DataFlow):
 
     def visit_constant(self, expr: Constant) -> list[Entry]:
         """Add a parameter; equal constants on one device share one."""
-        array = numpy_view(expr.data)
         device = self._device_of(expr)
-        known = self._constants.setdefault((device, expr.data.shape, str(expr.data.dtype), sample(array)), [])
-        for entry, other in known:
-            if same_bits(array, other):
-                return [entry]
+        return [self._constants.find(numpy_view(expr.data), device, lambda: self._parameter(expr, device))]
+
+    def _parameter(self, constant: Constant, device: int) -> Entry:
         name = self._unique(f"p{len(self.params)}")
-        self.params[name] = expr.data
-        self.nodes.append(GraphNode("null", name, (expr.tensor_type,), device=device))
-        known.append((Entry(len(self.nodes) - 1), array))
-        return [known[-1][0]]
+        self.params[name] = constant.data
+        self.nodes.append(GraphNode("null", name, (constant.tensor_type,), device=device))
+        return Entry(len(self.nodes) - 1)
 
     def visit_call(self, expr: Call) -> list[Entry]:
         inputs = [entry for arg in expr.args for entry in self.visit(arg)]

@@ -8,8 +8,9 @@ bytecode.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
@@ -38,6 +39,7 @@ from tilewright.relay.function_attributes import (
     RESULT_DEVICE_TYPE,
     SCHEDULE,
 )
+from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
 from tilewright.relay.transform.common import is_closed, open_children
@@ -46,6 +48,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.module import Module
 from tilewright.runtime.vm import Executable, make_executable
+from tilewright.target.target import Target
 
 NAME = "vm"
 _OF_IMAGES = re.compile("conv|pool")  # in the names of implementations
@@ -139,6 +142,10 @@ class VMBuild(ExecutorCodegen):
 
     control_flow = True
     kernel_prefix = ""  # as TVM's machine has them
+
+    def pass_options(self, target: Target) -> Mapping[str, Any]:
+        """Return that specializations hold large matrices once, whatever their numbers of rows."""
+        return {SHARED_LAYOUT: True} if PassContext.current().option(OPTION) else {}
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """Return all of ``passes`` for data flow, else those that keep control flow; each specialization takes its

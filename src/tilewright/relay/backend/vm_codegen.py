@@ -56,6 +56,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.facts import ByBits
 from tilewright.relay.function_attributes import (
     CLOSURE,
     INTERFACE,
@@ -83,7 +84,7 @@ from tilewright.runtime.bytecode import (
     Opcode,
     VMFunction,
 )
-from tilewright.runtime.ndarray import NDArray, array
+from tilewright.runtime.ndarray import NDArray, array, numpy_view
 from tilewright.tir.function import PrimFunc
 
 
@@ -98,7 +99,7 @@ class Program:
     packed: dict[str, int] = field(default_factory=dict)
     constants: list[NDArray] = field(default_factory=list)
     constant_devices: list[int] = field(default_factory=list)
-    known: dict[tuple[int, int], int] = field(default_factory=dict)
+    known: ByBits[int] = field(default_factory=ByBits)
     functions: list[VMFunction] = field(default_factory=list)
 
     def compile(self) -> Code:
@@ -115,13 +116,13 @@ class Program:
         return self.packed.setdefault(name, len(self.packed))
 
     def constant_index(self, data: NDArray, device: int) -> int:
-        """Return the number of a constant; an array has one on each device."""
-        key = id(data), device
-        if key not in self.known:
-            self.known[key] = len(self.constants)
-            self.constants.append(data)
-            self.constant_devices.append(device)
-        return self.known[key]
+        """Return the number of a constant; equal arrays have one on each device."""
+        return self.known.find(numpy_view(data), device, lambda: self._add_constant(data, device))
+
+    def _add_constant(self, data: NDArray, device: int) -> int:
+        self.constants.append(data)
+        self.constant_devices.append(device)
+        return len(self.constants) - 1
 
     def device_of(self, func: BaseFunc) -> int:
         """Return the device of a kernel's tensors."""

@@ -12,12 +12,11 @@ after::
 
 Passes run on each specialization separately and use what is known of its shapes. ``vm_codegen.py`` makes main begin
 with a test of its inputs and return the result of the first specialization whose guard they satisfy. Equal constants
-are shared.
+are one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,13 +29,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import IS_SPECIALIZATION, SPECIALIZATIONS
-from tilewright.relay.transform.common import TypedMutator
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, substitute
-from tilewright.runtime.ndarray import NDArray
 from tilewright.tir.visitor import substitute as substitute_dims
 
 OPTION = "relay.vm.specialize"
@@ -187,34 +184,13 @@ def _bound(mod: IRModule, dims: Mapping[DimVar, IntImm | DimVar]) -> IRModule:
     return infer_module(made)
 
 
-class _Sharer(TypedMutator):
-    """Share equal constants."""
-
-    def __init__(self, known: dict[tuple[Any, ...], NDArray]) -> None:
-        super().__init__()
-        self.known = known
-
-    def visit_constant(self, expr: Constant) -> RelayExpr:
-        data = self.known.setdefault(_content(expr.data), expr.data)
-        return expr if data is expr.data else expr.replace(data=data)
-
-
-def _content(data: NDArray) -> tuple[Any, ...]:
-    return data.dtype, tuple(data.shape), str(data.device), hashlib.sha256(data.numpy().tobytes()).digest()
-
-
 def with_specializations(mod: IRModule, specializations: Sequence[Specialization]) -> IRModule:
     """Return ``mod`` with the functions of its specializations; all have run the passes before fusion."""
-    known: dict[tuple[Any, ...], NDArray] = {}
     merged = mod.copy()
-    for var, func in mod.items():
-        if isinstance(func, Function):
-            merged[var] = _Sharer(known).visit(func)
     for specialization in specializations:
-        for var, renamed in _renamed(specialization).items():
-            shared = _Sharer(known).visit(renamed)
-            assert isinstance(shared, Function)
-            merged[var] = shared.with_attr(IS_SPECIALIZATION.key, 1) if var.name_hint == specialization.name else shared
+        for var, func in _renamed(specialization).items():
+            assert isinstance(func, Function)
+            merged[var] = func.with_attr(IS_SPECIALIZATION.key, 1) if var.name_hint == specialization.name else func
     guards = json.dumps([(specialization.name, specialization.guard) for specialization in specializations])
     main = merged["main"]
     assert isinstance(main, Function)

@@ -38,6 +38,7 @@ from tilewright.relay.op.strategy import cpu_nbits as _registers_itself  # noqa:
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.cpu_byte_conv2d import is_packed_for_words, of_words, pack_conv2d_of_words
 from tilewright.relay.op.strategy.cpu_byte_dense import has_small_weights, is_legal, pack_bytes
+from tilewright.relay.op.strategy.dense_rows import is_shared, rows_of_layout
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
     channels_last,
@@ -342,7 +343,8 @@ def dense_alter_layout_cpu(
     if data.is_dynamic and not isinstance(inputs[1], Constant):
         return None
     once = rows == 1 and not isinstance(inputs[1], Constant)
-    block = None if once else cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
+    laid_out = typical_extent(rows_of_layout(data.shape[0], weight))
+    block = None if once else cpu.dense_block(laid_out, units, int(data.shape[1]), data.dtype, target)
     if block is None:
         return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
     chosen = _recorded(task) if task is not None else ""
@@ -366,7 +368,7 @@ def pack_dense(
     units = int(weight.shape[0])
     alike = data.dtype == weight.dtype and attrs.out_dtype in ("", data.dtype)
     allowed = PassContext.current().option(strassen.OPTION) and not is_freestanding(_target())
-    if constant and alike and not data.is_dynamic and allowed:
+    if constant and alike and not data.is_dynamic and allowed and not is_shared(weight):
         rows, inner = (int(d) for d in data.shape)
         tiles = float_tiles(features(_target()), rows, units, inner, data.dtype)
         layout = None if tiles and tiles.is_faster else _strassen_layout(rows, inner, units, data.dtype)

@@ -27,6 +27,7 @@ from tilewright.relay.op.nn.pad import pad
 from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.cpu_nbits import product_with_blocks
+from tilewright.relay.op.strategy.dense_rows import rows_of_layout
 from tilewright.relay.op.tensor.binary import add, bitwise_xor, multiply, subtract
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import Transpose, expand_dims
@@ -77,8 +78,9 @@ def dense_takes_halves_cpu(data: Any, weight: Any) -> bool:
     form, inner, cpu = byte_product("bfloat16", "bfloat16"), known(weight.shape[1]), features()
     if not form.is_fast or len(data.shape) != 2 or inner is None or int(inner) % form.group:
         return False
-    pairs = cpu.processor.dense.pairs_of_bfloat16 and typical_extent(data.shape[0]) > 1
-    return bool(pairs or tile_rows(cpu, known(data.shape[0]), int(inner) // form.group, form.group, form.data_dtype))
+    rows = rows_of_layout(data.shape[0], weight)
+    pairs = cpu.processor.dense.pairs_of_bfloat16 and typical_extent(rows) > 1
+    return bool(pairs or tile_rows(cpu, known(rows), int(inner) // form.group, form.group, form.data_dtype))
 
 
 @topi.nn.dense_legalize.provide("cpu")
@@ -187,11 +189,11 @@ def pack_bytes(
     form = byte_product(data.dtype, weight.dtype, small, target)
     if not form.is_fast or form.data_dtype != data.dtype or inner % form.group:
         return None
-    rows = known(data.shape[0])
-    if tile_rows(features(target), rows, inner // form.group, form.group, form.data_dtype):
+    rows = rows_of_layout(data.shape[0], weight)
+    if tile_rows(features(target), known(rows), inner // form.group, form.group, form.data_dtype):
         block = BLOCK
     else:
-        block = byte_block(typical_extent(data.shape[0]), units, inner, form, target)
+        block = byte_block(typical_extent(rows), units, inner, form, target)
     block = choose_part(COLUMN_BLOCK, units, [form.lanes * n for n in (1, 2, 3)], block, whole=False)
     layout = f"NC{block}n{form.group}c"
     return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, layout, tuned, small))
