@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ from tests.topi.gpu.reference import convolve
 
 import tilewright as tvm
 from tilewright import te, topi
+from tilewright.autotvm.task.dispatcher import ApplyConfig
+from tilewright.autotvm.task.space import ConfigEntity, OtherOptionEntity
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.runtime.ndarray import numpy_dtype
@@ -19,12 +23,12 @@ from tilewright.testing.block_emulator import run
 from tilewright.tir import op as T
 from tilewright.tir.expr import Call, IterVar, Load, StringImm, Var
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, SeqStmt, Stmt, Store
+from tilewright.tir.stmt import Allocate, AttrStmt, Evaluate, For, ForKind, SeqStmt, Stmt, Store
 from tilewright.tir.transform import ThreadSync
 from tilewright.tir.visitor import StmtMutator, post_order_visit
 from tilewright.topi import cuda
 from tilewright.topi.gpu import contraction
-from tilewright.topi.gpu.tensor_tiles import TensorTile
+from tilewright.topi.gpu.tensor_tiles import TensorTile, padded
 
 TARGET = "cuda -arch=sm_80"
 Array = np.ndarray
@@ -165,6 +169,32 @@ def test_a_convolution_of_bytes_with_the_channels_first() -> None:
     )
     assert products_on_tensor_cores(func)
     np.testing.assert_array_equal(result, np.maximum(convolve(data, kernel, [1, 1], [1, 1], [1, 1]), 0))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_the_next_step_is_loaded_into_another_half_of_shared_memory(dtype: str) -> None:
+    """Fragments are read through pointers into the half that the step before filled."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, s).astype(dtype) for s in ((48, 80), (32, 80)))
+    tile = TensorTile(32, 32, 16, 2, 1)
+
+    def compute(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+        return cuda.dense_large_batch(x, y, None, "float32" if dtype == "float16" else "int32")
+
+    knobs = {"tile": list(astuple(tile)), "unroll": 64, "double_buffer": True}
+    chosen = ConfigEntity(0, None, OrderedDict((k, OtherOptionEntity(v)) for k, v in knobs.items()))
+    with ApplyConfig(chosen):
+        result, func = emulated(compute, cuda.schedule_dense_large_batch, [a, b])
+    assert products_on_tensor_cores(func)
+    doubled = [int(s.extents[0]) for s in allocations(func) if s.buffer_var.name in ("T_rows", "T_columns")]
+    assert doubled == [2 * 32 * padded(16, a.itemsize)] * 2
+    np.testing.assert_array_equal(result, np.maximum(a.astype("int64") @ b.astype("int64").T, 0))
+
+
+def allocations(func: PrimFunc) -> list[Allocate]:
+    found: list[Any] = []
+    post_order_visit(func.body, lambda n: found.append(n) if isinstance(n, Allocate) else None)
+    return found
 
 
 def test_a_product_of_bfloat16() -> None:

@@ -30,6 +30,8 @@ Before and after, for a loop that fills ``B`` and then uses it::
       }
     }
 
+Pointers into the buffer that intrinsics get (``tvm_access_ptr``) move with it.
+
 A marked buffer that is not filled inside a serial loop around its allocation, or with what the same iteration computes,
 keeps its single copy.
 """
@@ -37,15 +39,17 @@ keeps its single copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Ramp, Var
 from tilewright.ir.transform import Pass
-from tilewright.tir.expr import Load
+from tilewright.tir.expr import Call, Load
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, Stmt, Store, seq
 from tilewright.tir.transform.common import body_pass
+from tilewright.tir.transform.threads import is_call
 from tilewright.tir.visitor import (
     StmtExprMutator,
     StmtExprVisitor,
@@ -54,6 +58,13 @@ from tilewright.tir.visitor import (
     substitute,
     with_fresh_vars,
 )
+
+_READS, _WRITES = 1, 2  # bits of what a pointer may be used for
+
+
+def _points_to(e: PrimExpr, var: Var) -> TypeGuard[Call]:
+    """Return whether ``e`` is a pointer into the buffer ``var`` for an intrinsic."""
+    return isinstance(e, Call) and is_call(e, "tvm_access_ptr") and e.args[1] is var
 
 
 @dataclass
@@ -129,6 +140,13 @@ class _Accesses(StmtExprVisitor):
         self.written.add(s.buffer_var)
         super().visit_store(s)
 
+    def visit_call(self, e: Call) -> None:
+        if is_call(e, "tvm_access_ptr") and isinstance(e.args[1], Var):
+            use = int(e.args[4])  # type: ignore[call-overload]
+            self.read |= {e.args[1]} if use & _READS else set()
+            self.written |= {e.args[1]} if use & _WRITES else set()
+        super().visit_call(e)
+
 
 def _depends(fill: Stmt, loop: For) -> bool:
     """Return whether a fill depends on values of the same iteration, so that it cannot run ahead."""
@@ -155,6 +173,13 @@ class _Shift(StmtExprMutator):
         new = super().visit_load(e)
         assert isinstance(new, Load)
         return new.replace(index=self._moved(new.index)) if e.buffer_var is self.var else new
+
+    def visit_call(self, e: Call) -> PrimExpr:
+        new = super().visit_call(e)
+        if not _points_to(new, self.var):
+            return new
+        dtype, data, offset, *rest = new.args
+        return new.replace(args=[dtype, data, ops.add(offset, self.offset), *rest])
 
     def visit_store(self, s: Store) -> Stmt:
         new = super().visit_store(s)
@@ -213,19 +238,9 @@ class _UseHalf(_Shift):
     """Moves the accesses outside of the part that fills ahead, which has been moved already."""
 
     def visit_if_then_else(self, s: IfThenElse) -> Stmt:
-        writes = _Writes(self.var)
-        writes.visit_stmt(s)
-        return s if writes.found else super().visit_if_then_else(s)
-
-
-class _Writes(StmtVisitor):
-    def __init__(self, var: Var) -> None:
-        super().__init__()
-        self.var = var
-        self.found = False
-
-    def visit_store(self, s: Store) -> None:
-        self.found |= s.buffer_var is self.var
+        accesses = _Accesses()
+        accesses.visit_stmt(s)
+        return s if self.var in accesses.written else super().visit_if_then_else(s)
 
 
 def inject_double_buffer(stmt: Stmt) -> Stmt:

@@ -22,14 +22,12 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
-from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.gpu import architecture, gpu_limits
 from tilewright.target.target import Target
 from tilewright.topi import tag
 from tilewright.topi.gpu import tensor_tiles
-from tilewright.topi.gpu.common import VECTOR_BYTES
 from tilewright.topi.gpu.tensor_intrin import SIDE, matrix_depth
 from tilewright.topi.gpu.tensor_tiles import TensorTile
 from tilewright.topi.gpu.tiles import Product, Tile, ranked
@@ -88,7 +86,7 @@ class Contraction:
     def product(self) -> Product:
         """The sizes of the matrix product."""
         batch, rows, columns = (math.prod(self.extents(role)) for role in (BATCH, ROWS, COLUMNS))
-        return Product(batch, rows, columns, self.depth, self.dtype)
+        return Product(batch, rows, columns, self.depth, self.dtype, (self.row_depth_next, self.column_depth_next))
 
     def flat(self, role: str, index: Sequence[PrimExpr]) -> PrimExpr:
         """Return the flat position of the element ``index`` of the result along all axes of one role."""
@@ -280,7 +278,7 @@ def _staged(contraction: Contraction, role: str, cut: tuple[int, int], steps: tu
     factor = contraction.rows if first else contraction.columns
     extent = product.rows if first else product.columns
     next_in_memory = contraction.row_depth_next if first else contraction.column_depth_next
-    lanes = _lanes(contraction, depth) if inner and next_in_memory else 1
+    lanes = product.lanes(depth)[0 if first else 1] if inner is not False else 1
 
     def element(b: PrimExpr, o: PrimExpr, s: PrimExpr, *place: PrimExpr) -> PrimExpr:
         i, k = place if inner else place[::-1]
@@ -301,9 +299,3 @@ def _staged(contraction: Contraction, role: str, cut: tuple[int, int], steps: tu
         name="T_rows" if first else "T_columns", tag=ROW_TILE if first else COLUMN_TILE,
         attrs={"depth_next": next_in_memory, "depth_inner": bool(inner), "lanes": lanes},
     )  # fmt: skip
-
-
-def _lanes(contraction: Contraction, depth: int) -> int:
-    """Return how many neighbours along the depth one load takes: up to 16 bytes."""
-    most = VECTOR_BYTES // dt.nbytes(contraction.dtype)
-    return math.gcd(most, depth, contraction.product.depth)

@@ -151,21 +151,24 @@ def _accumulate(stage: te.Stage, cfg: ConfigSpace) -> IterVar:
 def _stage_tile(
     stage: te.Stage, product: te.Stage, step: IterVar, threads: tuple[IterVar, IterVar], tile: Tile, cfg: ConfigSpace
 ) -> None:
-    """Copy a tile of a factor to shared memory: consecutive threads load consecutive global elements."""
+    """Copy a tile of a factor to shared memory: consecutive threads load consecutive global elements, 16 bytes each."""
     assert ROW_TILE(stage.op) or COLUMN_TILE(stage.op)
     stage.set_scope("shared")
     stage.compute_at(product, step)
     batch, block, steps, depth, place = stage.op.axis
     if int(stage.op.attrs["depth_next"]):
         stage.storage_align(depth, 8, 4)  # threads that write neighbours along the depth write to different banks
-        stage.reorder(batch, block, steps, place, depth)
-        flat = stage.fuse(place, depth)
+        outer, vector = stage.split(depth, factor=int(stage.op.attrs["lanes"]))
+        stage.reorder(batch, block, steps, place, outer, vector)
+        flat = stage.fuse(place, outer)
     else:
-        flat = stage.fuse(depth, place)
+        flat, vector = stage.fuse(depth, place), None
     count = tile.threads[0] * tile.threads[1]
     _, rest = stage.split(flat, factor=count)
     y, x = stage.split(rest, factor=tile.threads[1])
     stage.bind(y, threads[0])
     stage.bind(x, threads[1])
+    if vector is not None:
+        stage.vectorize(vector)
     if cfg["double_buffer"].val:
         stage.double_buffer()

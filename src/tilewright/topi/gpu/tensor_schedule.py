@@ -63,6 +63,8 @@ def schedule_tensor_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tens
         stride = padded(int(staged.shape[4]), dt.nbytes(staged.dtype))
         stage.tensorize(factor.op.axis[6], load_matrix(scope, factor.dtype, stride, depth_inner))
         _stage(s[staged], sums, step, threads, tile)
+        if cfg["double_buffer"].val:
+            s[staged].double_buffer()
 
 
 def _store(stage: te.Stage, result: Any, tile: TensorTile) -> tuple[IterVar, IterVar, tuple[IterVar, IterVar, IterVar]]:

@@ -12,12 +12,12 @@ from tilewright.ir import dtype as dt
 from tilewright.target.gpu import GpuLimits, architecture
 from tilewright.target.target import Target
 from tilewright.topi import nn
+from tilewright.topi.gpu.kernel_clocks import BY_WARPS, Step, copies
+from tilewright.topi.gpu.kernel_clocks import clocks as kernel_clocks
 from tilewright.topi.gpu.tensor_intrin import SIDE
 from tilewright.topi.gpu.tiles import Product
 
 _FIRST = {"float16": 70, "int8": 75, "uint8": 75, "bfloat16": 80, "float32": 80}  # architecture that multiplies them
-_LATENCY = 700
-_LAUNCH = 4000
 _WARP = 32
 
 
@@ -87,9 +87,16 @@ def candidates(product: Product, limits: GpuLimits) -> Iterator[TensorTile]:
         if depth > SIDE and depth // 2 >= product.depth:
             continue
         tile = TensorTile(rows, columns, depth, y, x)
+        if _idle_warps(product.rows, rows, y) or _idle_warps(product.columns, columns, x):
+            continue
         size = dt.nbytes(product.dtype)
         if tile.shared_bytes(size) <= limits.shared_per_block and tile.registers <= limits.registers_per_thread:
             yield tile
+
+
+def _idle_warps(extent: int, block: int, warps: int) -> bool:
+    """Return whether the only block along an axis has warps past its end: threads' loops are as long as the axis."""
+    return block >= extent and -(-extent // (block // warps)) < warps
 
 
 def occupancy(tile: TensorTile, size: int, limits: GpuLimits) -> int:
@@ -104,27 +111,23 @@ def occupancy(tile: TensorTile, size: int, limits: GpuLimits) -> int:
 
 
 def clocks(tile: TensorTile, product: Product, limits: GpuLimits) -> float:
-    """Estimate the clock cycles of ``product`` in this tile."""
+    """Estimate the clock cycles of ``product`` in this tile (:mod:`tilewright.topi.gpu.kernel_clocks`)."""
     size = dt.nbytes(product.dtype)
     together = occupancy(tile, size, limits)
     if not together or not limits.tensor_fp16_per_clock:
         return math.inf
-    rate = limits.tensor_per_clock(product.dtype)
-    y, x = tile.fragments
-    warps = tile.warps_y * tile.warps_x
-    steps = -(-product.depth // tile.depth)
-    depth = steps * tile.depth
+    (y, x), warps = tile.fragments, tile.warps_y * tile.warps_x
     blocks = product.batch * -(-product.rows // tile.rows) * -(-product.columns // tile.columns)
-    # wmma reaches about two thirds of what wgmma does on sm_90; warps share four tensor units of a multiprocessor.
-    arithmetic = depth * tile.rows * tile.columns / (rate * 0.66 * min(1.0, warps / 4))
-    shared = depth * warps * (y + x) * SIDE * size * 1.2 / limits.shared_rate
-    fetch = depth * (tile.rows + tile.columns) * size / (limits.memory_rate / limits.cores / limits.clock * 3)
-    on_core = -(-blocks // limits.cores)
-    at_once = min(together, on_core)
-    waves = -(-on_core // at_once)
-    least = product.batch * (product.rows + product.columns) * product.depth * size
-    busy = at_once * (max(arithmetic, shared, fetch) + 0.3 * min(arithmetic, shared))
-    return _LAUNCH + max(waves * max(busy, steps * _LATENCY), least / (limits.memory_rate / limits.clock))
+    steps = -(-product.depth // tile.depth)
+    step = Step(
+        warps=warps,
+        peak=4 * tile.depth * y * x * SIDE**2 / limits.tensor_per_clock(product.dtype),
+        reads=tile.depth * (y + x) / SIDE,
+        read_lines=tile.depth * (y + x) * SIDE * size / 128,
+        copies=copies((tile.rows * tile.depth, tile.columns * tile.depth), warps * _WARP, product.lanes(tile.depth)),
+        bytes=(tile.rows + tile.columns) * tile.depth * size,
+    )
+    return max(kernel_clocks(BY_WARPS, limits, blocks, together, steps, step), product.least_clocks(limits))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from tilewright.ir import dtype as dt
 from tilewright.target.gpu import GpuLimits
+from tilewright.topi.gpu.kernel_clocks import BY_THREADS, Step, copies, vector_lanes
+from tilewright.topi.gpu.kernel_clocks import clocks as kernel_clocks
 
 _PIECE_BYTES = 16  # the longest load of a thread
-_LATENCY = 600  # clocks from a load of global memory to its value
-_COPY_INSTRUCTIONS = 8  # instructions that bring an element from global to shared memory, with its address
-_LAUNCH = 4000  # clocks of a kernel's start and end
+_WARP = 32
 _OTHER_REGISTERS = 40  # of a thread, for addresses and what is being loaded
 
 
@@ -69,6 +69,19 @@ class Product:
     columns: int
     depth: int
     dtype: str
+    depth_next: tuple[bool, bool] = (False, False)
+    """Whether neighbours in memory are along the depth, of the first and of the second matrix."""
+
+    def lanes(self, depth: int) -> tuple[int, int]:
+        """Return how many elements of each factor one load takes, where a tile has ``depth`` of them in a row."""
+        size = dt.nbytes(self.dtype)
+        first, second = (vector_lanes(size, depth, self.depth, following) for following in self.depth_next)
+        return first, second
+
+    def least_clocks(self, limits: GpuLimits) -> float:
+        """Return the clock cycles in which the memory delivers both factors once."""
+        size = dt.nbytes(self.dtype)
+        return self.batch * (self.rows + self.columns) * self.depth * size / (limits.memory_rate / limits.clock)
 
     @property
     def multiply_adds(self) -> int:
@@ -114,31 +127,23 @@ def occupancy(tile: Tile, size: int, limits: GpuLimits, buffers: int = 1) -> int
 
 
 def clocks(tile: Tile, product: Product, limits: GpuLimits) -> float:
-    """Estimate the clock cycles of ``product``: waves of blocks, each the longer of arithmetic and of memory reads."""
+    """Estimate the clock cycles of ``product`` in this tile (:mod:`tilewright.topi.gpu.kernel_clocks`)."""
     size = dt.nbytes(product.dtype)
     together = occupancy(tile, size, limits)
     if together == 0:
         return math.inf
     threads = math.prod(tile.threads)
-    warps = -(-threads // 32)
     blocks = product.batch * -(-product.rows // tile.rows) * -(-product.columns // tile.columns)
     steps = -(-product.depth // tile.depth)
-    depth = steps * tile.depth
-    arithmetic = depth * warps * 32 * tile.thread_rows * tile.thread_columns / limits.fp32_per_clock
-    # A warp's load takes a clock for each 128 bytes of what its threads get, the same word counted once.
-    loads = tile.thread_rows / tile.row_piece + tile.thread_columns / tile.column_piece
-    wide = size * max(tile.row_piece, tile.column_piece) / 4
-    shared = depth * warps * loads * max(1.0, wide / 2)
-    moved = depth * (tile.rows + tile.columns) * size
-    fetch = moved / (limits.memory_rate / limits.cores / limits.clock * 3)  # most of it from the L2
-    on_core = -(-blocks // limits.cores)
-    at_once = min(together, on_core)
-    waves = -(-on_core // at_once)
-    copies = moved / size * _COPY_INSTRUCTIONS / (4 * limits.warp)  # four warps start an instruction in a clock
-    busy = at_once * (max(arithmetic, shared, fetch) + 0.3 * min(arithmetic, shared) + copies)
-    waiting = steps * (_LATENCY + 8 * depth / steps)
-    least = (product.batch * (product.rows + product.columns) * product.depth) * size
-    return _LAUNCH + max(waves * max(busy, waiting), least / (limits.memory_rate / limits.clock))
+    step = Step(
+        warps=-(-threads // _WARP),
+        peak=tile.depth * tile.thread_rows * tile.thread_columns * 4 * _WARP / limits.fp32_per_clock,
+        reads=tile.depth * (tile.thread_rows / tile.row_piece + tile.thread_columns / tile.column_piece),
+        read_lines=tile.depth * (tile.thread_rows + tile.thread_columns),
+        copies=copies((tile.rows * tile.depth, tile.columns * tile.depth), threads, product.lanes(tile.depth)),
+        bytes=(tile.rows + tile.columns) * tile.depth * size,
+    )
+    return max(kernel_clocks(BY_THREADS, limits, blocks, together, steps, step), product.least_clocks(limits))
 
 
 @functools.lru_cache(maxsize=4096)
