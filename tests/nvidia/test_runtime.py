@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.gpu import GPU, GPU_TARGET
 from tests.nvidia import only_on_nvidia
@@ -22,6 +22,11 @@ from tilewright.contrib.cuda_graph import cuda_graph_executor
 from tilewright.ir.errors import TilewrightError
 
 pytestmark = only_on_nvidia
+LIMITS = (  # of schedules, each told in one message
+    "but not all threads come there",
+    "memory of a kernel has a fixed size",  # rows of a fused, split loop: how many depends on the block
+    "used where it is not defined",  # a stage in registers outside of the loops of the threads that read it
+)
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.standard_normal((5, 192)).astype("float32")
 
@@ -126,8 +131,7 @@ def test_random_schedules(data: st.DataObject) -> None:
     try:
         built = tvm.build(schedule, program.arguments(), GPU_TARGET)
     except TilewrightError as error:
-        if "but not all threads come there" in str(error):
-            return
+        assume(not any(limit in str(error) for limit in LIMITS))
         raise
     want = program.values[program.output]
     found = tvm.nd.array(np.full(want.shape, 77, "float32"), GPU)

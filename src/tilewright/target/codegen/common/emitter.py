@@ -193,7 +193,8 @@ class Emitter(StmtFunctor[str], ABC):
         for extent in s.extents:
             if not isinstance(extent, IntImm):
                 raise TilewrightError(
-                    f"{self.name}: the size of {s.buffer_var.name} is not a constant; run LowerTVMBuiltin first"
+                    f"{self.name}: the size of {s.buffer_var.name} is no constant: {extent}; memory of a kernel has a "
+                    "fixed size, and functions of the host ask for theirs after LowerTVMBuiltin"
                 )
             elements *= extent.value
         self.allocate(s, elements, self.space(s.buffer_var))
