@@ -46,7 +46,7 @@ def test_the_linker_sees_no_weights(compiled: runtime.Module, tmp_path: Path, mo
     monkeypatch.setattr(export, "run_compiler", watched)
     params = {"big": _BIG}
     made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(0), compiled, "default", params)
-    made.export_library(tmp_path / "x.so")
+    made.export_library(tmp_path / "x.so", cc="cc")
     assert sizes and max(sizes) < 1 << 20
 
 

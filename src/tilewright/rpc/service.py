@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.runtime.error import RPCError
-from tilewright.runtime.export import is_alive
+from tilewright.runtime.partial_files import is_alive
 
 
 class Service:

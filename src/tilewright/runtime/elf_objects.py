@@ -1,4 +1,4 @@
-"""Joins ELF objects to one, as ``ld -r`` does, and makes objects of data, where there is no compiler.
+"""Join ELF objects to one, as ``ld -r`` does, and makes objects of data, where there is no compiler.
 
 Sections stay as they are, one behind the other; a linker merges those of one name later. Symbols become one table, in
 which each global name stands once, and relocations refer to that table. See the System V ABI, "Object files".
@@ -30,7 +30,7 @@ _ADDRESSES = {(3, "I"): (1, False), (40, "I"): (2, False), (62, "Q"): (1, True),
 
 
 @dataclass(frozen=True)
-class _Format:
+class Format:
     """The layout of one class of ELF, little-endian."""
 
     header: str
@@ -41,14 +41,16 @@ class _Format:
     address: str
 
 
-_FORMATS = {
-    1: _Format("<16sHHIIIIIHHHHHH", "<10I", "<IIIBBH", (0, 3, 4, 5, 1, 2), 8, "I"),
-    2: _Format("<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ", "<IBBHQQ", (0, 1, 2, 3, 4, 5), 32, "Q"),
+FORMATS = {
+    1: Format("<16sHHIIIIIHHHHHH", "<10I", "<IIIBBH", (0, 3, 4, 5, 1, 2), 8, "I"),
+    2: Format("<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ", "<IBBHQQ", (0, 1, 2, 3, 4, 5), 32, "Q"),
 }
 
 
 @dataclass
-class _Section:
+class Section:
+    """A section, with the fields of its header."""
+
     name: bytes
     kind: int
     flags: int
@@ -61,7 +63,9 @@ class _Section:
 
 
 @dataclass
-class _Symbol:
+class Symbol:
+    """A symbol."""
+
     name: bytes
     info: int
     other: int
@@ -73,7 +77,7 @@ class _Symbol:
     def binding(self) -> int:
         return self.info >> 4
 
-    def over(self, other: _Symbol) -> bool:
+    def over(self, other: Symbol) -> bool:
         """Whether this is what the name means, where another object has ``other``."""
         if not self.section or not other.section:
             return bool(self.section) or (not other.section and other.binding == _WEAK)
@@ -86,10 +90,10 @@ class _Symbol:
 class _Joined:
     """The object that is made."""
 
-    format: _Format
-    sections: list[_Section] = field(default_factory=list)
-    locals: list[_Symbol] = field(default_factory=lambda: [_Symbol(b"", 0, 0, 0, 0, 0)])  # the first means none
-    globals: dict[bytes, _Symbol] = field(default_factory=dict)
+    format: Format
+    sections: list[Section] = field(default_factory=list)
+    locals: list[Symbol] = field(default_factory=lambda: [Symbol(b"", 0, 0, 0, 0, 0)])  # the first means none
+    globals: dict[bytes, Symbol] = field(default_factory=dict)
 
 
 def join_objects(objects: Sequence[bytes], prefix: str = "") -> bytes:
@@ -103,14 +107,14 @@ def join_objects(objects: Sequence[bytes], prefix: str = "") -> bytes:
     Raises:
         TVMError: they are no objects of one machine, or two define one symbol.
     """
-    headers = [_header(data) for data in objects]
+    headers = [read_header(data) for data in objects]
     kinds = {
         (h[0][:6], h[2], h[7] & ~_MAY_DIFFER.get(h[2], 0)) for h in headers
     }  # class, order of bytes, machine, flags
     if len(kinds) != 1:
         raise TVMError("the objects to join are for different machines")
-    joined = _Joined(_FORMATS[objects[0][4]])
-    uses: list[tuple[_Section, list[int | bytes], dict[int, int]]] = []
+    joined = _Joined(FORMATS[objects[0][4]])
+    uses: list[tuple[Section, list[int | bytes], dict[int, int]]] = []
     for data, header in zip(objects, headers, strict=True):
         uses += _add(joined, data, header)
     if prefix:
@@ -121,27 +125,39 @@ def join_objects(objects: Sequence[bytes], prefix: str = "") -> bytes:
     return _written(joined, (*headers[0][:7], flags, *headers[0][8:]))
 
 
-def data_object(like: bytes, symbol: str, data: bytes, section: str, flags: str) -> bytes:
+def data_object(like: bytes, symbol: str, data: bytes, section: str, flags: str, more: Sequence[Section] = ()) -> bytes:
     """Return an object for the machine of another, ``like``, that has ``data`` under a global name.
 
     Args:
         section: the name of its section.
         flags: letters of assembly: ``a`` is in memory, ``w`` is written to, ``l`` may lie far away (x86-64).
+        more: further sections.
     """
-    header = _header(like)
-    joined = _Joined(_FORMATS[like[4]])
+    header = read_header(like)
+    joined = _Joined(FORMATS[like[4]])
     bits = sum(_FLAGS[letter] for letter in flags)
-    joined.sections.append(_Section(b".note.GNU-stack", _PROGBITS, 0, 0, 0, 1, 0, 0, b""))
-    joined.sections.append(_Section(section.encode(), _PROGBITS, bits, 0, 0, 64, 0, 0, data))
-    joined.globals[symbol.encode()] = _Symbol(symbol.encode(), _GLOBAL_OBJECT, 0, len(joined.sections), 0, len(data))
+    joined.sections.append(Section(b".note.GNU-stack", _PROGBITS, 0, 0, 0, 1, 0, 0, b""))
+    joined.sections.append(Section(section.encode(), _PROGBITS, bits, 0, 0, 64, 0, 0, data))
+    joined.globals[symbol.encode()] = Symbol(symbol.encode(), _GLOBAL_OBJECT, 0, len(joined.sections), 0, len(data))
+    joined.sections += more
     return _written(joined, header)
 
 
-def _header(data: bytes) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int]:
-    if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in _FORMATS or data[5] != 1:
+def as_object(header: bytes) -> bytes:
+    """Return the begin of a library, or program, as that of an object of its machine."""
+    return header[:16] + struct.pack("<H", _RELOCATABLE) + header[18:]
+
+
+def read_header(data: bytes) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int]:
+    """Return the fields of an object's header.
+
+    Raises:
+        TVMError: it is no relocatable object, or not little-endian.
+    """
+    if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in FORMATS or data[5] != 1:
         raise TVMError("what is to be joined is no little-endian ELF object")
     found: tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int]
-    found = struct.unpack_from(_FORMATS[data[4]].header, data)
+    found = struct.unpack_from(FORMATS[data[4]].header, data)
     if found[1] != _RELOCATABLE:
         raise TVMError("what is to be joined is no relocatable ELF object")
     return found
@@ -151,13 +167,14 @@ def _text(table: bytes, start: int) -> bytes:
     return table[start : table.index(b"\0", start)]
 
 
-def _read_sections(data: bytes, header: Sequence[int | bytes], layout: _Format) -> list[_Section]:
+def read_sections(data: bytes, header: Sequence[int | bytes], layout: Format) -> list[Section]:
+    """Return an object's sections, which its symbols and relocations number."""
     offset, count, names = int(header[6]), int(header[12]), int(header[13])
     size = struct.calcsize(layout.section)
     rows = [struct.unpack_from(layout.section, data, offset + i * size) for i in range(count)]
     table = data[rows[names][4] : rows[names][4] + rows[names][5]]
     return [
-        _Section(
+        Section(
             _text(table, name), kind, flags, link, info, align, entry, nbytes,
             b"" if kind == _NOBITS else data[start : start + nbytes],
         )
@@ -165,25 +182,26 @@ def _read_sections(data: bytes, header: Sequence[int | bytes], layout: _Format) 
     ]  # fmt: skip
 
 
-def _read_symbols(sections: Sequence[_Section], layout: _Format) -> list[_Symbol]:
+def read_symbols(sections: Sequence[Section], layout: Format) -> list[Symbol]:
+    """Return an object's symbols, which its relocations number."""
     table = next((s for s in sections if s.kind == _SYMTAB), None)
     if table is None:
         return []
     names, found = sections[table.link].data, []
     for row in struct.iter_unpack(layout.symbol, table.data):
         name, info, other, section, value, size = (row[i] for i in layout.symbol_fields)
-        found.append(_Symbol(_text(names, name), info, other, section, value, size))
+        found.append(Symbol(_text(names, name), info, other, section, value, size))
     return found
 
 
 def _add(
     joined: _Joined, data: bytes, header: Sequence[int | bytes]
-) -> list[tuple[_Section, list[int | bytes], dict[int, int]]]:
+) -> list[tuple[Section, list[int | bytes], dict[int, int]]]:
     """Add an object; gives the sections that refer to its symbols, with these and its sections' numbers.
 
     A symbol is its place among the local ones, or its name.
     """
-    sections = _read_sections(data, header, joined.format)
+    sections = read_sections(data, header, joined.format)
     has_attributes = any(s.kind == _ATTRIBUTES for s in joined.sections)
     place: dict[int, int] = {0: 0}
     for number, section in enumerate(sections):
@@ -192,7 +210,7 @@ def _add(
             joined.sections.append(section)
             place[number] = len(joined.sections)
     symbols: list[int | bytes] = [0]
-    for symbol in _read_symbols(sections, joined.format)[1:]:
+    for symbol in read_symbols(sections, joined.format)[1:]:
         if symbol.section < _FIRST_SPECIAL:
             symbol.section = place.get(symbol.section, 0)
         if symbol.binding == _LOCAL:
@@ -212,18 +230,18 @@ def _defined(joined: _Joined) -> list[bytes]:
     return [name for name, symbol in joined.globals.items() if symbol.section]
 
 
-def _tabulate(joined: _Joined, prefix: bytes, machine: int) -> tuple[_Section, list[int | bytes], dict[int, int]]:
+def _tabulate(joined: _Joined, prefix: bytes, machine: int) -> tuple[Section, list[int | bytes], dict[int, int]]:
     """Add the table of defined symbols; return its relocations as :func:`_add` does."""
     if (machine, joined.format.address) not in _ADDRESSES:
         raise TVMError(f"objects of ELF's machine {machine} cannot have a prefix")
     kind, has_addends = _ADDRESSES[machine, joined.format.address]
-    layout, names, texts = joined.format, _defined(joined), _Strings()
+    layout, names, texts = joined.format, _defined(joined), Strings()
     width = struct.calcsize(f"<{layout.address}")
     places = [texts.add(name) for name in names]
     joined.sections.append(
-        _Section(b".rodata.tilewright_names", _PROGBITS, _FLAGS["a"], 0, 0, 1, 0, 0, bytes(texts.data))
+        Section(b".rodata.tilewright_names", _PROGBITS, _FLAGS["a"], 0, 0, 1, 0, 0, bytes(texts.data))
     )
-    joined.locals.append(_Symbol(b"", 0, 0, len(joined.sections), 0, 0))
+    joined.locals.append(Symbol(b"", 0, 0, len(joined.sections), 0, 0))
     symbols: list[int | bytes] = [len(joined.locals) - 1, *names]
     rows, data = [], bytearray((len(names) + 1) * 2 * width)
     for index, place in enumerate(places):
@@ -232,13 +250,13 @@ def _tabulate(joined: _Joined, prefix: bytes, machine: int) -> tuple[_Section, l
                 struct.pack_into(f"<{layout.address}", data, at * width, addend)
             rows.append((at * width, symbol << layout.symbol_bits | kind, *((addend,) if has_addends else ())))
     flags = _FLAGS["a"] | _FLAGS["w"]
-    joined.sections.append(_Section(b".data.rel.ro.tilewright_model", _PROGBITS, flags, 0, 0, width, 0, 0, bytes(data)))
+    joined.sections.append(Section(b".data.rel.ro.tilewright_model", _PROGBITS, flags, 0, 0, width, 0, 0, bytes(data)))
     table = len(joined.sections)
-    joined.globals[b"model"] = _Symbol(b"model", _GLOBAL_OBJECT, 0, table, 0, len(data))
+    joined.globals[b"model"] = Symbol(b"model", _GLOBAL_OBJECT, 0, table, 0, len(data))
     form = f"<{3 if has_addends else 2}{layout.address}"
     title, section_kind = (b".rela", _RELA) if has_addends else (b".rel", _REL)
     relocations = b"".join(struct.pack(form, *row) for row in rows)
-    section = _Section(
+    section = Section(
         title + b".data.rel.ro.tilewright_model",
         section_kind,
         _INFO_LINK,
@@ -253,7 +271,7 @@ def _tabulate(joined: _Joined, prefix: bytes, machine: int) -> tuple[_Section, l
     return section, symbols, {table: table}
 
 
-def _rename(joined: _Joined, prefix: bytes, uses: Sequence[tuple[_Section, list[int | bytes], dict[int, int]]]) -> None:
+def _rename(joined: _Joined, prefix: bytes, uses: Sequence[tuple[Section, list[int | bytes], dict[int, int]]]) -> None:
     """Put the prefix before each global symbol that is defined."""
     renamed = {name: prefix + b"_" + name for name in _defined(joined)}
     for _, symbols, _ in uses:
@@ -263,7 +281,7 @@ def _rename(joined: _Joined, prefix: bytes, uses: Sequence[tuple[_Section, list[
         symbol.name = name
 
 
-def _refer(joined: _Joined, uses: Sequence[tuple[_Section, list[int | bytes], dict[int, int]]]) -> None:
+def _refer(joined: _Joined, uses: Sequence[tuple[Section, list[int | bytes], dict[int, int]]]) -> None:
     """Let sections refer to the numbers that symbols and sections have now."""
     order = {name: len(joined.locals) + index for index, name in enumerate(joined.globals)}
     table = len(joined.sections) + 1
@@ -281,7 +299,7 @@ def _refer(joined: _Joined, uses: Sequence[tuple[_Section, list[int | bytes], di
             section.link = place[section.link]
 
 
-def _moved(section: _Section, numbers: Sequence[int], layout: _Format) -> bytes:
+def _moved(section: Section, numbers: Sequence[int], layout: Format) -> bytes:
     """Relocations with the symbols' new numbers."""
     form = f"<2{layout.address}" + (layout.address if section.kind == _RELA else "")
     mask = (1 << layout.symbol_bits) - 1
@@ -292,7 +310,7 @@ def _moved(section: _Section, numbers: Sequence[int], layout: _Format) -> bytes:
     return b"".join(rows)
 
 
-class _Strings:
+class Strings:
     """A table of texts that end with zeros."""
 
     def __init__(self) -> None:
@@ -306,7 +324,7 @@ class _Strings:
         return self.place[text]
 
 
-def _symbol_table(joined: _Joined, names: _Strings) -> bytes:
+def _symbol_table(joined: _Joined, names: Strings) -> bytes:
     rows = []
     for symbol in (*joined.locals, *joined.globals.values()):
         values = [0] * 6
@@ -319,13 +337,13 @@ def _symbol_table(joined: _Joined, names: _Strings) -> bytes:
 
 def _written(joined: _Joined, header: Sequence[int | bytes]) -> bytes:
     """The file: header, sections, their table."""
-    layout, names, titles = joined.format, _Strings(), _Strings()
+    layout, names, titles = joined.format, Strings(), Strings()
     symbols = _symbol_table(joined, names)
     number = len(joined.sections) + 1
     tail = [
-        _Section(b".symtab", _SYMTAB, 0, number + 1, len(joined.locals), 8, struct.calcsize(layout.symbol), 0, symbols),
-        _Section(b".strtab", _STRTAB, 0, 0, 0, 1, 0, 0, bytes(names.data)),
-        _Section(b".shstrtab", _STRTAB, 0, 0, 0, 1, 0, 0, b""),
+        Section(b".symtab", _SYMTAB, 0, number + 1, len(joined.locals), 8, struct.calcsize(layout.symbol), 0, symbols),
+        Section(b".strtab", _STRTAB, 0, 0, 0, 1, 0, 0, bytes(names.data)),
+        Section(b".shstrtab", _STRTAB, 0, 0, 0, 1, 0, 0, b""),
     ]
     sections = [*joined.sections, *tail]
     rows = [bytes(struct.calcsize(layout.section))]

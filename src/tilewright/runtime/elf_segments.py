@@ -1,8 +1,8 @@
 """Appends a segment of data to a linked library of 64 bits, which the linker then never sees.
 
-The linker gets an object of :data:`PLACE`: a symbol, and a note of our own. Its entry among the program headers becomes
-that of the segment, which lies behind everything else in the file and in memory; the symbol then is its begin, and a
-section tells debuggers and ``strip`` what it is. See the System V ABI, "Program Loading".
+The linker gets an object of :func:`place_object`: a symbol, and a note of our own. Its entry among the program headers
+becomes that of the segment, which lies behind everything else in the file and in memory; the symbol then is its begin,
+and a section tells debuggers and ``strip`` what it is. See the System V ABI, "Program Loading".
 
 The segment is private and may be written to. In the file it begins at a multiple of the largest page of any machine,
 and at the place inside of a huge page at which it lies in memory: the system can map it by huge pages.
@@ -15,31 +15,23 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from .elf_objects import Section, data_object
 from .error import ExportError
 
 SYMBOL = "__tvm_dev_mblob"
-PLACE = f"""\
-    .section .note.GNU-stack,"",%progbits
-    .section .note.tilewright,"a",%note
-    .balign 4
-    .long 11, 0, 1
-    .asciz "Tilewright"
-    .balign 4
-    .data
-    .globl {SYMBOL}
-    .type {SYMBOL}, %object
-    .balign 64
-{SYMBOL}:
-    .zero 64
-    .size {SYMBOL}, 64
-"""
-
 _NOTE_NAME, _SECTION_AT = b".note.tilewright\0", len(b".note")  # the section's name is the end of the note's
 _LOAD, _NOTE, _READ_WRITE = 1, 4, 6
 _PROGBITS, _WRITE_ALLOC = 1, 3
 _SYMBOL_TABLES = (2, 11)
 _PAGE, _HUGE_PAGE = 1 << 16, 1 << 21
 _HEADER, _PROGRAM, _SECTION, _SYMBOL = "<16sHHIQQQIHHHHHH", "<IIQQQQQQ", "<IIQQQQIIQQ", "<IBBHQQ"
+
+
+def place_object(like: bytes) -> bytes:
+    """Return an object for the machine of another that a library has to be linked with to get a segment."""
+    data = struct.pack("<3I12s", len(b"Tilewright\0"), 0, 1, b"Tilewright")
+    note = Section(_NOTE_NAME[:-1], 7, 2, 0, 0, 4, 0, len(data), data)
+    return data_object(like, SYMBOL, bytes(64), ".data", "aw", [note])
 
 
 class _Library:
@@ -82,7 +74,9 @@ class _Library:
 
 
 def append_segment(path: Path, write: Callable[[Path], None]) -> None:
-    """Append what ``write`` appends to the library at ``path``, which was linked with :data:`PLACE`, as a segment.
+    """Append what ``write`` appends to the library at ``path`` as a segment.
+
+    The library was linked with a :func:`place_object`.
 
     Raises:
         ExportError: the library has no place for it.

@@ -23,17 +23,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
-from .elf_objects import data_object, join_objects
-from .elf_segments import PLACE, append_segment
+from .elf_library import link_library
+from .elf_objects import as_object, data_object, join_objects
+from .elf_segments import SYMBOL, append_segment, place_object
 from .error import ExportError, TVMError
 from .mapped_files import check_mapped_files
+from .partial_files import remove_abandoned, this_thread
 from .weights_file import WeightsFile, adding_weights, check_place, check_weights_file
 
 if TYPE_CHECKING:
@@ -152,24 +153,12 @@ def write_blob(root: Module, path: Path, weights: WeightsFile | None = None) -> 
 
 
 # Large tables are data, not constants: parameters are used where they lie, and whoever writes to one gets its page for
-# himself. The alignment is what the padding in the table counts on (native/src/array/params.c). In a small one nothing
-# is worth a page: it lies among constants, as TVM's, and its parameters are copied.
-_BLOB_ASSEMBLY = """\
-    .section .note.GNU-stack,"",%progbits
-    .section {section},%progbits
-    .globl __tvm_dev_mblob
-    .type __tvm_dev_mblob, %object
-    .balign 64
-__tvm_dev_mblob:
-    .incbin "{path}"
-    .size __tvm_dev_mblob, . - __tvm_dev_mblob
-"""
-
+# himself. In a small one nothing is worth a page: it lies among constants, as TVM's, and its parameters are copied.
 # Code reaches its variables within 2 GiB, on x86-64: a larger table lies behind them all, where the linker puts
 # large data. Nothing refers to it but the table of symbols, whose addresses have 64 bits.
-_NEAR_SECTION, _FAR_SECTION = '.data.tvm_dev_mblob,"aw"', '.ldata.tvm_dev_mblob,"awl"'
+_NEAR_SECTION, _FAR_SECTION = (".data.tvm_dev_mblob", "aw"), (".ldata.tvm_dev_mblob", "awl")
 _FAR_FROM = 1 << 30
-_CONSTANT_SECTION, _CONSTANT_BELOW = '.rodata.tvm_dev_mblob,"a"', 1 << 14
+_CONSTANT_SECTION, _CONSTANT_BELOW = (".rodata.tvm_dev_mblob", "a"), 1 << 14
 
 # Tables of that size become a segment of their own in a library of 64 bits, at a place that lets the system map it by
 # huge pages, which native/src/module/library.c asks for.
@@ -317,26 +306,27 @@ def _write_objects(
             target.write_bytes(data)
             files.append(str(target))
     if apart:
-        assembly, target = folder / "devc.S", folder / "devc.o"
-        assembly.write_text(PLACE)
-        run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
+        target = folder / "devc.o"
+        target.write_bytes(place_object(_like(files)))
         files.append(str(target))
     elif any(module is not None for module in parts.entries):
-        blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
+        blob, target = folder / "devc.bin", folder / "devc.o"
         write_blob(root, blob, weights)
-        section = _blob_section(blob.stat().st_size, _other_machine(root))
-        if compiler:
-            assembly.write_text(_BLOB_ASSEMBLY.format(path=blob, section=section))
-            run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
-        else:
-            name, letters = section.replace('"', "").split(",")
-            like = Path(files[0]).read_bytes()
-            target.write_bytes(data_object(like, "__tvm_dev_mblob", blob.read_bytes(), name, letters))
+        place = _blob_section(blob.stat().st_size, _other_machine(root))
+        target.write_bytes(data_object(_like(files), SYMBOL, blob.read_bytes(), *place))
         blob.unlink()
         files.append(str(target))
     if not files:
         raise ExportError(f"a module of type {root.type_key} has no code that could be exported")
     return files
+
+
+def _like(files: Sequence[str]) -> bytes:
+    """An object of the machine that the code is for; without code, the begin of one of this machine."""
+    if files:
+        return Path(files[0]).read_bytes()
+    with find_library().open("rb") as library:
+        return as_object(library.read(64))
 
 
 def _in_segment(root: Module) -> bool:
@@ -347,20 +337,32 @@ def _in_segment(root: Module) -> bool:
     return sys.maxsize > 1 << 32 if triple is None else triple.split("-")[0] in ("x86_64", "aarch64", "riscv64")
 
 
+def _needs_no_linker(root: Module, suffix: str) -> bool:
+    """Whether Tilewright links the library itself: its code is LLVM's, for a machine whose libraries it can link."""
+    code = _collect(root).code
+    triple = _other_machine(root)
+    machine = platform.machine() if triple is None else triple.split("-")[0]
+    linked = suffix == ".so" and machine in ("x86_64", "AMD64", "aarch64")
+    return linked and not any(hasattr(module.compiled_code, "c_sources") for module in code)
+
+
 def _compiler_or_none(root: Module, suffix: str, named: str | None, options: Sequence[str]) -> list[str]:
-    """The C compiler; [] where there is none, and a ``.o`` or ``.tar`` of machine code can do without."""
+    """The C compiler; [] where none is asked for, or there is none, and the file can do without."""
+    asked = bool(named or options or os.environ.get("CC", "").strip())
+    if not asked and _needs_no_linker(root, suffix):
+        return []
     try:
         return find_compiler(named, _other_machine(root))
     except ExportError:
         code = _collect(root).code
         sources = not code or any(hasattr(module.compiled_code, "c_sources") for module in code)
-        if suffix not in (".o", ".tar") or named or options or sources or os.environ.get("CC", "").strip():
+        if suffix not in (".o", ".tar") or asked or sources:
             raise
         return []
 
 
-def _blob_section(nbytes: int, triple: str | None) -> str:
-    """The section of a table of that size; ``triple`` is another machine's."""
+def _blob_section(nbytes: int, triple: str | None) -> tuple[str, str]:
+    """The section of a table of that size, and its flags; ``triple`` is another machine's."""
     if nbytes < _CONSTANT_BELOW:
         return _CONSTANT_SECTION
     machine = triple.split("-")[0] if triple is not None else platform.machine()
@@ -383,8 +385,24 @@ def _runtime_archive(triple: str | None) -> list[str]:
 _SHARED = ["-shared", "-fPIC", "-Wl,-z,noexecstack"]
 
 
-def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], options: list[str]) -> None:
-    """Link the output file from object files, of which a large one holds weights."""
+def _link(files: list[str], out: Path, triple: str | None) -> None:
+    """Link a library, and where that has something unusual, let a C compiler do it."""
+    try:
+        out.write_bytes(link_library([Path(file).read_bytes() for file in files]))
+        mode = out.stat().st_mode
+        out.chmod(mode | (mode & 0o444) >> 2)  # as linkers do: who may read it may map it as code
+    except ExportError as error:
+        try:
+            compiler = find_compiler(None, triple)
+        except ExportError as missing:
+            raise ExportError(f"{error}; {missing}") from None
+        run_compiler([*compiler, *_SHARED, *files, "-lm", "-o", str(out)])
+
+
+def _combine(
+    files: list[str], out: Path, suffix: str, compiler: list[str], options: list[str], triple: str | None
+) -> None:
+    """Make the output file of object files; ``triple`` is another machine's."""
     if suffix == ".tar":
         with tarfile.open(out, "w") as tar:
             for file in files:
@@ -395,6 +413,8 @@ def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], opti
         out.write_bytes(join_objects([Path(file).read_bytes() for file in files]))
     elif suffix == ".o":
         run_compiler([*compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
+    elif not compiler:
+        _link(files, out, triple)
     else:
         run_compiler([*compiler, *_SHARED, *files, *options, "-lm", "-o", str(out)])
 
@@ -434,38 +454,9 @@ def _with_prefix(files: list[str], prefix: str, folder: Path) -> str:
     return str(joined)
 
 
-def _this_thread() -> str:
-    """Return a name for this thread by which other processes, also on other machines, can tell whether it is gone."""
-    return f"{platform.node()}-{os.getpid()}-{threading.get_ident()}"
-
-
-_PARTIAL = re.compile(r"\..+\.(?P<machine>[^/]*)-(?P<process>\d+)-\d+\.partial(\.\w+)?")
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove unfinished files that processes of this machine, since ended, have left in a folder."""
-    with contextlib.suppress(OSError):
-        for path in folder.glob(".*.partial*"):
-            name = _PARTIAL.fullmatch(path.name)
-            # the name ends in the machine's, which may hold dots of its own
-            if name and f".{name['machine']}".endswith(f".{platform.node()}") and not is_alive(int(name["process"])):
-                path.unlink(missing_ok=True)
-
-
-def is_alive(process: int) -> bool:
-    """Return whether this machine has a process of that number."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
 def _storing(library: Path, weights: Path) -> contextlib.AbstractContextManager[WeightsFile]:
-    _remove_abandoned(weights.parent)
-    return adding_weights(library, weights, weights.with_name(f".{weights.name}.{_this_thread()}.partial"))
+    remove_abandoned(weights.parent)
+    return adding_weights(library, weights, weights.with_name(f".{weights.name}.{this_thread()}.partial"))
 
 
 def export_library(
@@ -493,8 +484,8 @@ def export_library(
         addons: further object files or libraries to link.
         workspace_dir: where intermediate files go, and stay; a temporary folder without it.
         cc: the C compiler, for instance a cross compiler; without it ``$CC``, cc, gcc, clang or ziglang, and
-            for code of another machine that machine's gcc (``aarch64-linux-gnu-gcc``) or ziglang. A ``.o`` or
-            ``.tar`` of LLVM's code needs none.
+            for code of another machine that machine's gcc (``riscv64-linux-gnu-gcc``) or ziglang. A ``.so`` of
+            LLVM's code for x86-64 or AArch64 without options and addons, a ``.o`` and a ``.tar`` need none.
         options: further options for it.
         standalone: whether to put the runtime itself into a ``.so``, so that a C program needs nothing else: it
             links with the library and calls ``TilewrightModLoadSelf`` (see native/include/tilewright.h).
@@ -528,11 +519,12 @@ def export_library(
     libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(root) else []
     triple = _other_machine(root)
     named = cc or getattr(fcompile, "compiler", None)
-    compiler = _compiler_or_none(root, suffix if fcompile is None else "", named, extra)
+    more = fcompile is not None or (suffix == ".so" and (standalone or addons))
+    compiler = _compiler_or_none(root, "" if more else suffix, named, extra)
     # beside the target, so that the finished file is moved within one file system
-    partial = target.with_name(f".{target.name}.{_this_thread()}.partial{suffix}")
+    partial = target.with_name(f".{target.name}.{this_thread()}.partial{suffix}")
     storing = contextlib.nullcontext() if weights is None else _storing(target, weights)
-    _remove_abandoned(target.parent)
+    remove_abandoned(target.parent)
     try:
         # finds out what permission bits do not tell, before the work is done
         partial.touch()
@@ -550,7 +542,7 @@ def export_library(
             if fcompile is not None:
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:
-                _combine(files, partial, suffix, compiler, [*extra, *libraries])
+                _combine(files, partial, suffix, compiler, [*extra, *libraries], triple)
             if apart:
                 append_segment(partial, lambda path: write_blob(root, path))
         check_mapped_files()
