@@ -23,13 +23,15 @@ PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-syste
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-packages test-full test-gpu coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-packages test-full test-gpu test-oldest test-newest test-floors coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
 	@echo "make check   run the tests closest to what differs from HEAD, for under a minute (SINCE=main: from another revision)"
 	@echo "make test    run the tests, as continuous integration does"
 	@echo "make test-full  the tests with large networks, full products of parameters, all sanitizers and long fuzzers"
+	@echo "make test-floors  compile a network with the oldest packages that we declare"
+	@echo "make test-oldest, test-newest  demo, examples and a tenth of the tests with the oldest and newest packages that we declare"
 	@echo "make coverage  which share of branches (Python) and lines (C) make test runs, for each package"
 	@echo "make mutants  which of COUNT=400 random mistakes in the compiler the tests notice (hours)"
 	@echo "make lint    ruff and mypy"
@@ -110,6 +112,31 @@ test: test-packages
 
 test-full: system-packages $(VENV)/.plugin
 	$(PYTEST) -m "not soak" --verify all $(TESTS)
+
+$(VENV)/.release: pyproject.toml | $(VENV)/.lint
+	@echo "==> installing what releases are made and tried with"
+	$(EXTRAS) release | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@touch $@
+
+$(BIN)/uv: | $(VENV)/.lint
+	@echo "==> installing uv"
+	$(BIN)/pip install --quiet --disable-pip-version-check "uv>=0.9"
+
+# The oldest releases, packages and Python, that pyproject.toml allows, and the newest: see docs/testing.md.
+OLDEST_PYTHON ?= 3.11
+NEWEST_PYTHON ?= 3.13
+VERSIONS := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python packaging/versions.py
+
+test-oldest: | $(BIN)/uv
+	$(VERSIONS) oldest --python $(OLDEST_PYTHON)
+
+test-newest: | $(BIN)/uv
+	$(VERSIONS) newest --python $(NEWEST_PYTHON)
+
+# A network with the oldest releases, in seconds: continuous integration runs it.
+test-floors: $(VENV)/.runtime | $(BIN)/uv
+	TILEWRIGHT_RUNTIME_LIBRARY=$$($(BIN)/python -c "import tilewright.runtime._ffi as f; print(f.find_library())") \
+	  $(VERSIONS) oldest --python $(OLDEST_PYTHON) --smoke
 
 coverage: system-packages $(VENV)/.plugin
 	$(BIN)/python -m tests.coverage -n $(JOBS) $(TESTS)

@@ -15,13 +15,19 @@ from tilewright import __version__ as tilewright_version
 from tilewright import runtime
 
 MODEL = """<ir_version: 8, opset_import: ["": 18]>
-g (float[batch, seq] x, float[batch, 1] w) => (float[batch, seq] y) { [scale] y = Mul(x, w) }"""
+g (float[batch, seq] x, float[batch, 1] w) => (float[batch, seq] y) { y = Mul(x, w) }"""
+
+
+def _model() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(MODEL)
+    model.graph.node[0].name = "scale"  # the text form has no names before onnx 1.17
+    return model
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dims")
-    onnx.save(onnx.parser.parse_model(MODEL), folder / "m.onnx")
+    onnx.save(_model(), folder / "m.onnx")
     done = tilewright("compile", folder / "m.onnx", "-o", folder / "m.so", "--dim", "batch=1:8", "--dim", "seq=2:64:2")
     assert "dimensions\tbatch 1:8, seq 2:64:2" in done.stdout
     return folder / "m.so"
@@ -87,7 +93,7 @@ def test_interface_of_a_library_that_was_loaded(library: Path) -> None:
 
 
 def test_versions_for_some_numbers(tmp_path: Path) -> None:
-    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    onnx.save(_model(), tmp_path / "m.onnx")
     dims = ("--dim", "batch=1:8", "--specialize", "batch=2,seq=4", "--specialize", "seq=5:6")
     tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.so", *dims)
     names = runtime.vm.Executable(runtime.load_module(tmp_path / "m.so")).globals
@@ -100,7 +106,7 @@ def test_versions_for_some_numbers(tmp_path: Path) -> None:
 
 
 def test_versions_for_what_is_no_dimension_are_refused(tmp_path: Path) -> None:
-    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    onnx.save(_model(), tmp_path / "m.onnx")
     compile_it = ("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.so")
     fails(tilewright(*compile_it, "--specialize", "rows=2"), "main has no dimension 'rows'")
     fails(tilewright(*compile_it, "--dim", "seq=1:8", "--specialize", "seq=9"), "seq=9 is not within 1:8")

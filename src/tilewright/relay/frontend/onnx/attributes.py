@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -10,9 +11,10 @@ import onnx
 from onnx import numpy_helper
 
 from tilewright.ir.errors import UnsupportedError
+from tilewright.runtime.dtype import DataType
 from tilewright.runtime.ndarray import numpy_dtype
 
-# A data type that numpy lacks is read through ml_dtypes by onnx itself; these are the ones the compiler has.
+# Types that the compiler computes in. Those that numpy lacks are read through ml_dtypes, here: onnx does so since 1.19.
 _DTYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT: "float32",
     onnx.TensorProto.DOUBLE: "float64",
@@ -28,18 +30,19 @@ _DTYPES: dict[int, str] = {
     onnx.TensorProto.UINT64: "uint64",
     onnx.TensorProto.BOOL: "bool",
 }
-# Types that are stored, moved and converted, and that nothing is computed in.
+# Types that are stored, moved and converted, and that nothing is computed in: by number, since releases of onnx before
+# 1.20 have no names for the last of them, and read files that have them all the same.
 SMALL_DTYPES: dict[int, str] = {
-    onnx.TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
-    onnx.TensorProto.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
-    onnx.TensorProto.FLOAT8E5M2: "float8_e5m2",
-    onnx.TensorProto.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
-    onnx.TensorProto.FLOAT8E8M0: "float8_e8m0fnu",
-    onnx.TensorProto.FLOAT4E2M1: "float4_e2m1fn",
-    onnx.TensorProto.INT4: "int4",
-    onnx.TensorProto.UINT4: "uint4",
-    onnx.TensorProto.INT2: "int2",
-    onnx.TensorProto.UINT2: "uint2",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
 }
 
 
@@ -92,7 +95,36 @@ def to_array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     if tensor.HasField("raw_data") and has_plain_elements(tensor):
         return np.frombuffer(tensor.raw_data, numpy_dtype(_DTYPES[tensor.data_type])).reshape(tuple(tensor.dims))
     _check_range(tensor)
+    if tensor.data_type == onnx.TensorProto.BFLOAT16:
+        return _words(tensor, np.uint16).view(numpy_dtype("bfloat16")).reshape(tuple(tensor.dims))
+    if tensor.data_type in SMALL_DTYPES:
+        return _small_elements(tensor).reshape(tuple(tensor.dims))
     return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _words(tensor: onnx.TensorProto, dtype: type[np.unsignedinteger[Any]]) -> np.ndarray[Any, Any]:
+    """Return what a tensor holds as words: its bytes, or its ``int32_data``, one number a word."""
+    if tensor.HasField("raw_data"):
+        return np.frombuffer(tensor.raw_data, np.dtype(dtype).newbyteorder("<")).astype(dtype)
+    return np.array(tensor.int32_data, np.int64).astype(dtype)
+
+
+def _small_elements(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    """Return the elements of a type of :data:`SMALL_DTYPES`.
+
+    Of those below 8 bits several lie in a byte, the lowest first.
+    """
+    name = SMALL_DTYPES[tensor.data_type]
+    dtype, data = numpy_dtype(name), _words(tensor, np.uint8)
+    bits = DataType(name).bits
+    if bits == 8:
+        return data.view(dtype)
+    parts = data[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & np.uint8((1 << bits) - 1)
+    elements = parts.reshape(-1)[: math.prod(tensor.dims)]
+    if name.startswith("int"):
+        half = 1 << (bits - 1)
+        return ((elements.astype(np.int8) ^ half) - half).astype(dtype)
+    return elements.astype(dtype) if name.startswith("uint") else elements.view(dtype)
 
 
 def _check_range(tensor: onnx.TensorProto) -> None:

@@ -349,9 +349,10 @@ class _Expander:
         return model
 
     def _with_own_functions(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
-        """Add definitions that depend on the inputs' types as functions of the model, one for each node.
+        """Add definitions as functions of the model, one for each node.
 
-        The inliner itself refuses such a node when it omits an input before the last.
+        The inliner itself refuses a node whose definition depends on the inputs' types when it omits an input before
+        the last, and before onnx 1.19 it knows no operators' definitions.
         """
         inferred = onnx.shape_inference.infer_shapes(model).graph
         types = {v.name: v.type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
@@ -360,11 +361,15 @@ class _Expander:
         written.CopyFrom(model)
         for index, node in enumerate(written.graph.node):
             schema: Any = self._schema((node.domain, node.op_type))
-            if (node.domain, node.op_type) not in wanted or not schema.has_context_dependent_function:
+            if (node.domain, node.op_type) not in wanted:
                 continue
-            given = [types[name].SerializeToString() if name else b"" for name in node.input]
             function = onnx.FunctionProto()
-            function.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), given))
+            if schema.has_context_dependent_function:
+                given = [types[name].SerializeToString() if name else b"" for name in node.input]
+                function.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), given))
+            else:
+                version = max(v for v in schema.function_opset_versions if v <= self.opset)
+                function.ParseFromString(schema.get_function_with_opset_version(version))
             function.domain = node.domain = _OWN_DOMAIN
             function.name = node.op_type = f"{node.op_type}_{index}"
             written.functions.append(function)
@@ -441,8 +446,9 @@ def model_opset(model: onnx.ModelProto) -> int:
     newest = onnx.defs.onnx_opset_version()
     opset = max(found, default=newest if model.opset_import else 1)  # one that uses other domains alone has none
     if not _OLDEST_OPSET <= opset <= newest:
+        remedy = f"Install a newer onnx than {onnx.__version__}, or convert it" if opset > newest else "Convert it"
         raise UnsupportedError(
             f"the model uses ONNX opset {opset}; opsets {_OLDEST_OPSET} to {newest} are supported. "
-            "Convert it with onnx.version_converter"
+            f"{remedy} with onnx.version_converter"
         )
     return int(opset)
