@@ -107,3 +107,12 @@ def test_the_result_of_attention_is_rounded_once() -> None:
     attended = relay.cast(relay.nn.attention(query, key, value), "float32")
     _, calls = _shared(_dense(relay.reshape(attended, (32, 64))))
     assert [c.op.name for c in calls] == ["nn.attention", "reshape", "nn.dense"]
+
+
+def test_tensors_that_are_stacked_are_rounded_first_and_parts_of_one_afterwards() -> None:
+    x = relay.var("x", shape=(32, 32))
+    _, calls = _shared(_dense(relay.reshape(relay.stack([relay.exp(x), relay.nn.relu(x)], axis=1), (32, 64))))
+    assert next(c for c in calls if c.op.name == "stack").checked_type.dtype == "bfloat16"
+    pair = relay.var("p", type_annotation=relay.TupleType([relay.TensorType((32, 32))] * 2))
+    _, calls = _shared(_dense(relay.reshape(relay.stack(pair, axis=1), (32, 64))))
+    assert next(c for c in calls if c.op.name == "stack").checked_type.dtype == "float32"

@@ -122,3 +122,38 @@ def test_data_that_was_bfloat16_is_taken_as_it_was() -> None:
         mod = relay.transform.HalveWeights()(tvm.IRModule.from_expr(body))
         made = relay.transform.NarrowFactors()(mod)["main"]
     assert made.body.args[0] is made.params[0]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [(3, 17, 33, 40), (1, 16, 64, 32), (2, 257, 48, 64), (12, 40, 96, 1), (2, 31, 24, 97), (5, 64, 160, 448)],
+)
+def test_batched_sums_are_those_of_rounded_factors(shape: tuple[int, int, int, int], transposed: bool) -> None:
+    if not runs_here(AMX):
+        pytest.skip("no AMX on this processor")
+    batch, rows, columns, depth = shape
+    a, b = RNG.standard_normal((batch, rows, depth), "float32"), RNG.standard_normal((batch, columns, depth), "float32")
+    given = b if transposed else np.ascontiguousarray(b.transpose(0, 2, 1))
+    lib = build_batched(a.shape, given.shape, transposed, AMX)
+    assert "tdpbf16ps" in lib.get_lib().get_source("asm")
+    executor = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    executor.run(x=a, y=given)
+    expected = np.einsum("bik,bjk->bij", rounded(a).astype("float64"), rounded(b).astype("float64"))
+    np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-5 * depth)
+
+
+def build_batched(a: tuple[int, ...], b: tuple[int, ...], transposed: bool, target: str) -> Any:
+    x, y = relay.var("x", shape=a), relay.var("y", shape=b)
+    body = relay.nn.batch_matmul(x, y, transpose_b=transposed)
+    with tvm.transform.PassContext(opt_level=3, config=precision_config("bf16")):
+        return relay.build(tvm.IRModule.from_expr(relay.Function([x, y], body)), target)
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "columns"), [(AMX, 15, 64), (AMX, 64, 16), (f"{AMX} -mattr=-amx-tile", 64, 64), (PAIRS, 64, 64)]
+)
+def test_batched_products_that_fill_no_tiles_stay_float32(target: str, rows: int, columns: int) -> None:
+    lib = build_batched((2, rows, 64), (2, columns, 64), True, target)
+    assert "bf16ps" not in lib.get_lib().get_source("asm")
+    assert all("cast" not in name for name in lib.function_metadata)

@@ -41,6 +41,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
+from tilewright.tir import ir_builder
 
 _BYTES = 4  # of a 32-bit word
 _LARGEST_PAIR = (2**15 - 1) // 255  # of two weights, whose products with uint8 add up to at most 16 bits
@@ -216,6 +217,28 @@ def interleave_intrinsic(group: int, lanes: int, dtype: str) -> te.TensorIntrin:
         packed: tir.decl_buffer(packed.shape, dtype, "packed", offset_factor=1, strides=[group, 1]),
     }
     return te.decl_tensor_intrin(packed.op, statement, "interleave_bytes", binds)
+
+
+def transpose_intrinsic(lanes: int, steps: int) -> te.TensorIntrin:
+    """Return the packing of rows (lanes, steps * 2) of bfloat16 as (steps, lanes, 2), a pair at a time as one word."""
+    dtype, pair = "bfloat16", 2
+    rows = te.placeholder((lanes, steps * pair), dtype, "rows")
+    packed = te.compute((steps, lanes, pair), lambda k, j, e: rows(j, k * pair + e), name="packed")
+    binds = {
+        rows: tir.decl_buffer(rows.shape, dtype, "rows", offset_factor=1, strides=[te.var("row"), 1]),
+        packed: tir.decl_buffer(packed.shape, dtype, "packed", offset_factor=1, strides=[te.var("step"), pair, 1]),
+    }
+
+    def statement(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        source, target = (ir_builder.BufferVar(ib, b.data, None, "uint32") for b in (*ins, *outs))
+        first, to = (ops.floordiv(b.elem_offset, ops.const(pair)) for b in (*ins, *outs))
+        row, step = (ops.floordiv(b.strides[0], ops.const(pair)) for b in (*ins, *outs))
+        with ib.for_range(0, steps, name="step") as k:
+            target[tir.Ramp(to + k * step, ops.const(1), lanes)] = source[tir.Ramp(first + k, row, lanes)]
+        return ib.get()
+
+    return te.decl_tensor_intrin(packed.op, statement, "transpose_pairs", binds)
 
 
 def _call(dtype: str, name: str, *args: PrimExpr) -> PrimExpr:

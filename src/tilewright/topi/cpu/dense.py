@@ -13,7 +13,13 @@ from tilewright.ir import dtype as dt
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
-from tilewright.topi.cpu.byte_products import ByteProduct, interleave_intrinsic, packed_form, product_intrinsic
+from tilewright.topi.cpu.byte_products import (
+    ByteProduct,
+    interleave_intrinsic,
+    packed_form,
+    product_intrinsic,
+    transpose_intrinsic,
+)
 from tilewright.topi.cpu.byte_tiles import BLOCK, tile_intrinsic
 from tilewright.topi.cpu.common import (
     calls_functions,
@@ -392,7 +398,8 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
     form = None
     if len(anchor.reduce_axis) > 1:
-        form = packed_form(anchor.input_tensors[0].dtype, "int8", constant_extent(anchor.reduce_axis[1]) or 0)
+        data, group = anchor.input_tensors[0].dtype, constant_extent(anchor.reduce_axis[1]) or 0
+        form = packed_form(data, packed.output(0).dtype, group)
     partial = (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2])
     _schedule_packing(s, packed, partial, form)
     return s
@@ -408,18 +415,22 @@ def _reads_rows(op: Any, byte: IterVar) -> bool:
 def _schedule_packing(s: te.Schedule, op: Any, partial: bool, form: ByteProduct | None = None) -> None:
     """Pack (..., chunk, k, column) in parallel over batch and chunks; a partial last chunk gets its own code.
 
-    Of bytes (..., chunk, k, column, byte), for a product that ``form`` computes.
+    Of bytes (..., chunk, k, column, byte), or of pairs of bfloat16, for a product that ``form`` computes.
     """
     stage = s[op]
     axes = list(op.axis)
     if form is not None:
         byte = axes.pop()
-    *batch, chunk, _, column = axes
+    *batch, chunk, step, column = axes
     if form is None:
         stage.vectorize(column)
     elif not partial and _reads_rows(op, byte):
         _, lane = stage.split(column, factor=form.lanes)
         stage.tensorize(lane, interleave_intrinsic(form.group, form.lanes, form.weight_dtype))
+    elif not partial and form.weight_dtype == "bfloat16":
+        vector, lane = stage.split(column, factor=form.lanes)
+        stage.reorder(vector, step, lane, byte)
+        stage.tensorize(step, transpose_intrinsic(form.lanes, constant_extent(step) or 1))
     else:
         stage.vectorize(byte)
     if partial:

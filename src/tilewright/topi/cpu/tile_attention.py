@@ -20,11 +20,10 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures, features
-from tilewright.tir import ir_builder
 from tilewright.tir.expr import IterVar
 from tilewright.topi import nn
-from tilewright.topi.cpu.byte_products import interleave_intrinsic
-from tilewright.topi.cpu.byte_tiles import BLOCK, declare_buffers, has_tiles, tile_intrinsic
+from tilewright.topi.cpu.byte_products import interleave_intrinsic, transpose_intrinsic
+from tilewright.topi.cpu.byte_tiles import BLOCK, has_tiles, tile_intrinsic
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
@@ -246,7 +245,7 @@ def _schedule_packing(s: te.Schedule, parts: TileAttentionParts, at: tuple[te.St
             packed.tensorize(lane, interleave_intrinsic(_PAIR, SIDE, _HALF))
         else:
             packed.reorder(vector, k, lane, pair)
-            packed.tensorize(k, _transpose_pairs(constant_extent(k) or 1))
+            packed.tensorize(k, transpose_intrinsic(SIDE, constant_extent(k) or 1))
 
 
 def _schedule_rounding(stage: te.Stage) -> None:
@@ -254,25 +253,6 @@ def _schedule_rounding(stage: te.Stage) -> None:
     split_vector(stage, column, constant_extent(column), SIDE)
     stage.pragma(row, "loop_partition_hint", 1)
     stage.pragma(row, "flush_subnormals")
-
-
-def _transpose_pairs(steps: int) -> te.TensorIntrin:
-    """Return the packing of rows (16, steps * 2) of bfloat16 as (steps, 16, 2), a pair at a time as one word."""
-    rows = te.placeholder((SIDE, steps * _PAIR), _HALF, "rows")
-    packed = te.compute((steps, SIDE, _PAIR), lambda k, j, e: rows(j, k * _PAIR + e), name="packed")
-    binds = declare_buffers({rows: ["row"], packed: ["step", _PAIR]})
-
-    def statement(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
-        (source,), (target,) = ins, outs
-        words = [ir_builder.BufferVar(ib, buffer.data, None, "uint32") for buffer in (source, target)]
-        first, to = (ops.floordiv(buffer.elem_offset, ops.const(_PAIR)) for buffer in (source, target))
-        stride, step = (ops.floordiv(buffer.strides[0], ops.const(_PAIR)) for buffer in (source, target))
-        with ib.for_range(0, steps, name="step") as k:
-            words[1][tir.Ramp(to + k * step, ops.const(1), SIDE)] = words[0][tir.Ramp(first + k, stride, SIDE)]
-        return ib.get()
-
-    return te.decl_tensor_intrin(packed.op, statement, "transpose_pairs", binds)
 
 
 def _schedule_group(s: te.Schedule, parts: TileAttentionParts, out: te.Stage, row: IterVar, emulated: bool) -> None:

@@ -189,6 +189,19 @@ def dense_takes_halves(data: Any, weight: Any) -> bool:
 
 
 @generic_func
+def batch_matmul_takes_halves(a: Any, b: Any, transpose_a: bool, columns: Any) -> bool:
+    """Return whether the target multiplies matrices of bfloat16 faster than of float32, sums padded to whole steps.
+
+    Parameters
+    ----------
+    a, b : types of the operands of ``nn.batch_matmul``
+    transpose_a : whether the first is (batch, k, m)
+    columns : of the result
+    """
+    return False
+
+
+@generic_func
 def attention_takes_halves(query: Any, key: Any, value: Any) -> bool:
     """Return whether the target computes attention of bfloat16 faster than of float32.
 

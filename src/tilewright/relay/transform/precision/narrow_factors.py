@@ -13,7 +13,8 @@ Sums are float32 in both. The cast fuses with what makes the data; data that was
 Convolutions are treated alike; an odd number of channels, as a picture has, gets one more of zeros. Depthwise ones sum
 in vectors: they read bfloat16 data, with weights in float32.
 
-Where the precision in force is bfloat16, so are the factors of attention, and its result, which is rounded::
+Where the precision in force is bfloat16, so are the factors of batched products, their sums padded to whole steps of
+tiles, and those of attention, whose result is rounded, too::
 
     cast(nn.attention(cast(%q, dtype="bfloat16"), cast(%k, ...), cast(%v, ...), %mask), dtype="float32")
 """
@@ -31,7 +32,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, const
 from tilewright.relay.op.nn.attention import Attention
 from tilewright.relay.op.nn.conv2d import Conv2D
-from tilewright.relay.op.nn.dense import Dense
+from tilewright.relay.op.nn.dense import BatchMatmul, Dense
 from tilewright.relay.op.nn.pad import pad
 from tilewright.relay.op.tensor.unary import Cast, cast
 from tilewright.relay.transform.common import (
@@ -44,6 +45,7 @@ from tilewright.relay.transform.common import (
 from tilewright.relay.transform.precision.halve_weights import half_dtype, is_kept
 from tilewright.relay.visitor import ExprRewriter
 from tilewright.runtime.ndarray import numpy_view
+from tilewright.topi.nn.float_parts import STEP as _STEP
 
 _HALF, _WIDE, _TOGETHER = "bfloat16", "float32", 2
 
@@ -60,8 +62,8 @@ class _Narrower(ExprRewriter):
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        if pre.op is Attention.op:
-            return self._attention(pre, post)
+        if pre.op in (Attention.op, BatchMatmul.op) and self.computed and not is_kept(pre):
+            return self._attention(pre, post) if pre.op is Attention.op else self._batch_matmul(pre, post)
         if pre.op not in (Dense.op, Conv2D.op) or not isinstance(post.args[1], Constant):
             return post
         data, weight = (arg.checked_type for arg in pre.args)
@@ -86,11 +88,25 @@ class _Narrower(ExprRewriter):
 
     def _attention(self, pre: Call, post: Call) -> RelayExpr:
         types = [arg.checked_type for arg in pre.args[:3]]
-        wide = all(isinstance(t, TensorType) and t.dtype == _WIDE for t in types)
-        if not self.computed or not wide or is_kept(pre) or not topi.nn.attention_takes_halves(*types):
+        if not all(map(_is_wide, types)) or not topi.nn.attention_takes_halves(*types):
             return post
         narrow = [self._narrow(before, after) for before, after in zip(pre.args[:3], post.args[:3], strict=True)]
         return cast(Call(post.op, [*narrow, *post.args[3:]], post.attrs, span=post.span), _WIDE)
+
+    def _batch_matmul(self, pre: Call, post: Call) -> RelayExpr:
+        attrs: Any = pre.attrs
+        types: list[Any] = [arg.checked_type for arg in pre.args]
+        if not all(map(_is_wide, types)) or attrs.out_dtype not in ("", _WIDE):
+            return post
+        columns = types[1].shape[1 if attrs.transpose_b else 2]
+        if not topi.nn.batch_matmul_takes_halves(*types, attrs.transpose_a, columns):
+            return post
+        narrow = [self._narrow(before, after) for before, after in zip(pre.args, post.args, strict=True)]
+        if missing := -int(types[0].shape[2]) % _STEP:
+            along = ((0, 0), (0, missing))
+            widths = ((0, 0), *along), ((0, 0), *(along if attrs.transpose_b else along[::-1]))
+            narrow = [pad(x, w) for x, w in zip(narrow, widths, strict=True)]
+        return Call(post.op, narrow, attrs.replace(out_dtype=_WIDE), span=post.span)
 
     def _narrow(self, before: RelayExpr, data: RelayExpr) -> RelayExpr:
         widened = call_of(before, Cast.op)
@@ -100,6 +116,10 @@ class _Narrower(ExprRewriter):
         if data not in self.made:
             self.made[data] = cast(data, _HALF)
         return self.made[data]
+
+
+def _is_wide(type_: Any) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype == _WIDE
 
 
 def _is_depthwise(conv: Call) -> bool:

@@ -57,10 +57,13 @@ def _moved(expr: RelayExpr) -> Sequence[RelayExpr]:
     """Return the tensors whose elements those of ``expr`` are; none where an operator computes."""
     if not isinstance(expr, Call):
         return ()
-    if expr.op is Concatenate.op:
-        return expr.args[0].fields if isinstance(expr.args[0], Tuple) else ()
     picks = trait_of(expr, "TChannelwise") and not trait_of(expr, "TInFloat32")  # adds nothing up: it picks the largest
-    return expr.args[:1] if picks or trait_of(expr, "TMovesData") else ()
+    if expr.op is not Concatenate.op and not picks and not trait_of(expr, "TMovesData"):
+        return ()
+    first = expr.args[0]
+    if isinstance(first, Tuple):
+        return first.fields
+    return [first] if isinstance(first.checked_type, TensorType) else ()
 
 
 def _shared(func: Function) -> set[RelayExpr]:
@@ -182,8 +185,8 @@ class _Sharer(ExprMutator):
         if not moved:
             return cast(made, _HALF)
         halves = [self.halves[v] if v in self.shared else cast(self.visit(v), _HALF) for v in moved]
-        operands = [Tuple(halves)] if value.op is Concatenate.op else [*halves, *made.args[1:]]
-        return Call(value.op, operands, value.attrs, value.type_args, value.span)
+        first = [Tuple(halves)] if isinstance(value.args[0], Tuple) else halves
+        return Call(value.op, [*first, *made.args[1:]], value.attrs, value.type_args, value.span)
 
 
 def ShareHalves() -> Pass:

@@ -20,9 +20,12 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.model.dense import _chunk, row_groups
 from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.model.tiling import row_tile
+from tilewright.topi.cpu.tile_code import SIDE
 from tilewright.topi.kinds import BATCH_MATMUL_PACKED, MATRIX_PACK
-from tilewright.topi.nn.float_parts import dense_of_parts, parts_of_data
-from tilewright.topi.utils import get_const_tuple
+from tilewright.topi.nn.float_parts import STEP, dense_of_parts, parts_of_data
+from tilewright.topi.utils import get_const_tuple, rounded
+
+_HALF, _PAIR = "bfloat16", 2
 
 
 @autotvm.register_topi_compute("dense_pack.x86", version="2")
@@ -100,13 +103,26 @@ def _known_rows(shape: tuple[Any, ...]) -> Any:
     return shape[-2] if len(shape) == 2 else None
 
 
-def _byte_form(a: te.Tensor, b: te.Tensor) -> ByteProduct | None:
-    """Return the form of the product of two computed matrices of bytes; None of others."""
-    if b.dtype != "int8" or a.dtype not in ("int8", "uint8", "int16"):
+def _byte_form(a: te.Tensor, b: te.Tensor, out: te.Tensor) -> ByteProduct | None:
+    """Return the form of the product of two computed matrices of bytes, or of bfloat16; None of others."""
+    if (a.dtype, b.dtype, out.dtype) == (_HALF, _HALF, "float32"):
+        fits = batch_matmul_takes_halves(a, b, False, get_const_tuple(out.shape)[2])
+        if not fits or get_const_tuple(a.shape)[2] % STEP:
+            return None
+    elif (b.dtype, out.dtype) != ("int8", "int32") or a.dtype not in ("int8", "uint8", "int16"):
         return None
     form, depth = byte_product(a.dtype, b.dtype), get_const_tuple(a.shape)[-1]
     fits = form.is_fast and form.data_dtype == a.dtype and isinstance(depth, int) and depth % form.group == 0
     return form if fits else None
+
+
+@nn.batch_matmul_takes_halves.provide("cpu")
+def batch_matmul_takes_halves(a: Any, b: Any, transpose_a: bool, columns: Any) -> bool:
+    """Return whether tiles fit a batched product of matrices of bfloat16, with a sum of whole steps."""
+    (_, rows, inner), (columns,) = get_const_tuple(a.shape), get_const_tuple([columns])
+    if transpose_a or not isinstance(inner, int) or not isinstance(columns, int) or columns <= SIDE:
+        return False
+    return tile_rows(machine(), rows, rounded(inner, STEP) // _PAIR, _PAIR, _HALF) > 0
 
 
 def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True, group: int = 0) -> te.Tensor:
@@ -187,7 +203,7 @@ def batch_matmul(
     cfg.settle("block", OtherOptionEntity(registers * lanes))
     last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
     stride = last if isinstance(last, int) else 1
-    form = None if transpose_a or plain.dtype != "int32" else _byte_form(tensor_a, tensor_b)
+    form = None if transpose_a else _byte_form(tensor_a, tensor_b, plain)
     taken = form.registers if form else 0
     cfg.settle(
         "tile_m",
