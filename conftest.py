@@ -4,4 +4,11 @@ The tiers, the verification of passes and the garbage collector (``tests/tiers.p
 are hidden (``tests/surroundings.py``).
 """
 
+import os
+
+# Threads of PyTorch and of numpy spin while they wait: a small product costs 24 ms of processor time, not 0.4.
+# The libraries read this when they are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 pytest_plugins = ["tests.surroundings", "tests.tiers"]

@@ -28,6 +28,7 @@ from rich.table import Table
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.runtime import native_dir
 from tilewright.runtime.export import find_compiler
 
 TARGET = "llvm -mcpu=haswell"
@@ -124,11 +125,11 @@ def llvm_version() -> str:
 
 
 def compile_runner(folder: Path) -> Path:
-    """`tilewright-run` with the runtime, for this machine; raises CalledProcessError where gcc fails."""
+    """`tilewright-run` with the installed runtime, for this machine; raises CalledProcessError where gcc fails."""
     program = folder / "tilewright-run"
-    sources = [*map(str, sorted((NATIVE / "src").glob("*/*.c"))), str(NATIVE / "tools" / "run.c")]
-    command = [*find_compiler(), "-std=c11", "-O2", "-g1", f"-I{NATIVE / 'include'}", *sources]
-    subprocess.run([*command, "-lpthread", "-ldl", "-o", str(program)], check=True)
+    sources = [NATIVE / "tools" / "run.c", native_dir() / "libtilewright_runtime.a"]
+    command = [*find_compiler(), "-std=c11", "-O2", f"-I{NATIVE / 'include'}", *map(str, sources)]
+    subprocess.run([*command, "-lm", "-lpthread", "-ldl", "-o", str(program)], check=True)
     return program
 
 

@@ -84,6 +84,7 @@ def test_pkg_config_finds_the_installed_package(static: bool, library: Path, tmp
     check_program(tmp_path / "digits", library)
 
 
+@pytest.mark.full  # compiles the whole runtime once more
 def test_the_runtime_installs_without_python(library: Path, tmp_path: Path) -> None:
     needs("cmake")
     needs("pkg-config")

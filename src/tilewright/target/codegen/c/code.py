@@ -161,22 +161,26 @@ class CCode:
             ).read_bytes()
 
     # ---- compiling ----
-    def _compile(self, folder: Path, result: str, flags: Sequence[str]) -> Path:
+    def _compile(self, folder: Path, result: str, flags: Sequence[str], *used: str) -> Path:
         from tilewright.runtime._ffi import include_dir
         from tilewright.runtime.export import CPLUSPLUS_LIBRARIES, find_compiler, for_language, run_compiler
 
         source, out = folder / f"module.{self.source_suffix}", folder / result
         source.write_text(self.source + self.registration)  # which is empty for this process
-        libraries = ["-lm", *(CPLUSPLUS_LIBRARIES if self.source_suffix == "cc" else ())]
+        libraries = [*used, "-lm", *(CPLUSPLUS_LIBRARIES if self.source_suffix == "cc" else ())]
         options = for_language(self.source_suffix, flags)
         run_compiler([*find_compiler(), *options, f"-I{include_dir()}", "-o", str(out), str(source), *libraries])
         return out
 
     def _load(self) -> ctypes.CDLL | LoadedObjects:
+        from tilewright.runtime._ffi import find_library
+
         if self._library is None:
             try:
                 with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-                    path = self._compile(Path(folder), "module.so", [*COMPILER_FLAGS, f"-D{IN_PROCESS}"])
+                    flags = [*COMPILER_FLAGS, f"-D{IN_PROCESS}"]
+                    # code of others may call the runtime's functions by their names, which are not seen otherwise
+                    path = self._compile(Path(folder), "module.so", flags, "-Wl,--as-needed", str(find_library()))
                     library = ctypes.CDLL(str(path))  # stays mapped when the file goes
                 self._fill(library)
                 self._library = library
