@@ -348,3 +348,74 @@ def test_a_scale_holds_zero_and_the_ends_of_its_range(dtype: str, limits: tuple[
     ends = np.array([0, *limits], "float32")
     assert scale.rounded(ends)[0] == 0 and scale.scale > 0
     assert np.abs(scale.rounded(ends) - ends).max() <= scale.scale * 0.51
+
+
+def upsampler() -> onnx.ModelProto:
+    """Transposed convolutions behind a convolution, as decoders of images have them: plain, and of groups."""
+    return network(
+        """f (float[2, 3, 9, 7] x) => (float[2, 4, 37, 28] y) {
+          a = Conv<pads=[1, 1, 1, 1]>(x, w1, b1)
+          ra = Relu(a)
+          u = ConvTranspose<strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 0]>(ra, w2, b2)
+          ru = Relu(u)
+          y = ConvTranspose<group=2, strides=[2, 2], output_padding=[0, 1]>(ru, w3, b3)
+        }""",
+        w1=(6, 3, 3, 3), b1=(6,), w2=(6, 8, 3, 3), b2=(8,), w3=(8, 2, 3, 3), b3=(4,),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_transposed_convolutions_become_integers(per_channel: bool) -> None:
+    model = upsampler()
+    data = samples(model)
+    made = tilewright.quantize(model, data, per_channel=per_channel)
+    onnx.checker.check_model(made.model, full_check=True)
+    assert [layer.node.op_type for layer in made.plan.layers] == ["Conv", "ConvTranspose", "ConvTranspose"]
+    assert {initializer(made.model, f"w{i}_quantized").dtype.name for i in (1, 2, 3)} == {"int8"}
+    assert initializer(made.model, "w2_quantized_scale").shape == ((8,) if per_channel else ())
+    (expected,) = on_onnxruntime(made.model, data[0])
+    found = tilewright.compile(made.model)(**data[0])
+    (in_float,) = on_onnxruntime(model, data[0])
+    step = float(made.scales["y"].scale)
+    assert np.abs(found - expected).max() <= 1.01 * step and (found != expected).mean() < 0.01
+    assert np.sqrt(np.square(found - in_float).mean()) < 0.02 * np.abs(in_float).max()
+
+
+def attention() -> onnx.ModelProto:
+    """One head of attention: a product of queries and keys, and one of shares and values."""
+    return network(
+        """f (float[2, 9, 16] x) => (float[2, 9, 16] y) {
+          q = MatMul(x, wq)
+          k = MatMul(x, wk)
+          v = MatMul(x, wv)
+          t = Transpose<perm=[0, 2, 1]>(k)
+          s = MatMul(q, t)
+          p = Softmax<axis=-1>(s)
+          m = MatMul(p, v)
+          y = MatMul(m, wo)
+        }""",
+        wq=(16, 16), wk=(16, 16), wv=(16, 16), wo=(16, 16),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+def test_products_of_computed_matrices_become_integers_where_asked_for(activations: str) -> None:
+    model = attention()
+    data = samples(model)
+    plain = tilewright.quantize(model, data, activations=activations)
+    made = tilewright.quantize(model, data, activations=activations, computed=True)
+    onnx.checker.check_model(made.model, full_check=True)
+    assert not plain.plan.computed and [node.name for node in made.plan.computed] == ["MatMul_s", "MatMul_m"]
+    assert {"q", "k", "t", "p", "v"} <= set(made.plan.tensors) and "MatMul_s" not in made.plan.float_nodes
+    (expected,) = on_onnxruntime(made.model, data[0])
+    found = tilewright.compile(made.model)(**data[0])
+    (in_float,) = ReferenceEvaluator(model).run(None, data[0])
+    size = np.abs(in_float).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 + 1.01 * float(made.scales["m"].scale))
+    assert np.sqrt(np.square(found - expected).mean()) < 2e-3 * size
+    assert np.sqrt(np.square(found - in_float).mean()) < 0.02 * size
+
+
+def test_computed_products_of_a_dynamic_model_are_refused() -> None:
+    with pytest.raises(TilewrightError, match="leave out computed"):
+        tilewright.quantize(attention(), dynamic=True, computed=True)

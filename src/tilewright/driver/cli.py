@@ -514,6 +514,9 @@ def quantize(
         bool,
         typer.Option("--dynamic", help="Find ranges while the model runs: matrix products only; needs no samples."),
     ] = False,
+    computed: Annotated[
+        bool, typer.Option("--computed", help="Quantize products of two computed matrices, too, as attention has.")
+    ] = False,
     weights: Annotated[
         str | None,
         typer.Option(metavar="int4|int8", help="Weights of matrix products alone, by block: for language models."),
@@ -544,8 +547,8 @@ def quantize(
     from tilewright.driver.quantize_weights import WeightOptions, quantize_weights_of_model
 
     if weights is not None:
-        if dynamic or report is not None:
-            raise typer.BadParameter("--dynamic and --report are not for --weights", param_hint="--weights")
+        if dynamic or computed or report is not None:
+            raise typer.BadParameter("--dynamic, --computed and --report are not for --weights", param_hint="--weights")
         chosen = WeightOptions(
             model, output, data, weights, block, method or "rtn", zero_points, accuracy_level, tuple(exclude or ()),
             parse_image_options(image), target,
@@ -554,7 +557,7 @@ def quantize(
         return
     options = QuantizeOptions(
         model, output, data, method or "minmax", percentile, per_channel, activations, tuple(exclude or ()),
-        parse_image_options(image), target, table_seconds, dynamic, report,
+        parse_image_options(image), target, table_seconds, dynamic, computed, report,
     )  # fmt: skip
     quantize_model(options, quiet, as_json)
 

@@ -42,6 +42,7 @@ class QuantizeOptions:
     target: str
     table: float
     dynamic: bool = False
+    computed: bool = False
     report: Path | None = None
 
 
@@ -62,6 +63,7 @@ def quantize_model(options: QuantizeOptions, quiet: bool, as_json: bool) -> None
             activations=options.activations,
             exclude=options.exclude,
             dynamic=options.dynamic,
+            computed=options.computed,
             target=options.target,
             progress=progress.show,
             read_other=lambda file, inputs: read_picture(file, inputs, options.image),

@@ -1,6 +1,7 @@
 """Which operators are quantized, and between which of them tensors become integers.
 
-*Products* (Conv, Gemm, MatMul with constant weights) are quantized: their data input is, and a convolution's result.
+*Products* (Conv, ConvTranspose, Gemm, MatMul with constant weights) are quantized: their data input is, and a
+convolution's result. Products of two computed matrices are where that is asked for: both operands are quantized then.
 *Followers* (additions, pools, moves of elements, ...) are quantized where all that they read is quantized and what they
 give is read by something quantized: they keep integers as integers, and are never a reason to make some.
 
@@ -33,8 +34,10 @@ ARITHMETIC = frozenset({
 })  # fmt: skip
 """Operators that integers pass with a scale of their own for the result; those of one number are tables for us."""
 
-PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
-_MORE_PRODUCTS = frozenset({"ConvTranspose", "LSTM", "GRU", "RNN", "Attention", "Einsum"})
+CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+PRODUCTS = CONVOLUTIONS | {"Gemm", "MatMul"}
+COMPUTED = "both of its operands are computed"
+_MORE_PRODUCTS = frozenset({"LSTM", "GRU", "RNN", "Attention", "Einsum"})
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Layer:
     """A product with constant weights.
 
     ``axis`` is the dimension of the weights that output channels run along, ``end`` the tensor after the activation
-    that belongs to it, ``added_bias`` the Add of a MatMul's bias.
+    that belongs to it, ``added_bias`` the Add of a MatMul's bias. With ``one_scale`` no channel has a scale of its own:
+    channels of a transposed convolution of groups share places of the weights.
     """
 
     node: onnx.NodeProto
@@ -52,6 +56,7 @@ class Layer:
     bias: str | None
     end: str
     added_bias: onnx.NodeProto | None = None
+    one_scale: bool = False
 
     @property
     def added_row(self) -> str | None:
@@ -67,10 +72,11 @@ class Plan:
 
     ``tables`` are nodes that take rows of tables of weights, ``shared`` pairs of tensors that have one scale,
     ``concatenations`` the tensors that had better have one, and ``float_nodes`` says why nodes that could be quantized
-    are not.
+    are not. ``computed`` are products of two computed matrices.
     """
 
     layers: list[Layer] = field(default_factory=list)
+    computed: list[onnx.NodeProto] = field(default_factory=list)
     followers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     tensors: list[str] = field(default_factory=list)
     shared: list[tuple[str, str]] = field(default_factory=list)
@@ -85,8 +91,9 @@ class Plan:
 
     @property
     def quantized_nodes(self) -> set[str]:
-        """Names of the layers' products and of the followers."""
-        return {layer.node.name for layer in self.layers} | {node.name for node in self.followers.values()}
+        """Names of the layers' products, of the computed ones, and of the followers."""
+        nodes = [*(layer.node for layer in self.layers), *self.computed, *self.followers.values()]
+        return {node.name for node in nodes}
 
 
 def check_excluded(graph: Graph, exclude: Collection[str]) -> None:
@@ -102,13 +109,14 @@ def check_excluded(graph: Graph, exclude: Collection[str]) -> None:
             )
 
 
-def make_plan(graph: Graph, exclude: Collection[str] = (), dynamic: bool = False) -> Plan:
+def make_plan(graph: Graph, exclude: Collection[str] = (), dynamic: bool = False, computed: bool = False) -> Plan:
     """Decide what is quantized.
 
     Args:
         graph: a prepared model's (``prepare.prepared``).
         exclude: names of nodes that stay in float.
         dynamic: whether ranges are found while the model runs: matrix products alone are quantized then.
+        computed: whether products of two computed matrices are quantized, too.
 
     Raises:
         UnsupportedError: a name of ``exclude`` is no node's.
@@ -125,10 +133,14 @@ def make_plan(graph: Graph, exclude: Collection[str] = (), dynamic: bool = False
             plan.float_nodes[node.name] = f"the graphs inside of a {node.op_type} stay in float"
     if dynamic:
         for layer in plan.layers:
-            if layer.node.op_type == "Conv":
+            if layer.node.op_type in CONVOLUTIONS:
                 plan.float_nodes[layer.node.name] = "ranges that are found while it runs are for matrix products"
-        plan.layers = [layer for layer in plan.layers if layer.node.op_type != "Conv"]
+        plan.layers = [layer for layer in plan.layers if layer.node.op_type not in CONVOLUTIONS]
     else:
+        if computed:
+            plan.computed = [node for node in graph.nodes if plan.float_nodes.get(node.name) == COMPUTED]
+        for node in plan.computed:
+            del plan.float_nodes[node.name]
         _choose_tensors(graph, plan, exclude)
     return plan
 
@@ -158,7 +170,7 @@ def _unsuitable(graph: Graph, node: onnx.NodeProto) -> str:
     if data in graph.initializers:
         return "its data is constant"
     if weight not in graph.initializers:
-        return "both of its operands are computed"
+        return COMPUTED
     if not graph.is_float_constant(weight):
         kind = onnx.TensorProto.DataType.Name(graph.initializers[weight].data_type)
         return f"its weights are {kind.lower()}, not float32"
@@ -187,7 +199,8 @@ def _fused(graph: Graph, node: onnx.NodeProto) -> Layer:
             added, end = adder, adder.output[0]
     transposed = node.op_type == "Gemm" and attributes_of(node).get("transB", 0)
     axis = 0 if node.op_type == "Conv" or transposed else 1
-    return Layer(node, data, weight, axis, bias, after_activations(graph, end), added)
+    grouped = node.op_type == "ConvTranspose" and attributes_of(node).get("group", 1) != 1
+    return Layer(node, data, weight, axis, bias, after_activations(graph, end), added, grouped)
 
 
 def _row_added(graph: Graph, node: onnx.NodeProto, product: str, columns: int) -> str | None:
@@ -216,7 +229,8 @@ def after_activations(graph: Graph, name: str) -> str:
 
 def _choose_tensors(graph: Graph, plan: Plan, exclude: Collection[str]) -> None:
     wanted = dict.fromkeys(layer.data for layer in plan.layers)
-    wanted |= dict.fromkeys(layer.end for layer in plan.layers if layer.node.op_type == "Conv")
+    wanted |= dict.fromkeys(name for node in plan.computed for name in node.input)
+    wanted |= dict.fromkeys(layer.end for layer in plan.layers if layer.node.op_type in CONVOLUTIONS)
     ends = {layer.end for layer in plan.layers}
     fused = {name for layer in plan.layers for name in _inner(graph, layer.node.output[0], layer.end)}
     candidates = [n for n in graph.nodes if _may_follow(graph, n) and n.name not in exclude]
@@ -311,7 +325,7 @@ def _follow(graph: Graph, candidates: list[onnx.NodeProto], plan: Plan, wanted: 
 
 def _leave_useless(graph: Graph, plan: Plan, wanted: dict[str, None]) -> None:
     """Leave followers in float whose results nothing reads as integers, from the last to the first."""
-    needed = {layer.data for layer in plan.layers}
+    needed = {layer.data for layer in plan.layers} | {name for node in plan.computed for name in node.input}
     for end, node in reversed(list(plan.followers.items())):
         live = any(other in needed for other in node.output) or end in needed
         if live:

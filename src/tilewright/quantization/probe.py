@@ -50,7 +50,8 @@ def _rounded_weight(graph: Graph, layer: Layer, quantized: Quantized) -> Array:
     row = layer.bias or layer.added_row
     bias = graph.constant(row) if row else None
     data = quantized.scales.get(layer.data)
-    scales = weight_scales(weight, layer.axis, quantized.options.per_channel, bias, data)
+    per_channel = quantized.options.per_channel and not layer.one_scale
+    scales = weight_scales(weight, layer.axis, per_channel, bias, data)
     whole = quantized_weight(weight, layer.axis, scales)
     return whole * scales.reshape([-1 if i == layer.axis else 1 for i in range(weight.ndim)])
 

@@ -37,9 +37,12 @@ class Options:
     exclude: tuple[str, ...] = ()
     target: Any = "llvm"
     dynamic: bool = False
+    computed: bool = False
 
     def check(self) -> None:
         """Raise a TilewrightError for a choice that there is not."""
+        if self.dynamic and self.computed:
+            raise TilewrightError("dynamic quantizes products with constant weights only: leave out computed")
         for what, value, known in (
             ("method", self.method, METHODS),
             ("activations", self.activations, ACTIVATION_TYPES),
@@ -94,6 +97,7 @@ def quantize(
     activations: str = "uint8",
     exclude: Collection[str] = (),
     dynamic: bool = False,
+    computed: bool = False,
     labels: Any = None,
     target: Any = "llvm",
     progress: Progress = _silent,
@@ -114,6 +118,7 @@ def quantize(
         exclude: names of nodes that stay in float.
         dynamic: find the ranges of activations while the model runs, for matrix products only; needs no samples, and
             writes DynamicQuantizeLinear and MatMulInteger.
+        computed: whether products of two computed matrices, as attention has, are quantized too.
         labels: the right class of each sample, to tell accuracies by.
         target: where the float model runs to be calibrated.
         progress: is told how far it is.
@@ -122,14 +127,14 @@ def quantize(
     Raises:
         TilewrightError: the model is quantized already, samples do not fit it, or an option is not valid.
     """
-    options = Options(method, percentile, per_channel, activations, tuple(exclude), target, dynamic)
+    options = Options(method, percentile, per_channel, activations, tuple(exclude), target, dynamic, computed)
     options.check()
     proto = prepared(model if isinstance(model, onnx.ModelProto) else load_model(model))
     inputs = inputs_of(proto)
     samples = Samples([], inputs) if dynamic and data is None else make_samples(data, inputs, labels, read_other)
-    plan = make_plan(Graph(proto), options.exclude, dynamic)
+    plan = make_plan(Graph(proto), options.exclude, dynamic, computed)
     plan.tables = find_tables(Graph(proto), options.exclude)
-    if not plan.layers and not plan.tables:
+    if not (plan.layers or plan.computed or plan.tables):
         raise UnsupportedError(_nothing(plan))
     ranges: dict[str, Range] = {}
     if not dynamic:
@@ -145,7 +150,7 @@ def quantize(
 def _nothing(plan: Plan) -> str:
     reasons = "; ".join(f"{name}: {why}" for name, why in list(plan.float_nodes.items())[:5])
     shown = f" ({reasons})" if reasons else ""
-    return f"the model has nothing to quantize: no Conv, Gemm or MatMul with constant weights{shown}"
+    return f"the model has nothing to quantize: no Conv, ConvTranspose, Gemm or MatMul with constant weights{shown}"
 
 
 def shared_ranges(plan: Plan, ranges: Mapping[str, Range]) -> dict[str, Range]:

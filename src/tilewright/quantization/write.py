@@ -135,7 +135,7 @@ class QdqWriter:
         weight = self.graph.constant(layer.weight)
         row = layer.bias or layer.added_row
         bias = self.graph.constant(row) if row else None
-        scales = weight_scales(weight, layer.axis, self.per_channel, bias, data)
+        scales = weight_scales(weight, layer.axis, self.per_channel and not layer.one_scale, bias, data)
         whole = quantized_weight(weight, layer.axis, scales)
         added: list[onnx.NodeProto] = []
         inputs = [layer.data, self._dequantized(f"{layer.weight}_quantized", whole, scales, layer.axis, added)]
