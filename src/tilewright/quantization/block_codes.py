@@ -4,7 +4,8 @@ Three methods find them, of a matrix (n, k) whose rows are multiplied with data 
 
 ``rtn`` rounds each number to the nearest code; a block's extreme number is the last code.
 ``awq`` looks for the scale of each block, from the extreme number's to half of it, with the least squared error of
-results on data: columns count by their mean squares, as in the clipping of AWQ (Lin et al., 2023).
+results on data: columns count by their mean squares, as in the clipping of AWQ (Lin et al., 2023); before, channels of
+data are scaled (``channel_scales``).
 ``gptq`` rounds column after column and moves each one's error to those that follow (Frantar et al., 2022).
 """
 

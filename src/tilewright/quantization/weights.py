@@ -19,6 +19,7 @@ from onnx import numpy_helper
 from tilewright.ir.errors import TilewrightError, UnsupportedError, did_you_mean
 from tilewright.quantization.block_codes import BITS, METHODS, Codes, Form, quantized
 from tilewright.quantization.calibrate import Activations, Progress
+from tilewright.quantization.channel_scales import scale_channels
 from tilewright.quantization.graph import Array, Graph, Names, replace_initializers, replace_nodes
 from tilewright.quantization.plan import Layer, Plan, make_plan
 from tilewright.quantization.prepare import prepared
@@ -97,6 +98,9 @@ def quantize_weights(
     products: dict[str, Array] = {}
     if method != "rtn":
         products = _products(proto, plan, make_samples(data, inputs, None, read_other), target, progress)
+    if method == "awq":
+        progress("scale channels", 0, 1)
+        scale_channels(proto, plan, form, products)
     writer = _Writer(proto, plan, form, accuracy_level)
     return writer.write(method, products, progress)
 

@@ -103,6 +103,13 @@ def test_skip_layer_normalization(with_bias: bool) -> None:
     compare("SimplifiedLayerNormalization", [inputs[0], inputs[2]], domain="", epsilon=1e-5)
 
 
+def test_normalizations_of_small_numbers_have_epsilons_of_their_own() -> None:
+    inputs = [numbers(2, 3, 8) * np.float32(1e-3), numbers(2, 3, 8) * np.float32(1e-3), numbers(8), numbers(8)]
+    compare("SkipLayerNormalization", inputs)
+    compare("SkipSimplifiedLayerNormalization", inputs[:3])
+    compare("SimplifiedLayerNormalization", [inputs[0], inputs[2]], domain="")
+
+
 def test_embed_layer_normalization() -> None:
     words, segments = (RNG.integers(0, n, (2, 5)).astype("int32") for n in (11, 2))
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "int32")

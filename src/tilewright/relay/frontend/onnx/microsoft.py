@@ -68,13 +68,18 @@ def convert_quick_gelu(ctx: NodeContext) -> RelayExpr:
 
 
 def _normalized(
-    ctx: NodeContext, data: RelayExpr, gamma: RelayExpr, beta: RelayExpr | None, centred: bool
+    ctx: NodeContext,
+    data: RelayExpr,
+    gamma: RelayExpr,
+    beta: RelayExpr | None,
+    centred: bool,
+    epsilon: float = 1e-12,
 ) -> tuple[RelayExpr, RelayExpr, RelayExpr]:
     """Return the normalized last axis, its mean, and one over its deviation."""
     mean = typed(relay_op.mean(data, axis=-1, keepdims=True))
     middle = typed(relay_op.subtract(data, mean)) if centred else data
     power = relay_op.mean(relay_op.multiply(middle, middle), axis=-1, keepdims=True)
-    factor = typed(relay_op.rsqrt(relay_op.add(power, _scalar(ctx, ctx.attr("epsilon", 1e-12), data))))
+    factor = typed(relay_op.rsqrt(relay_op.add(power, _scalar(ctx, ctx.attr("epsilon", epsilon), data))))
     result = relay_op.multiply(relay_op.multiply(middle, factor), gamma)
     return typed(relay_op.add(result, beta) if beta is not None else result), mean, factor
 
@@ -104,7 +109,7 @@ def convert_rms_norm(ctx: NodeContext) -> Any:
     data = ctx.input(0)
     if ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data)) != ctx.rank(data) - 1:
         ctx.unsupported("an axis other than the last")
-    result, _, factor = _normalized(ctx, data, ctx.input(1), None, False)
+    result, _, factor = _normalized(ctx, data, ctx.input(1), None, False, epsilon=1e-5)
     return [result, factor][: ctx.num_outputs]
 
 
