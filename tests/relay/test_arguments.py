@@ -108,3 +108,7 @@ def test_unknown_params_are_warned_of_once_with_the_name_that_was_meant() -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         optimize(dense(), "llvm", {"weight": array})
+
+
+def test_the_dtype_of_a_constant_may_be_a_scalar_type() -> None:
+    assert relay.const(1, relay.scalar_type("int8")).tensor_type == relay.TensorType((), "int8")

@@ -39,3 +39,9 @@ def test_names_of_others_are_refused() -> None:
     for names in ("", [], ["a", ""]):
         with pytest.raises(TilewrightError):
             prefix_name(names)
+
+
+@pytest.mark.parametrize("name", ["\u018e", "a\xf1b"])
+def test_module_names_with_other_letters_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="ASCII"):
+        mangle_module_name(name)

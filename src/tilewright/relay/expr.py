@@ -329,8 +329,13 @@ def var(
     return Var(name_hint, type_annotation, span)
 
 
-def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Constant:
-    """Return a constant of a number, a numpy array or an NDArray; Python ints are int32, floats float32."""
+def const(value: Any, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:
+    """Return a constant of a number, a numpy array or an NDArray; Python ints are int32, floats float32.
+
+    ``dtype`` may be given as the type of a scalar.
+    """
+    if isinstance(dtype, TensorType):
+        dtype = dtype.dtype
     if isinstance(value, _nd.NDArray):
         return Constant(value, span)
     if dtype is None and isinstance(value, (bool, int, float, list, tuple)):

@@ -63,5 +63,11 @@ def sanitize_name(original_name: str) -> str:
 
 
 def mangle_module_name(mod_name: str) -> str:
-    """Return the prefix of generated names for a module: ``tvmgen_default`` for ``default``."""
+    """Return the prefix of generated names for a module: ``tvmgen_default`` for ``default``.
+
+    Raises:
+        ValueError: the name holds letters that C does not know.
+    """
+    if mod_name and not mod_name.isascii():
+        raise ValueError(f"the module name {mod_name!r} becomes part of names in C; take ASCII letters, digits and _")
     return f"tvmgen_{mod_name}" if mod_name else "tvmgen"

@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import assert_structural_equal
-from tilewright.parser import parse
 from tilewright.relay.expr import const
+from tilewright.relay.text.parser import parse
 from tilewright.relay.transform import InferType
 
 GOLDEN = Path(__file__).parents[2] / "golden"

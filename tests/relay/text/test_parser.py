@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+import tilewright as tvm
+from tilewright import relay
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.diagnostics import DiagnosticError
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.ir.type import TensorType
-from tilewright.parser import fromtext, parse, parse_expr
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
 from tilewright.relay.op.definition import OpDef
+from tilewright.relay.text.parser import fromtext, parse, parse_expr
 
 for _name in ("add", "multiply", "subtract", "divide", "less"):
     Op.get_or_register(_name)
@@ -282,3 +284,11 @@ def test_text_may_nest_deeper_than_the_stack(opening: str, middle: str, closing:
     depth = 5000
     parsed = parse_expr("fn (%x) { " + opening * depth + middle + closing * depth + " }")
     assert isinstance(parsed, Function)
+
+
+def test_modules_read_by_the_name_of_tvm_are_typed() -> None:
+    text = "def @main(%x: Tensor[(2), float32]) { add(%x, 1f) }"
+    for read in (tvm.parser.parse, tvm.parser.fromtext):
+        assert read(text)["main"].body.checked_type == relay.TensorType((2,), "float32")
+    with pytest.raises(tvm.TVMError, match="does not type-check"):
+        tvm.parser.parse("def @main(%x: int32) { add(%x, 1f) }")

@@ -18,7 +18,6 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.ir.type import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
-from tilewright.parser import parse, parse_expr
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -44,6 +43,7 @@ from tilewright.relay.expr import (
     const,
 )
 from tilewright.relay.op.definition import OpDef
+from tilewright.relay.text.parser import parse, parse_expr
 from tilewright.relay.text.printer import to_text
 
 

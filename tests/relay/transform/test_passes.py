@@ -187,6 +187,23 @@ def test_writes_to_references_are_not_dead() -> None:
     check(transform.DeadCodeElimination(), text, text)
 
 
+def test_a_function_that_only_itself_calls_is_dead() -> None:
+    check(
+        transform.DeadCodeElimination(),
+        """
+        def @main(%x: float32) {
+          let %f = fn (%n: float32) -> float32 { %f(exp(%n)) };
+          let %g = fn (%n: float32) -> float32 { %g(exp(%n)) };
+          %g(%x)
+        }""",
+        """
+        def @main(%x: float32) {
+          let %g = fn (%n: float32) -> float32 { %g(exp(%n)) };
+          %g(%x)
+        }""",
+    )
+
+
 def test_references_that_nobody_reads_are_dead() -> None:
     check(
         transform.DeadCodeElimination(),

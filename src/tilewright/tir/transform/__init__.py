@@ -20,7 +20,9 @@ from typing import Any
 
 _PASSES = {
     "Apply": "apply_filter",
+    "BF16CastElimination": "bf16_legalize",
     "BF16Legalize": "bf16_legalize",
+    "BF16Promote": "bf16_legalize",
     "CombineContextCall": "combine_context_call",
     "ConvertForLoopsToSerial": "convert_for_loops_to_serial",
     "DecorateDeviceScope": "split_host_device",

@@ -5,7 +5,9 @@ Before and after::
     C[i] = ((bfloat16*)A[i] + (bfloat16*)B[i])
     C[i] = cast(bfloat16, (cast(float32, (bfloat16*)A[i]) + cast(float32, (bfloat16*)B[i])))
 
-Values between operations of one expression stay in float32, so they are rounded once.
+Values between operations of one expression stay in float32, so they are rounded once. BF16Promote and
+BF16CastElimination are two steps to that: the first computes in float32 and rounds after every operation, the second
+leaves out roundings of what is widened again.
 """
 
 from __future__ import annotations
@@ -145,3 +147,30 @@ def bf16_legalize(stmt: Stmt) -> Stmt:
 def BF16Legalize() -> Pass:
     """Compute bfloat16 and smaller types in float32, and round when storing."""
     return body_pass("BF16Legalize", bf16_legalize)
+
+
+class _Promote(StmtExprMutator):
+    def visit_binary(self, e: BinaryExpr) -> PrimExpr:
+        a, b = self.visit_expr(e.a), self.visit_expr(e.b)
+        if not is_bf16(a.dtype):
+            return e if a is e.a and b is e.b else type(e)(a, b)
+        wide = type(e)(ops.cast(_float32(a.dtype), a), ops.cast(_float32(b.dtype), b))
+        return ops.cast(e.dtype, wide) if is_bf16(e.dtype) else wide
+
+
+class _Eliminate(StmtExprMutator):
+    def visit_cast(self, e: Cast) -> PrimExpr:
+        value = self.visit_expr(e.value)
+        if isinstance(value, Cast) and is_bf16(value.dtype) and value.value.dtype == e.dtype == _float32(e.dtype):
+            return value.value
+        return e if value is e.value else ops.cast(e.dtype, value)
+
+
+def BF16Promote() -> Pass:
+    """Compute each operation on bfloat16 and smaller types in float32, and round its result."""
+    return body_pass("BF16Promote", lambda stmt: _Promote().visit_stmt(stmt))
+
+
+def BF16CastElimination() -> Pass:
+    """Leave out roundings to bfloat16 and smaller types of float32 values that are widened again at once."""
+    return body_pass("BF16CastElimination", lambda stmt: _Eliminate().visit_stmt(stmt))

@@ -64,6 +64,16 @@ def _keeps_its_place(expr: RelayExpr) -> bool:
 
 
 def _count_uses(root: RelayExpr) -> dict[Var, int]:
+    """Return how often each variable is used; a function that only itself calls has no use."""
+    uses = _count_occurrences(root)
+    for expr in post_order(root):
+        if isinstance(expr, Let) and isinstance(expr.value, Function) and expr.var in uses:
+            if _count_occurrences(expr.value).get(expr.var) == uses[expr.var]:
+                del uses[expr.var]
+    return uses
+
+
+def _count_occurrences(root: RelayExpr) -> dict[Var, int]:
     uses: dict[Var, int] = {}
     seen: set[RelayExpr] = set()
     stack = [root]
