@@ -55,10 +55,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_cargo
 @pytest.mark.parametrize("static", ["0", "1"])
-def test_the_crates_own_tests_pass(recorded: Path, static: str, tmp_path: Path) -> None:
+def test_the_crates_own_tests_pass(recorded: Path, resnet: Path, static: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "TILEWRIGHT_TEST_MODEL": str(recorded),
+        "TILEWRIGHT_TEST_RESNET": str(resnet),
         "TILEWRIGHT_LIB_DIR": str(find_library().parent),
         "TILEWRIGHT_STATIC": static,
         "CARGO_TARGET_DIR": str(tmp_path),
@@ -66,5 +67,5 @@ def test_the_crates_own_tests_pass(recorded: Path, static: str, tmp_path: Path) 
     command = ["cargo", "test", "--quiet", "--offline", "--manifest-path", CRATE / "Cargo.toml"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "test result: ok. 4 passed" in done.stdout
+    assert "test result: ok. 5 passed" in done.stdout
     assert "warning" not in done.stderr

@@ -14,6 +14,7 @@ import pytest
 import tilewright as tvm
 from tilewright import relay
 from tilewright.micro.wasm import export_wasm
+from tilewright.relay import testing
 from tilewright.runtime.error import TVMError
 
 needs_tools = pytest.mark.skipif(
@@ -79,6 +80,20 @@ def test_answers_are_those_of_this_machine(network: tuple[Path, relay.Function])
     for each, found in zip(inputs, answers(folder, *inputs), strict=True):
         for value, expected in zip(found.values(), run(**each), strict=True):
             np.testing.assert_allclose(value, expected.numpy().reshape(-1), rtol=2e-6, atol=1e-6)
+
+
+@needs_tools
+@pytest.mark.full
+def test_resnet_18_has_the_bits_of_the_same_program_here(tmp_path: Path) -> None:
+    module, params = testing.resnet.get_workload(num_layers=18, batch_size=1, image_shape=(3, 64, 64))
+    factory = relay.build(module, "c -runtime=c", params=params, executor="aot", mod_name="model")
+    export_wasm(factory, tmp_path)
+    x = np.random.default_rng(0).random((1, 3, 64, 64), "float32")
+    (found,) = answers(tmp_path, {"data": x})
+    executor = factory.create_executor(tvm.cpu())
+    executor.run(data=x)
+    expected = executor.get_output(0).numpy().reshape(-1)
+    np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-6)  # of exp in JavaScript
 
 
 @needs_tools

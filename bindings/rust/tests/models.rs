@@ -1,4 +1,4 @@
-//! A network whose answers Python recorded: `tests/bindings/test_rust.py` makes it, and says where it is.
+//! Networks whose answers Python recorded: `tests/bindings/test_rust.py` makes them, and says where they are.
 
 use std::{env, fs, path::PathBuf, thread};
 
@@ -11,7 +11,11 @@ fn folder() -> PathBuf {
 }
 
 fn numbers(name: &str) -> Vec<f32> {
-    let bytes = fs::read(folder().join(name)).unwrap();
+    numbers_of(folder().join(name))
+}
+
+fn numbers_of(path: PathBuf) -> Vec<f32> {
+    let bytes = fs::read(path).unwrap();
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
@@ -74,4 +78,14 @@ fn mistakes_are_errors_in_words() {
     answer(&mut model, &x);
     says(model.output(0).unwrap().values::<f64>().map(drop), "holds F32, and F64 was asked for");
     says(model.output(7).map(drop), "7");
+}
+
+#[test]
+fn resnet_18_has_pythons_bits() {
+    let folder = PathBuf::from(env::var_os("TILEWRIGHT_TEST_RESNET").expect("the folder of ResNet-18"));
+    let mut model = Model::open(folder.join("model.so")).unwrap();
+    let x = numbers_of(folder.join("x.f32"));
+    model.set_input("data", &TensorView::new(&[1, 3, 64, 64], &x).unwrap()).unwrap();
+    model.run().unwrap();
+    assert_eq!(model.output(0).unwrap().values::<f32>().unwrap(), numbers_of(folder.join("y.f32")));
 }

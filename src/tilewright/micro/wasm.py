@@ -26,7 +26,7 @@ from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotTensor
 _WEB = Path(__file__).parent / "web"
 _MOST_BYTES = 4 << 30  # that addresses of 32 bits reach
 _FLAGS = [
-    "--target=wasm32", "-std=c11", "-O3", "-msimd128", "-mbulk-memory", "-ffreestanding", "-fno-math-errno",
+    "--target=wasm32", "-std=c11", "-O2", "-msimd128", "-mbulk-memory", "-ffreestanding", "-fno-math-errno",
     "-ffp-contract=off", "-nostdlib",
 ]  # fmt: skip
 _LINK = ["-Wl,--no-entry", "-Wl,--export=tw_run", "-Wl,--export=__heap_base", "-Wl,-z,stack-size=1048576"]

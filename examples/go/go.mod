@@ -1,0 +1,3 @@
+module tilewright.example/run
+
+go 1.19
