@@ -22,6 +22,7 @@ from tilewright.relay.transform.precision.halve_weights import FLOAT32, precisio
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.model import Model as Model
 from tilewright.runtime.model import load as load
+from tilewright.runtime.state import keep_state
 from tilewright.topi.cpu.model.float_tiles import HIGHEST, matmul_precision_config
 
 if TYPE_CHECKING:
@@ -90,17 +91,23 @@ def compile(
     with tuned, PassContext(opt_level=opt_level, config=options), in_budget():
         of_torch = {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
         mod, weights = _imported(model, input_shapes, dims, of_torch)
-        state = {name: weights[name] for name in STATE_INPUTS.get(mod) or ()}
-        weights = {name: value for name, value in weights.items() if name not in state}
+        weights, state = weights_and_state(mod, weights)
         built = build_module.build(
             _with_names(mod),
             target=target,
             params={**weights, **(params or {})},
             executor=executor,
         )
-    made = Model(built.module, device, threads=threads, max_steps=max_steps, state=state)
+    keep_state(built.module, state)
+    made = Model(built.module, device, threads=threads, max_steps=max_steps)
     made.build_report = built.build_report
     return made
+
+
+def weights_and_state(mod: IRModule, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters that are constants, and the first values of those that the model keeps from run to run."""
+    state = {name: params[name] for name in STATE_INPUTS.get(mod) or ()}
+    return {name: value for name, value in params.items() if name not in state}, state
 
 
 def _imported(

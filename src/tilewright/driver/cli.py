@@ -295,6 +295,9 @@ def run(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File for the outputs: .npz, .npy or .json.")
     ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="File (.npz) of what the model keeps from run to run: read if there, written.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to run on; all cores by default.")] = None,
     compile_first: CompileFirst = False,
     input_shape: InputShape = None,
@@ -317,7 +320,7 @@ def run(
 
     pictures, board = parse_image_options(image), Board.of(server, tracker, board_key)
     options = RunOptions(
-        library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board, dim, max_steps
+        library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board, dim, max_steps, state
     )
     with time_limit(timeout, f"running {library}"):
         run_library(options, quiet, verbose, as_json)

@@ -35,6 +35,7 @@ from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.micro.model_library_format import export_model_library_format
 from tilewright.micro.names import check_identifier
 from tilewright.micro.wasm import export_wasm
+from tilewright.model import weights_and_state
 from tilewright.relay import build_module
 from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO
@@ -47,6 +48,7 @@ from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.export import check_space, check_symbol_prefix
+from tilewright.runtime.state import keep_state
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.runtime.weights_file import check_weights_file
@@ -159,6 +161,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
                 check_space(options.output, _least_bytes(params, options.precision))
             if dump:
                 dump.write("import", str(mod))
+            params, state = weights_and_state(mod, params)
             for compiler in options.partition:
                 mod, params = partition_for(compiler, mod, params), {}
             name = "default" if options.format == LIBRARY else options.name
@@ -168,6 +171,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             factory = build_module.build(mod, target=target, params=params, executor=executor, mod_name=name)
         if dump:
             _dump_code(dump, factory)
+        if options.format == LIBRARY and not runtime_config(options.runtime):
+            keep_state(factory.module, state)
         with report.stage("export"):
             _export(options, factory, mod, params)
     built: BuildReport = factory.build_report

@@ -18,6 +18,7 @@ from tilewright.runtime.interface import Interface, TensorInfo
 from tilewright.runtime.model import device_types, graph_document, holds_program, tensors_in
 from tilewright.runtime.module import Module
 from tilewright.runtime.profiler_vm import profiled
+from tilewright.runtime.state import first_state
 from tilewright.runtime.vm import Executable, VirtualMachine
 
 _ELF_MAGIC = b"\x7fELF"
@@ -35,6 +36,7 @@ class Library:
     outputs: tuple[str, ...]
     interface: Interface | None = None  # of a library with named dimensions
     sources: Mapping[str, list[str]] = field(default_factory=dict)  # of each graph node, the model's nodes it computes
+    state: tuple[str, ...] = ()  # inputs that have their first values, and are none of ``inputs``
 
     def at(self, numbers: Mapping[str, int]) -> Library:
         """The library with numbers for its named dimensions."""
@@ -42,7 +44,8 @@ class Library:
             if numbers:
                 raise TVMError(f"--dim {next(iter(numbers))}: all dimensions of {self.path} have numbers")
             return self
-        return replace(self, inputs=self.interface.at(numbers))
+        inputs = self.interface.at(numbers)
+        return replace(self, inputs={name: info for name, info in inputs.items() if name not in self.state})
 
     def limit_steps(self, most: int | None) -> None:
         """Bound the calls and jumps back of a run; graphs have none, and always end."""
@@ -175,6 +178,15 @@ def load_library(path: Path, board: Board | None = None) -> Library:
     """
     place = place_of(board)
     module = place.load(path)
+    library = _opened(path, place, module)
+    state = first_state(module)
+    for name, value in state.items():
+        library.executor.set_input(name, value)
+    inputs = {name: info for name, info in library.inputs.items() if name not in state}
+    return replace(library, inputs=inputs, state=tuple(state))
+
+
+def _opened(path: Path, place: Here, module: Module) -> Library:
     try:
         make = module["default"] if not holds_program(module) else None
     except AttributeError:

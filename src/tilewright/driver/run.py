@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, open_library
 from tilewright.driver.outputs import check_output, to_lists, write_outputs
 from tilewright.driver.report import print_json, print_text
+from tilewright.runtime.error import TVMError
+from tilewright.runtime.state import next_of
 
 _SHOWN_VALUES = 6
 
@@ -35,6 +38,7 @@ class RunOptions:
     board: Board | None
     dims: list[str] | None = None
     max_steps: int | None = None
+    state: Path | None = None
 
 
 def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -44,12 +48,17 @@ def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) 
         library.place.function("runtime.config_threadpool")(0, options.threads)
         library.limit_steps(options.max_steps)
         if options.output is not None:
-            check_output(options.output, len(library.outputs))
+            check_output(options.output, len(library.outputs) - len(library.state))
+        if options.state is not None:
+            resume(library, options.state)
         inputs = make_inputs(library, options.sources, options.fill, options.image)
         if verbose:
             for name, array in inputs.items():
                 print_text(_line(name, array))
         seconds, results = run_once(library, inputs)
+        following = {name: results.pop(next_of(name)) for name in library.state}
+        if options.state is not None:
+            write_outputs(options.state, following)
         if options.output is not None:
             write_outputs(options.output, results)
     if as_json:
@@ -59,6 +68,29 @@ def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) 
             print_text(_line(name, array))
     if verbose:
         print_text(f"time: {seconds * 1e3:.3f} ms, the first run")
+
+
+def resume(library: Library, file: Path) -> None:
+    """Give a library the state that an earlier run wrote to a file; where there is none yet, it begins with its own.
+
+    Raises:
+        TVMError: the library keeps no state, or the file is no file of its.
+    """
+    if not library.state:
+        raise TVMError(f"--state {file}: {library.path} keeps nothing from run to run")
+    if file.suffix != ".npz":
+        raise TVMError(f"--state {file}: a file of states is called *.npz")
+    if not file.exists():
+        return
+    try:
+        with np.load(file, allow_pickle=False) as values:
+            found = {name: values[name] for name in values.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise TVMError(f"--state {file}: not a file that a run wrote, or cut off: {error}") from None
+    if set(found) != set(library.state):
+        raise TVMError(f"--state {file}: it has {', '.join(found)}; {library.path} keeps {', '.join(library.state)}")
+    for name, value in found.items():
+        library.executor.set_input(name, value)
 
 
 def run_once(

@@ -28,6 +28,7 @@ from .module import Module, load_module, set_num_threads
 from .ndarray import NDArray, from_dlpack, numpy_dtype, numpy_view, share_memory
 from .profiler_vm import VirtualMachineProfiler
 from .profiling import Report
+from .state import first_state, next_of
 from .vm import Executable, VirtualMachine
 
 Array = np.ndarray[Any, Any]
@@ -47,11 +48,6 @@ class Model:
             ``TVM_NUM_THREADS``, or the cores.
         max_steps: how many calls and jumps back a run may make before it ends with an error, of models with control
             flow or dimensions that have names; None for any number.
-        state: first values of inputs that the model keeps from call to call; the output NAME.next is the next value of
-            NAME. They are no inputs and outputs of a call, and calls take turns.
-
-    Raises:
-        TVMError: the module holds code but no model.
     """
 
     def __init__(
@@ -61,14 +57,13 @@ class Model:
         *,
         threads: int | None = None,
         max_steps: int | None = None,
-        state: Mapping[str, Any] | None = None,
     ) -> None:
         if threads is not None:
             set_num_threads(threads)
         self.module = module
         self._library = _open(module, device, max_steps)
         self._lock = threading.Lock()
-        self._first_state = {name: np.array(numpy_view(value)) for name, value in (state or {}).items()}
+        self._first_state = {name: np.array(numpy_view(value)) for name, value in first_state(module).items()}
         self._state = dict(self._first_state)
         self._turn = threading.Lock()
         self._background: ThreadPoolExecutor | None = None
@@ -92,18 +87,36 @@ class Model:
     @property
     def outputs(self) -> dict[str, TensorInfo]:
         """Data type and shape of each output by name; a dimension that is known after a run alone is ``"?"``."""
-        hidden = {_next_of(name) for name in self._first_state}
+        hidden = {next_of(name) for name in self._first_state}
         return {name: info for name, info in self._library.interface.outputs.items() if name not in hidden}
 
     @property
     def state(self) -> dict[str, Array]:
-        """Values that the model keeps from call to call, by name: the buffers that a PyTorch module writes."""
+        """Values that the model keeps from call to call, by name: the buffers that a PyTorch module writes.
+
+        A library has the first values, with which :func:`load` begins. What :attr:`state` gives can be kept, and
+        given back to :meth:`resume`.
+        """
         return dict(self._state)
 
     def reset(self) -> None:
         """Give the state its first values again."""
         with self._turn:
             self._state = dict(self._first_state)
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Give the state other values, all or some by name, such as those of an earlier :attr:`state`.
+
+        Raises:
+            TVMError: the model keeps nothing of a name, or a shape or data type differs.
+        """
+        for name in state:
+            if name not in self._first_state:
+                kept = ", ".join(self._first_state) or "nothing"
+                raise TVMError(f"the model keeps no {name!r} from call to call; it keeps {kept}")
+        values = {name: np.array(value) for name, value in self._values(state).items()}
+        with self._turn:
+            self._state = self._state | values
 
     @property
     def dimensions(self) -> dict[str, Limits]:
@@ -156,8 +169,9 @@ class Model:
         """Return inputs, outputs, dimensions, the kind of executor and what was quantized as lines of text."""
         interface = self._library.interface
         rows = [("executor", self._library.kind)]
-        rows += [("input", f"{name}: {info}") for name, info in interface.inputs.items()]
-        rows += [("output", f"{name}: {info}") for name, info in interface.outputs.items()]
+        rows += [("input", f"{name}: {info}") for name, info in self.inputs.items()]
+        rows += [("state", f"{name}: {interface.inputs[name]}") for name in self._first_state]
+        rows += [("output", f"{name}: {info}") for name, info in self.outputs.items()]
         rows += [("dimension", interface.described(name)) for name in interface.limits]
         if self.build_report is not None:
             rows += [("quantized", line) for line in self.build_report.quantization()]
@@ -209,7 +223,7 @@ class Model:
         """Run with the state, and keep its next values."""
         with self._turn:
             results = dict(zip(self._library.interface.outputs, self._run(self._in_order(values)), strict=True))
-            self._state = {name: results.pop(_next_of(name)) for name in self._state}
+            self._state = {name: results.pop(next_of(name)) for name in self._state}
         return list(results.values())
 
     @contextmanager
@@ -357,11 +371,6 @@ class _Program(_Library):
 
 
 # ---- values ----
-
-
-def _next_of(name: str) -> str:
-    """Return the name of the output that is the next value of a state."""
-    return f"{name}.next"
 
 
 def tensors_in(value: Any) -> list[NDArray]:
