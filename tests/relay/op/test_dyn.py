@@ -12,6 +12,7 @@ from tilewright import relay, runtime
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.relay.transform import DynamicToStatic
+from tilewright.runtime.error import TVMError
 from tilewright.runtime.vm import VirtualMachine
 
 Array = np.ndarray[Any, Any]
@@ -78,6 +79,16 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], list[tuple[Arr
     "tile": (
         relay.tile, [((None, 2), F32), ((3,), I64)], [(floats(2, 2), ints(2, 1, 3)), (floats(3, 2), ints(0, 1, 1))],
         lambda a, s: np.tile(a, s),
+    ),
+    "expand_dims": (
+        relay.expand_dims, [COLUMN, ((), I64)],
+        [(floats(3, 4), np.array(axis, I64)) for axis in (0, 1, 2, -1, -3)],
+        lambda a, axis: np.expand_dims(a, int(axis)),
+    ),
+    "expand_dims by two": (
+        lambda a, axis: relay.expand_dims(a, axis, num_newaxis=2), [COLUMN, ((1,), I64)],
+        [(floats(n, 4), ints(axis)) for n in (0, 1, 3) for axis in (0, 1, 2)],
+        lambda a, axis: a.reshape((*a.shape[: axis[0]], 1, 1, *a.shape[axis[0] :])),
     ),
     "squeeze": (
         relay.squeeze, [((None, 1, None, 1), F32), ((1,), I64)],
@@ -154,3 +165,11 @@ def test_shapes_of_shapes() -> None:
     for rows, like in [(4, (2, 8)), (3, (1, 12)), (0, (0, 5))]:
         expected = np.maximum(floats(rows, 4), 0).reshape(like)
         np.testing.assert_array_equal(machine.run(floats(rows, 4), floats(*like)).numpy(), expected)
+
+
+@pytest.mark.parametrize("axis", [3, -4])
+def test_a_dimension_outside_of_the_tensor_is_refused(axis: int) -> None:
+    mod = module(relay.expand_dims, [COLUMN, ((), I64)])
+    run = relay.create_executor("vm", mod=mod).evaluate()
+    with pytest.raises(TVMError, match="does not fit its tensors"):
+        run(floats(2, 4), np.array(axis, I64))

@@ -62,7 +62,7 @@ def einsum(data: Operand | Sequence[Operand], equation: str) -> Call: 'The produ
 def equal(lhs: Operand, rhs: Operand) -> Call: 'lhs == rhs, broadcast; bool.'
 def erf(data: Operand) -> Call: 'Error function.'
 def exp(data: Operand) -> Call: 'e ** data'
-def expand_dims(data: Operand, axis: int, num_newaxis: int = 1) -> Call: '``num_newaxis`` dimensions of extent 1 inserted before ``axis``.'
+def expand_dims(data: Operand, axis: RelayExpr | int, num_newaxis: int = 1) -> Call: '``num_newaxis`` dimensions of extent 1 inserted before ``axis``.'
 def expm1(data: Operand) -> Call: 'e ** data - 1, also where that is small. Not in TVM 0.8.'
 def fast_erf(data: Operand) -> Call: 'Approximation of erf.'
 def fast_exp(data: Operand) -> Call: 'Approximation of exp.'

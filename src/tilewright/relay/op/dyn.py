@@ -31,7 +31,7 @@ from tilewright.relay.op.gradients import no_gradient, reshaped_gradient
 from tilewright.relay.op.nn.pad import PadAttrs
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.op.transform.axes import SqueezeAttrs
+from tilewright.relay.op.transform.axes import ExpandDimsAttrs, SqueezeAttrs
 from tilewright.relay.op.transform.indexing import OneHotAttrs
 from tilewright.relay.op.transform.replicate import BroadcastTo, TileAttrs
 from tilewright.relay.op.transform.reshape import ReshapeAttrs
@@ -182,6 +182,33 @@ declare_dyn(
     fields=lambda attrs, values: {"newshape": ints_of(values[0])},
     infer=lambda types, attrs: TensorType(_dims(attrs, types[1], "dyn.reshape", "newshape"), types[0].dtype),
     shape=_reshaped,
+    compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
+    gradient=reshaped_gradient,
+)  # fmt: skip
+
+
+def _expanded(attrs: ExpandDimsAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
+    """Return the dimensions with 1s before an axis, which counts from behind where it is negative; one out of range
+    gives a shape of -1, whose allocation fails.
+    """
+    data, count, one = dims[0], attrs.num_newaxis, ops.const(1, "int64")
+    rank = len(data)
+    axis = tir.Select(values(1)[0] < 0, values(1)[0] + (rank + 1), values(1)[0])
+    inside = ops.logical_and(axis >= 0, axis <= rank)
+    result: list[PrimExpr] = []
+    for place in range(rank + count):
+        kept = data[place] if place < rank else one
+        moved = data[place - count] if place >= count else one
+        here = tir.Select(place < axis, kept, tir.Select(axis + count > place, one, moved))
+        result.append(tir.Select(inside, here, ops.const(-1, "int64")))
+    return result
+
+
+declare_dyn(
+    "dyn.expand_dims", "expand_dims", ("data", "axis"), (1,), ExpandDimsAttrs,
+    fields=lambda attrs, values: {"axis": ints_of(values[0].reshape(-1))[0]},
+    infer=lambda types, attrs: TensorType(_unknown(len(types[0].shape) + attrs.num_newaxis), types[0].dtype),
+    shape=_expanded,
     compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
     gradient=reshaped_gradient,
 )  # fmt: skip

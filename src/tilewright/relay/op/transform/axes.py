@@ -110,7 +110,7 @@ class ExpandDims(OpDef[ExpandDimsAttrs]):
         return [inputs[0].reshape((*shape[:at], *[1] * attrs.num_newaxis, *shape[at:]))]
 
 
-expand_dims = builder(ExpandDims)
+expand_dims = builder(ExpandDims, computed="axis")
 
 
 class SqueezeAttrs(Attrs):
