@@ -111,4 +111,5 @@ def test_unknown_params_are_warned_of_once_with_the_name_that_was_meant() -> Non
 
 
 def test_the_dtype_of_a_constant_may_be_a_scalar_type() -> None:
-    assert relay.const(1, relay.scalar_type("int8")).tensor_type == relay.TensorType((), "int8")
+    for const in (relay.const, relay.op.const):
+        assert const(1, relay.scalar_type("int8")).tensor_type == relay.TensorType((), "int8")

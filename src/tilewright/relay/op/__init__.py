@@ -10,6 +10,7 @@ op.py                        TVM's registration functions
 
 import sys
 
+from tilewright.relay.expr import const as const
 from tilewright.relay.op import annotation, image, nn, random, vision
 from tilewright.relay.op import contrib as contrib
 from tilewright.relay.op import dyn as dyn

@@ -1,7 +1,7 @@
 # Written by `python -m tests.relay.op.builder_stubs`; a test compares it.
 from collections.abc import Sequence
 from tilewright.ir.expr import RelayExpr
-from tilewright.relay.expr import Call, TupleWrapper
+from tilewright.relay.expr import const as const, Call, TupleWrapper
 from tilewright.relay.op import annotation as annotation, contrib as contrib, dyn as dyn, dyn_resize as dyn_resize, image as image, memory as memory, nn as nn, op as op, random as random, reduce as reduce, strategy as strategy, tensor as tensor, transform as transform, vision as vision, vm as vm
 from tilewright.relay.op.annotation.debug import debug as debug
 from tilewright.relay.op.annotation.devices import device_copy as device_copy
