@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.contrib import graph_executor
 from tilewright.contrib.debugger import debug_executor
+from tilewright.micro.frames import FrameError, FrameReader, framed
 from tilewright.micro.project import TemplateProject
 from tilewright.micro.transport import (
     IoTimeoutError,
@@ -25,6 +26,8 @@ from tilewright.runtime.error import TVMError
 from tilewright.runtime.module import Module
 from tilewright.runtime.registry import need_global_func
 
+_READ_BYTES = 4096
+
 
 class SessionTerminatedError(TVMError):
     """The board has ended the session, by a reset or by going away."""
@@ -35,27 +38,28 @@ class _Line:
 
     def __init__(self, transport: Transport, timeouts: TransportTimeouts) -> None:
         self._transport, self._timeouts = transport, timeouts
-        self._started = False
+        self._started, self._frames = False, FrameReader()
 
     def send(self, data: memoryview) -> None:
         """Write all bytes."""
         try:
-            self._transport.write(bytes(data), self._seconds())
+            self._transport.write(framed(bytes(data)), self._seconds())
         except (IoTimeoutError, TransportClosedError, ConnectionError) as error:
             raise self._ended(error) from None
 
     def receive(self, buffer: memoryview, least: int) -> int:
         """Read at least so many bytes into the buffer; return how many."""
-        got = 0
-        while got < least:
+        while len(self._frames.data) < least:
             try:
-                data = self._transport.read(least - got, self._seconds())
+                self._frames.add(self._transport.read(_READ_BYTES, self._seconds()))
+            except FrameError as error:
+                raise SessionTerminatedError(f"the line to the board is disturbed: {error}") from None
             except (IoTimeoutError, TransportClosedError, ConnectionError) as error:
                 raise self._ended(error) from None
-            buffer[got : got + len(data)] = data
-            got += len(data)
-        self._started = True
-        return got
+            self._started = True
+        buffer[:least] = self._frames.data[:least]
+        del self._frames.data[:least]
+        return least
 
     def _seconds(self) -> float | None:
         limits = self._timeouts

@@ -29,6 +29,11 @@
 int BoardRpcRead(void* to, size_t size);
 int BoardRpcWrite(const void* from, size_t size);
 
+/* ---- frames on the line (frames.c): as above, and -1 when it has lost or changed bytes ---- */
+int BoardFrameRead(void* to, size_t size); /* what was written goes out before */
+int BoardFrameWrite(const void* from, size_t size);
+int BoardFrameFlush(void);
+
 /* Serves the client until it leaves, goes, or asks for the end of the program. */
 void BoardRpcServe(void);
 

@@ -33,7 +33,7 @@ static size_t taken;
 static int get(void* to, uint64_t size) {
   if (size > left) return BoardFail("RPCError: a packet ends too early", "");
   left -= size;
-  return BoardRpcRead(to, (size_t)size) == 0 ? OK : LOST;
+  return BoardFrameRead(to, (size_t)size) == 0 ? OK : LOST;
 }
 
 static int skip_rest(void) {
@@ -119,7 +119,7 @@ static int get_sequence(void) {
 }
 
 /* ---- answering ---- */
-static int put(const void* from, size_t size) { return size == 0 || BoardRpcWrite(from, size) == 0 ? OK : LOST; }
+static int put(const void* from, size_t size) { return size == 0 || BoardFrameWrite(from, size) == 0 ? OK : LOST; }
 
 static int put_head(int32_t code, uint64_t size) {
   size += sizeof code;
@@ -344,7 +344,7 @@ void BoardRpcServe(void) {
   int rc = OK;
   register_all(own);
   register_all(board_timing_functions);
-  while (rc != LOST && BoardRpcRead(&left, sizeof left) == 0) {
+  while (rc != LOST && BoardFrameRead(&left, sizeof left) == 0) {
     if (left < sizeof code) continue;
     if (get(&code, sizeof code) != OK || code == NONE || code == SHUTDOWN) return;
     rc = handle(code);
