@@ -182,3 +182,29 @@ def test_a_less_precise_product_takes_tiles_where_six_products_do_not() -> None:
 @pytest.mark.parametrize(("chunks", "together"), [(1, 1), (4, 2), (9, 3), (49, 7), (11, 1)])
 def test_blocks_of_channels_divide_them(chunks: int, together: int) -> None:
     assert halves_of(chunks) == together
+
+
+@pytest.mark.parametrize(
+    ("target", "channels", "precision", "used"),
+    [
+        (AMX, 256, "highest", False),
+        (AMX, 256, "medium", True),
+        (AMX, 32, "medium", False),
+        (f"{AMX} -mattr=-amx-bf16", 256, "medium", False),
+    ],
+)
+def test_a_window_of_stride_1_takes_tiles_where_they_are_faster_than_winograds_method(
+    target: str, channels: int, precision: str, used: bool
+) -> None:
+    data = relay.var("x", shape=(1, channels, 14, 14))
+    weight = RNG.standard_normal((channels, channels, 3, 3), "float32") / np.float32(3 * np.sqrt(channels))
+    body = relay.nn.conv2d(data, relay.const(weight), padding=(1, 1), channels=channels, kernel_size=(3, 3))
+    with tvm.transform.PassContext(opt_level=3, config={OPTION: precision}):
+        lib = relay.build(tvm.IRModule.from_expr(body), target)
+    assert ("tdpbf16ps" in lib.get_lib().get_source("asm")) is used
+    if used and runs_here(AMX):
+        x = RNG.standard_normal((1, channels, 14, 14), "float32")
+        module = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+        module.run(x=x)
+        exact = convolve(x.astype("float64"), weight.astype("float64"), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+        np.testing.assert_allclose(module.get_output(0).numpy(), exact, rtol=0, atol=0.03)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
+from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.model.tiling import choose_channel_tile, divisors_up_to, step_registers, tile_cost, tile_rate
+from tilewright.topi.cpu.tile_code import SIDE
 from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
 from tilewright.topi.utils import rounded
 
@@ -218,7 +220,17 @@ def choose_winograd_tile(
     }
     best = min(costs, key=lambda m: costs[m], default=None)
     direct = direct_cost(cpu, channels, out, math.prod(window), inside)
+    if groups == 1:
+        direct = min(direct, batch * _cost_in_tiles(cpu, math.prod(out), out_channels, math.prod(window) * in_channels))
     return best if best is not None and costs[best] * cpu.processor.winograd.clear_gain < direct else None
+
+
+def _cost_in_tiles(cpu: CpuFeatures, positions: int, out_channels: int, inner: int) -> float:
+    """Return the modelled time of the direct method in matrix tiles; infinity where vector registers are faster."""
+    tiles = float_tiles(cpu, positions, out_channels, inner)
+    if tiles is None or not tiles.is_faster or cpu.lanes(32) != SIDE:
+        return math.inf
+    return tiles.time / (SIDE * cpu.processor.matrix_tiles.fma_time)
 
 
 def direct_cost(

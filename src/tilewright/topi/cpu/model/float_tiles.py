@@ -17,7 +17,7 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.topi import nn
 from tilewright.topi.cpu.byte_tiles import BLOCK, has_tiles
 from tilewright.topi.cpu.tile_code import SIDE
-from tilewright.topi.nn.float_parts import PRODUCTS, STEP
+from tilewright.topi.nn.float_parts import EXACT, PRODUCTS, STEP
 from tilewright.topi.options import HIGHEST, OPTION
 from tilewright.topi.utils import largest_divisor
 
@@ -84,6 +84,7 @@ def float_tiles(
     steps = -(-inner // STEP)
     products = blocks * tiles * (width // SIDE) * steps * len(PRODUCTS[parts]) * record.product_time
     splits = (blocks * width * record.split_weight_time + rows * record.split_data_time) * inner
+    splits *= (2 + parts) / (2 + EXACT)  # numbers are read whatever they are split into
     time = products + splits + rows * width * record.result_time
     vectors = columns * inner * (rows * record.fma_time + record.late_weight_time * late)
     return FloatTiles(blocks, tiles, height, chunk, parts, time, vectors >= record.clear_gain * time)
