@@ -6,10 +6,11 @@ leaves out of a product of parameters.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -18,11 +19,19 @@ from hypothesis.internal.conjecture import providers
 
 from tilewright.ir.transform import PassContext
 from tilewright.relay.verify import VerifyIR
+from tilewright.target.codegen.c import code as c_code
 
 # A choice of one value for each of some parameters: (parameter, index of its value), ...
 Choices = frozenset[tuple[int, int]]
 
 _VERIFIED_SHARE = 10  # one test in so many is verified where --verify says "sample"
+_OPTIMIZED_SHARE = 5  # one test in so many has its kernels optimised as users' are, of those above the kernels
+# Folders whose tests ask what networks compute: LLVM would take a third of their time. Tests of schedules, of passes of
+# TIR and of code generators are elsewhere, and always optimised.
+_ABOVE_KERNELS = (
+    "tests/frontend_coverage/", "tests/models/", "tests/onnx_suite/", "tests/quantization/", "tests/random_operators/",
+    "tests/relay/", "tests/torch_compile/",
+)  # fmt: skip
 _YOUNG_OBJECTS = 50_000  # allocations between two looks of the garbage collector; Python's default is 700
 _DEFAULT_STRENGTH = 2
 _FROM_PARAMETERS = 3  # a product of so many parameters is covered without a mark
@@ -34,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--verify",
         choices=["sample", "all"],
         default="sample",
-        help="verify the IR after every pass in a tenth of the tests, always the same, or in all of them",
+        help="verify the IR after every pass in a tenth of the tests, always the same, or in all, and optimise in all",
     )
 
 
@@ -42,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def verified_passes(request: pytest.FixtureRequest) -> Iterator[None]:
     """Verify the result of every pass in the tests that ``--verify`` chooses, not where ``unverified`` is marked."""
     everything = request.config.getoption("--verify") == "all"
-    chosen = everything or zlib.crc32(request.node.nodeid.encode()) % _VERIFIED_SHARE == 0
+    chosen = everything or _drawn(request.node, _VERIFIED_SHARE)
     if not chosen or request.node.get_closest_marker("unverified"):
         yield
         return
@@ -51,6 +60,34 @@ def verified_passes(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     finally:
         PassContext.everywhere.pop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Compile without optimising in most of the tests above the kernels, their fixtures included."""
+    if not compiled_lightly(item):
+        return (yield)
+    option, flags = PassContext.declared("target.opt_level"), c_code.COMPILER_FLAGS
+    PassContext.options[option.name] = dataclasses.replace(option, default=0)
+    c_code.COMPILER_FLAGS = tuple("-O1" if flag == "-O3" else flag for flag in flags)
+    try:
+        return (yield)
+    finally:
+        PassContext.options[option.name], c_code.COMPILER_FLAGS = option, flags
+
+
+def compiled_lightly(item: pytest.Item) -> bool:
+    """Return whether a test is above the kernels, and not one of the fifth that is optimised all the same.
+
+    All are optimised with ``--verify all``, and always those with the mark ``optimized``, which look at instructions.
+    """
+    chosen = item.config.getoption("--verify") == "all" or _drawn(item, _OPTIMIZED_SHARE)
+    return item.nodeid.startswith(_ABOVE_KERNELS) and not chosen and not item.get_closest_marker("optimized")
+
+
+def _drawn(item: pytest.Item, share: int) -> bool:
+    """Return whether a test is one of ``share``, by its name alone."""
+    return zlib.crc32(item.nodeid.encode()) % share == 0
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tilewright.micro import (
     generate_project,
     get_microtvm_template_projects,
 )
-from tilewright.micro.project import TemplateProject
+from tilewright.micro.project import GeneratedProject, TemplateProject
 from tilewright.micro.project_api.client import ProjectAPIServerNotFoundError, instantiate_from_dir
 from tilewright.micro.project_api.server import ServerError
 from tilewright.runtime.error import RPCError, TVMError
@@ -42,10 +42,15 @@ def needed(platform: str) -> None:
         board_here("mps2_an386")
 
 
-def session(module: Any, platform: str, folder: Path, **options: Any) -> Session:
+def built(module: Any, platform: str, folder: Path) -> Any:
     needed(platform)
-    project = generate_project(get_microtvm_template_projects(platform), module, folder / "project", options)
+    project = generate_project(get_microtvm_template_projects(platform), module, folder / "project", {})
     project.build()
+    return project
+
+
+def session(module: Any, platform: str, folder: Path) -> Session:
+    project = built(module, platform, folder)
     project.flash()
     return Session(project.transport())
 
@@ -54,6 +59,15 @@ def network() -> tvm.IRModule:
     """Two kernels and a tensor between them."""
     a, b = (relay.var(name, shape=(1, 17)) for name in "ab")
     return tvm.IRModule.from_expr(relay.Function([a, b], relay.nn.softmax(a + relay.nn.relu(b))))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[[], Session]]:
+    """A program of the network on this machine, and what opens a session of it."""
+    folder = tmp_path_factory.mktemp("network")
+    built(relay.build(network(), target("crt")), "crt", folder)
+    place = folder / "project"
+    return place / "build" / "main", lambda: Session(GeneratedProject.from_directory(place, {}).transport())
 
 
 @pytest.fixture(scope="module")
@@ -145,22 +159,20 @@ def test_more_arguments_than_a_board_takes_are_refused(add: Session) -> None:
     assert tvm.nd.array(np.ones(3, "int8"), add.device).numpy().sum() == 3
 
 
-def test_a_reset_ends_the_session(tmp_path: Path) -> None:
-    factory = relay.build(network(), target("crt"))
+def test_a_reset_ends_the_session(here: tuple[Path, Callable[[], Session]]) -> None:
     ends = pytest.raises(SessionTerminatedError, match="ended the session")
-    with session(factory, "crt", tmp_path) as board, ends:
+    with here[1]() as board, ends:
         board._rpc.get_function("tvm.testing.reset_server")()
 
 
-def test_the_processes_of_a_session_end_with_it(tmp_path: Path) -> None:
-    factory = relay.build(network(), target("crt"))
-    with session(factory, "crt", tmp_path):
-        pass
-    program = str(tmp_path / "project" / "build" / "main")
+def test_the_processes_of_a_session_end_with_it(here: tuple[Path, Callable[[], Session]]) -> None:
+    program, opened = here
+    with opened():
+        assert str(program) in running()
     end = time.monotonic() + 5
-    while program in running() and time.monotonic() < end:
+    while str(program) in running() and time.monotonic() < end:
         time.sleep(0.01)
-    assert program not in running()
+    assert str(program) not in running()
 
 
 def running() -> str:

@@ -1,11 +1,19 @@
-"""The tests' own plug-in: which cases of a product of parameters ``make test`` runs."""
+"""The tests' own plug-in: which cases of a product of parameters ``make test`` runs, and how it compiles."""
 
 from collections.abc import Iterator
 from itertools import combinations, product
 from types import SimpleNamespace
 
 import pytest
-from tests.tiers import covering, parameters_of, pytest_collection_modifyitems
+from tests.tiers import (
+    compiled_lightly,
+    covering,
+    parameters_of,
+    pytest_collection_modifyitems,
+    pytest_runtest_protocol,
+)
+
+from tilewright.ir.transform import PassContext
 
 
 def together(rows: list[tuple[int, ...]], strength: int) -> set[tuple[tuple[int, int], ...]]:
@@ -95,3 +103,39 @@ def test_cases_of_other_tiers_cover_nothing() -> None:
     cases = [Case([mark, pytest.mark.covering(1).mark, pytest.mark.full.mark], a="0"), Case([mark], a="1")]
     pytest_collection_modifyitems(cases)  # type: ignore[arg-type]
     assert cases[1].get_closest_marker("full") is None
+
+
+class Named:
+    """A test's item as far as the tiers look at it."""
+
+    def __init__(self, nodeid: str, mark: str = "", verify: str = "sample"):
+        self.nodeid, self.mark = nodeid, mark
+        self.config = SimpleNamespace(getoption=lambda _: verify)
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name == self.mark
+
+
+def light(folder: str, **properties: str) -> int:
+    """How many of a hundred tests of a folder are compiled without optimising."""
+    items = (Named(f"{folder}/test_some.py::test_{i}", **properties) for i in range(100))
+    return sum(map(compiled_lightly, items))  # type: ignore[arg-type]
+
+
+def test_a_fifth_of_the_tests_above_the_kernels_is_optimised_and_all_others() -> None:
+    assert 70 <= light("tests/relay/op") <= 90
+    assert light("tests/topi") == light("tests/relay_of_others") == 0
+
+
+def test_the_full_tier_and_tests_that_look_at_instructions_are_optimised() -> None:
+    assert light("tests/relay", verify="all") == light("tests/relay", mark="optimized") == 0
+
+
+def test_the_level_is_back_after_a_test_that_is_compiled_lightly() -> None:
+    item = next(filter(compiled_lightly, (Named(f"tests/relay/test_some.py::test_{i}") for i in range(9))))  # type: ignore[arg-type]
+    running = pytest_runtest_protocol(item)  # type: ignore[arg-type]
+    next(running)
+    assert PassContext.current().option("target.opt_level") == 0
+    with pytest.raises(StopIteration):
+        running.send(True)
+    assert PassContext.current().option("target.opt_level") == 3
