@@ -74,3 +74,20 @@ def test_the_answer_is_the_same_and_the_library_holds_the_table_once(opt_level: 
     looked = np.exp(table[np.clip(IDS, 0, rows - 1)])
     np.testing.assert_allclose(executor.get_output(0).numpy(), looked, rtol=1e-5)
     np.testing.assert_allclose(executor.get_output(1).numpy(), given @ table.T, rtol=1e-4, atol=1e-5)
+
+
+def test_the_virtual_machine_holds_the_table_once() -> None:
+    """The batch has a name, so that the program is the machine's."""
+    table = np.random.default_rng(2).standard_normal((512, 64)).astype("float32")
+    count = tvm.ir.prim_expr.DimVar("count", 1, 9)
+    ids = relay.var("ids", relay.TensorType((count,), "int64"))
+    data = relay.var("data", shape=(4, 64))
+    func = relay.Function([ids, data], relay.Tuple([relay.take(relay.const(table), ids, axis=0),
+                                                    relay.nn.dense(data, relay.const(table))]))  # fmt: skip
+    with tvm.transform.PassContext(opt_level=3):
+        exe = relay.vm.compile(tvm.IRModule.from_expr(func), "llvm")
+    assert len(bytes(exe.save()[0])) < 1.5 * table.nbytes
+    places, values = np.array([511, 0, 17]), np.random.default_rng(3).standard_normal((4, 64)).astype("float32")
+    rows, products = tvm.runtime.vm.VirtualMachine(exe, tvm.cpu()).run(places, values)
+    np.testing.assert_array_equal(rows.numpy(), table[places])
+    np.testing.assert_allclose(products.numpy(), values @ table.T, rtol=1e-4, atol=1e-4)

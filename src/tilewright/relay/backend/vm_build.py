@@ -126,8 +126,12 @@ def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModu
     mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
     mod = transform.WriteOutDynamic()(mod)
     # the machine would prepare weights in every run, and convert them as it reads them instead
-    passes = [p for p in passes if getattr(p, "info", None) is None or p.info.name != "WidenWeights"]
-    prepare = transform.FoldConstant(prepare_weights=True)
+    named_passes = [(getattr(getattr(p, "info", None), "name", ""), p) for p in passes]
+    passes = [p for name, p in named_passes if name not in ("WidenWeights", "SharePackedWeights")]
+    prepare = Sequential([
+        transform.FoldConstant(prepare_weights=True),
+        *(p for name, p in named_passes if name == "SharePackedWeights"),  # folding would undo it
+    ])  # fmt: skip
 
     def part(of: IRModule) -> IRModule:
         return Sequential([*passes, prepare])(of) if is_data_flow(of, named or named_dims(of)) else of

@@ -12,7 +12,8 @@ after::
     nn.contrib_dense_pack(%x, %packed, weight_layout="NC32n")
 
 Language models tie the embedding to the output layer. The layout's inverse becomes index arithmetic in the kernel of
-the lookup, which reads a few rows; the table is stored once. Runs after FoldConstant, which would undo it.
+the lookup, which reads a few rows; the table is stored once. Tables of few bits are read from the words of
+``nn.contrib_matmul_nbits_pack`` (``shared_codes``). Runs after FoldConstant, which would undo it.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from tilewright.relay.op.nn.dense import DensePack
 from tilewright.relay.op.transform.indexing import Take
 from tilewright.relay.op.transform.layout import layout_transform, transform_array
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
+from tilewright.relay.transform.layout.shared_codes import PackedCodes
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
 
 
 class _Sharer(ExprMutator):
-    def __init__(self, packed: dict[Constant, str]) -> None:
+    def __init__(self, packed: dict[Constant, str], codes: Sequence[PackedCodes]) -> None:
         super().__init__()
-        self.packed = packed
+        self.packed, self.codes = packed, codes
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
@@ -50,8 +52,11 @@ class _Sharer(ExprMutator):
             return post
         attrs: Any = post.attrs
         table, indices = post.args
-        if not isinstance(table, Constant) or len(table.data.shape) != 2 or attrs.axis not in (0, -2):
+        if not isinstance(table, Constant) or attrs.axis not in (0, -len(table.data.shape)) or attrs.batch_dims:
             return post
+        unpacked_rows = next((made for codes in self.codes if (made := codes.lookup(expr, indices)) is not None), None)
+        if unpacked_rows is not None or len(table.data.shape) != 2:
+            return post if unpacked_rows is None else unpacked_rows
         found = next((p for p, layout in self.packed.items() if _is_packed(table, p, layout)), None)
         if found is None:
             return post
@@ -86,6 +91,7 @@ def SharePackedWeights() -> Pass:
             for call in calls
             if call is not None and isinstance(weight := call.args[1], Constant)
         }
-        return _Sharer(packed).visit(func) if packed else func
+        codes = [found for expr in post_order(func, open_children) if (found := PackedCodes.of(expr)) is not None]
+        return _Sharer(packed, codes).visit(func) if packed or codes else func
 
     return typed_function_pass(run, "SharePackedWeights", 3)
