@@ -156,6 +156,24 @@ def test_fallback_splits_take_the_largest_divisors_within_limits() -> None:
     cfg = FallbackConfigEntity()
     cfg.define_split("tile", 56, num_outputs=3)
     cfg.fallback_split("tile", [-1, 4, 8])
-    assert cfg["tile"].size == [-1, 1, 8]
+    assert cfg["tile"].size == [7, 1, 8]
     cfg["tile"] = SplitEntity([-1, 2, 2])
     assert repr(cfg) == "[('tile', [-1, 2, 2])],fallback"
+
+
+@pytest.mark.parametrize(
+    ("limits", "size"), [([-1, 8, 4], [7, 7, 1]), ([-1, -1, 1], [1, 49, 1]), ([2, 1, 1], [49, 1, 1])]
+)
+def test_the_first_part_of_a_fallback_split_is_what_is_left(limits: list[int], size: list[int]) -> None:
+    cfg = FallbackConfigEntity()
+    cfg.define_split("tile", 49, num_outputs=3)
+    cfg.fallback_split("tile", limits)
+    cfg.define_split("tile", 49, num_outputs=3)
+    assert cfg["tile"].size == size
+
+
+def test_a_fallback_split_without_a_divisor_is_refused() -> None:
+    cfg = FallbackConfigEntity()
+    cfg.define_split("tile", 49, num_outputs=3)
+    with pytest.raises(RuntimeError, match="tile: no divisor of 49 is at most 0"):
+        cfg.fallback_split("tile", [-1, 1, 0])

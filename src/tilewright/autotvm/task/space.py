@@ -455,13 +455,23 @@ class FallbackConfigEntity(ConfigSpace):
     is_fallback = True
 
     def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
-        """Take the factoring whose parts are the largest divisors within ``constraints`` (-1: no limit)."""
+        """Take the factoring whose parts, from the last, are the largest divisors within ``constraints`` (-1: no
+        limit); the first part is what is left.
+
+        Raises:
+            RuntimeError: a limit is below every divisor.
+        """
         space = self.space_map[name]
         assert isinstance(space, SplitSpace)
-        rest, size = space.product, [-1] * len(constraints)
-        for k in reversed(range(1, len(constraints))):
-            limit = constraints[k] if constraints[k] > 0 else rest
-            size[k] = max(f for f in get_factors(rest) if f <= limit)
+        rest, size = space.product, [1] * len(constraints)
+        for k in reversed(range(len(constraints))):
+            limit = rest if constraints[k] == -1 else constraints[k]
+            fitting = [f for f in get_factors(rest) if f <= limit]
+            if not fitting:
+                raise RuntimeError(
+                    f"{name}: no divisor of {rest} is at most {limit}; limits are at least 1, or -1: none"
+                )
+            size[k] = max(fitting) if k else rest
             rest //= size[k]
         self._entity_map[name] = SplitEntity(size)
 
