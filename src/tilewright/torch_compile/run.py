@@ -21,9 +21,11 @@ from tilewright.runtime.dtype import DataType, to_native
 from tilewright.runtime.model import holds_program, tensors_in
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.packed_func import unpack_return
 from tilewright.runtime.vm import Executable, VirtualMachine
 from tilewright.torch_compile.plan import Output, Plan, back
 
+_MAIN = b"main"  # the function of a program
 _ALIGNMENT = 63  # bits of an address that must be 0
 
 
@@ -172,18 +174,39 @@ class _Program(_Library):
 
 
 class _Machine(_Executor):
+    """Calls ``set_input`` and ``invoke`` of a machine with arguments that are laid out once."""
+
     def __init__(self, machine: VirtualMachine, inputs: int) -> None:
         self._set, self._invoke = machine.module["set_input"], machine.module["invoke"]
         self._views = [_View() for _ in range(inputs)]
+        self._values = (TVMValue * (inputs + 1))()
+        self._values[0].v_str = _MAIN
+        self._slots = [self._values[i + 1] for i in range(inputs)]
+        self._codes = (ctypes.c_int * (inputs + 1))(TypeCode.STR, *[TypeCode.NDARRAY] * inputs)
+        self._result, self._code = TVMValue(), ctypes.c_int()
 
     def run(self, values: list[Any]) -> list[torch.Tensor]:
         """Run on the memory of the values, which the machine does not read later."""
         held = [_ready(value) for value in values]
         if held:
-            self._set("main", *[view.of(value) for view, value in zip(self._views, held, strict=True)])
-        results = tensors_in(self._invoke("main"))
+            self._give(held)
+        check_call(LIB.TVMFuncCall(self._invoke.handle, self._values, self._codes, 1, self._result, self._code))
+        results = tensors_in(unpack_return(self._result, self._code.value))
         taken = {value.data_ptr() for value in held}
         return [_owned(result, taken) for result in results]
+
+    def _give(self, held: Sequence[torch.Tensor]) -> None:
+        """Set the inputs; the machine has references of its own."""
+        made = []
+        try:
+            for slot, view, value in zip(self._slots, self._views, held, strict=True):
+                made.append(view.of(value))
+                slot.v_handle = made[-1]
+            count = len(held) + 1
+            check_call(LIB.TVMFuncCall(self._set.handle, self._values, self._codes, count, self._result, self._code))
+        finally:
+            for handle in made:
+                LIB.TVMArrayFree(handle)
 
 
 class _ManagedTensor(ctypes.Structure):
@@ -200,12 +223,14 @@ class _View:
 
     def __init__(self) -> None:
         self._managed, self._rank, self._dtype = _ManagedTensor(), -1, None
+        self._tensor, self._made = self._managed.tensor, ctypes.c_void_p()
+        self._given, self._out = ctypes.byref(self._managed), ctypes.byref(self._made)
         self._managed.tensor.device = DLDevice(1, 0)
         _DESCRIPTIONS.append(self._managed)
 
-    def of(self, value: torch.Tensor) -> NDArray:
-        """Return an array of a tensor's memory, which must outlive its use."""
-        tensor = self._managed.tensor
+    def of(self, value: torch.Tensor) -> int:
+        """Return the handle of an array of a tensor's memory, which must outlive its use; the caller frees it."""
+        tensor = self._tensor
         if value.dim() != self._rank or value.dtype is not self._dtype:
             self._rank, self._dtype = value.dim(), value.dtype
             self._shape = (ctypes.c_int64 * max(self._rank, 1))()
@@ -213,10 +238,9 @@ class _View:
             tensor.shape = ctypes.cast(self._shape, ctypes.POINTER(ctypes.c_int64))
         self._shape[: self._rank] = value.shape
         tensor.data = value.data_ptr()
-        made = ctypes.c_void_p()
-        check_call(LIB.TVMArrayFromDLPack(ctypes.byref(self._managed), ctypes.byref(made)))
-        assert made.value is not None
-        return NDArray(made.value)
+        check_call(LIB.TVMArrayFromDLPack(self._given, self._out))
+        assert self._made.value is not None
+        return self._made.value
 
 
 def _owned(result: NDArray, taken: set[int]) -> torch.Tensor:
