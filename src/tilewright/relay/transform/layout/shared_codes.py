@@ -54,9 +54,9 @@ class PackedCodes:
         type_ = take.args[1].checked_type
         assert isinstance(table, Constant) and isinstance(type_, TensorType)
         shape = table.data.shape
-        if len(shape) < 2 or shape[0] != self.rows or mode not in ("fast", "clip"):
+        if len(shape) < 2 or shape[0] != self.rows or mode == "wrap":
             return None
-        if mode == "clip":
+        if mode != "fast":
             places = relay_op.clip(places, 0, self.rows - 1)
         if table.data.dtype == "uint8":
             return self._bytes(places, type_, shape) if self._holds(table) else None
