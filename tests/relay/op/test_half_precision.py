@@ -92,7 +92,8 @@ EXACT = {
     "nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.adaptive_max_pool3d", "nn.global_max_pool2d",
     "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.dropout", "shape_of", "device_copy", "on_device",
     "vision.get_valid_counts", "vision.non_max_suppression", "vision.roi_pool",
-    "searchsorted", "sparse_reshape", "sparse_to_dense", "random.threefry_generate", "random.threefry_split",
+    "argwhere", "searchsorted", "sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense",
+    "random.threefry_generate", "random.threefry_split",
     "tree_leaves",
     "nn.contrib_integer_conv2d", "nn.contrib_integer_softmax",  # of integers
     "nn.bitpack", "nn.bitserial_conv2d", "nn.bitserial_dense",
