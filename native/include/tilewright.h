@@ -132,9 +132,15 @@ TVM_DLL int TilewrightModGetSource(TVMModuleHandle mod, const char* format, TVMV
 TVM_DLL int TilewrightModSave(TVMModuleHandle mod, const char* path, const char* format);
 /* Appends the module's own payload to a file. */
 TVM_DLL int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path);
+/* How far saving is, in bytes. Another thread may set `stop`: saving then fails. */
+typedef struct {
+  uint64_t written;
+  int32_t stop;
+} TilewrightSaving;
 /* The same, but the elements of large arrays go to a file of weights: those that the file `old` lacks (or "") are written to
  * `added`, at the places that they have once both are one file. */
-TVM_DLL int TilewrightModSaveWithWeights(TVMModuleHandle mod, const char* path, const char* old, const char* added);
+TVM_DLL int TilewrightModSaveWithWeights(TVMModuleHandle mod, const char* path, const char* old, const char* added,
+                                         TilewrightSaving* saving);
 /* Compares the checksums of tensors in a library's file of weights: place, size in bytes and checksum of each. */
 TVM_DLL int TilewrightCheckWeights(const char* library, const char* name, const uint64_t* tensors, size_t count);
 /* How many bytes that is without such a file; padding may differ by less than 64 for each array. */

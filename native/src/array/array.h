@@ -72,7 +72,7 @@ int tw_open_weights(TilewrightStream* s, const char* library, const char* name);
 /* Finds a tensor's elements, and checks that they are those that a library means. */
 int tw_find_weight(const TwMapping* file, uint64_t offset, uint64_t nbytes, uint64_t checksum, const char** out);
 /* Adds to the file `old` (or "": there is none) what it lacks: `added` gets it, at the places behind the old. */
-struct TwWeights* tw_weights_open(const char* old, const char* added);
+struct TwWeights* tw_weights_open(const char* old, const char* added, TilewrightSaving* saving);
 int tw_weights_add(struct TwWeights* weights, const TwArray* array, size_t nbytes, uint64_t* offset, uint64_t* checksum);
 int tw_weights_close(struct TwWeights* weights);
 

@@ -221,6 +221,7 @@ struct TwWeights {
   Entry* tensors; /* of both, by place */
   size_t count, capacity;
   size_t listed; /* of them, in an index at the end */
+  TilewrightSaving* saving;
 };
 
 static int read_at(int fd, void* data, size_t nbytes, uint64_t at) {
@@ -236,11 +237,13 @@ static int read_at(int fd, void* data, size_t nbytes, uint64_t at) {
 static int append(void* ctx, const void* data, size_t nbytes) {
   struct TwWeights* w = ctx;
   for (size_t done = 0; done < nbytes;) {
-    const ssize_t n = pwrite(w->added, (const char*)data + done, nbytes - done, (off_t)w->end);
+    const size_t together = nbytes - done < TW_SAVED_TOGETHER ? nbytes - done : TW_SAVED_TOGETHER;
+    const ssize_t n = pwrite(w->added, (const char*)data + done, together, (off_t)w->end);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return tw_fail("writing the file of weights failed: %s", strerror(errno));
     done += (size_t)n;
     w->end += (uint64_t)n;
+    if (tw_saved(w->saving, (size_t)n) != 0) return -1;
   }
   return 0;
 }
@@ -288,7 +291,7 @@ static int open_old(struct TwWeights* w, const char* path) {
   return list_tensors(w, w->old, w->from, path);
 }
 
-struct TwWeights* tw_weights_open(const char* old, const char* added) {
+struct TwWeights* tw_weights_open(const char* old, const char* added, TilewrightSaving* saving) {
   struct TwWeights* w = calloc(1, sizeof *w);
   if (w == NULL) {
     tw_out_of_memory(sizeof *w);
@@ -296,6 +299,7 @@ struct TwWeights* tw_weights_open(const char* old, const char* added) {
   }
   struct stat info;
   w->old = w->added = -1;
+  w->saving = saving;
   int rc = old[0] == '\0' ? 0 : open_old(w, old);
   if (rc == 0) {
     w->added = open(added, O_RDWR | O_CREAT | O_CLOEXEC, 0666);

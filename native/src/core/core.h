@@ -131,8 +131,13 @@ struct TilewrightStream {
   int (*sink)(void* ctx, const void* data, size_t nbytes); /* or giving it to a function */
   void* ctx;
   struct TwWeights* apart; /* where large arrays are written, or NULL */
+  TilewrightSaving* saving; /* who watches the writing to a file, or NULL */
 };
 
+/* Counts bytes that were written; fails where saving is to stop. */
+int tw_saved(TilewrightSaving* saving, size_t nbytes);
+/* Bytes that are written together, between which saving may stop. */
+enum { TW_SAVED_TOGETHER = 4 << 20 };
 int tw_read_u64(TilewrightStream* s, uint64_t* out);
 /* A NUL-terminated copy; fails when the stream is shorter than it says. */
 int tw_read_string(TilewrightStream* s, char** out, size_t* out_size);

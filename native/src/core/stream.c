@@ -20,6 +20,12 @@ int TilewrightStreamRead(TilewrightStream* s, void* data, size_t nbytes) {
   return 0;
 }
 
+int tw_saved(TilewrightSaving* saving, size_t nbytes) {
+  if (saving == NULL) return 0;
+  __atomic_fetch_add(&saving->written, nbytes, __ATOMIC_RELAXED);
+  return __atomic_load_n(&saving->stop, __ATOMIC_RELAXED) == 0 ? 0 : tw_fail("saving was stopped");
+}
+
 int TilewrightStreamWrite(TilewrightStream* s, const void* data, size_t nbytes) {
   if (s->counted != NULL) {
     *s->counted += nbytes;
@@ -27,8 +33,12 @@ int TilewrightStreamWrite(TilewrightStream* s, const void* data, size_t nbytes) 
   }
   if (s->sink != NULL) return s->sink(s->ctx, data, nbytes);
   if (s->file == NULL) return tw_fail("this stream is for reading");
-  if (nbytes != 0 && fwrite(data, 1, nbytes, s->file) != nbytes) {
-    return tw_fail("writing %zu bytes failed: %s", nbytes, strerror(errno));
+  for (size_t done = 0, n; done < nbytes; done += n) {
+    n = nbytes - done < TW_SAVED_TOGETHER ? nbytes - done : TW_SAVED_TOGETHER;
+    if (fwrite((const char*)data + done, 1, n, s->file) != n) {
+      return tw_fail("writing %zu bytes failed: %s", nbytes, strerror(errno));
+    }
+    if (tw_saved(s->saving, n) != 0) return -1;
   }
   return 0;
 }

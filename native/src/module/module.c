@@ -104,9 +104,9 @@ int TilewrightModGetSource(TVMModuleHandle mod, const char* format, TVMValue* re
   return 0;
 }
 
-static int save_to_file(TwModule* m, const char* path, struct TwWeights* apart) {
+static int save_to_file(TwModule* m, const char* path, struct TwWeights* apart, TilewrightSaving* saving) {
   if (m->cls->save == NULL) return tw_fail("a module of type %s cannot be saved", m->type_key);
-  TilewrightStream s = {.file = fopen(path, "ab"), .apart = apart};
+  TilewrightStream s = {.file = fopen(path, "ab"), .apart = apart, .saving = saving};
   if (s.file == NULL) return tw_fail("cannot write %s", path);
   /* where to pad depends on the position, which append mode may not tell before the first write */
   int rc = fseek(s.file, 0, SEEK_END) != 0 ? tw_fail("cannot write %s", path) : m->cls->save(m, &s);
@@ -114,12 +114,14 @@ static int save_to_file(TwModule* m, const char* path, struct TwWeights* apart) 
   return rc;
 }
 
-int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) { return save_to_file(mod, path, NULL); }
+int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) { return save_to_file(mod, path, NULL, NULL); }
 
-int TilewrightModSaveWithWeights(TVMModuleHandle mod, const char* path, const char* old, const char* added) {
-  struct TwWeights* apart = tw_weights_open(old, added);
+int TilewrightModSaveWithWeights(TVMModuleHandle mod, const char* path, const char* old, const char* added,
+                                 TilewrightSaving* saving) {
+  if (added == NULL) return save_to_file(mod, path, NULL, saving);
+  struct TwWeights* apart = tw_weights_open(old, added, saving);
   if (apart == NULL) return -1;
-  int rc = save_to_file(mod, path, apart);
+  int rc = save_to_file(mod, path, apart, saving);
   return tw_weights_close(apart) != 0 ? -1 : rc;
 }
 

@@ -647,18 +647,24 @@ def _check_verbosity(quiet: bool, verbose: bool, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Run the command; turn every error into one message and exit status 1 (2 for wrong usage, 130 for Ctrl-C)."""
+    """Run the command; turn every error into one message and exit status 1.
+
+    The status is 2 for wrong usage, 130 for Ctrl-C and 143 for SIGTERM.
+    """
     format_before, warnings.formatwarning = warnings.formatwarning, _format_warning
     _replace_closed_streams()
+    heard: list[int] = []
     try:
         try:
-            with heard_interrupts():
+            with heard_interrupts(terminated=True) as heard:
                 app(prog_name="tilewright")
         finally:
             warnings.formatwarning = format_before
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        _quit(130)
+    except (KeyboardInterrupt, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not heard:
+            raise
+        _quit(128 + heard[-1] if heard else 130)
     except BrokenPipeError:  # whoever read the output has seen enough
         _quit(1)
     except Exception as error:

@@ -61,6 +61,12 @@ class DLDevice(ctypes.Structure):
     _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
 
 
+class SavingState(ctypes.Structure):
+    """How far saving a module is, and whether it is to stop."""
+
+    _fields_ = [("written", ctypes.c_uint64), ("stop", ctypes.c_int32)]
+
+
 class DLTensor(ctypes.Structure):
     """DLPack's strided view of memory."""
 
@@ -193,8 +199,13 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightModGetImport": (_Handle, _Int, _Out),
     "TilewrightModGetSource": (_Handle, ctypes.c_char_p, _Values, _Codes),
     "TilewrightModSave": (_Handle, ctypes.c_char_p, ctypes.c_char_p),
-    "TilewrightModSaveToFile": (_Handle, ctypes.c_char_p),
-    "TilewrightModSaveWithWeights": (_Handle, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p),
+    "TilewrightModSaveWithWeights": (
+        _Handle,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.POINTER(SavingState),
+    ),
     "TilewrightCheckWeights": (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t),
     "TilewrightModSavedBytes": (_Handle, ctypes.POINTER(ctypes.c_uint64)),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),

@@ -35,6 +35,7 @@ from .elf_segments import SYMBOL, append_segment, place_object
 from .error import ExportError, TVMError
 from .mapped_files import check_mapped_files
 from .partial_files import remove_abandoned, this_thread
+from .saving import Saver
 from .weights_file import WeightsFile, adding_weights, check_place, check_weights_file
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def write_blob(root: Module, path: Path, weights: WeightsFile | None = None) -> 
         TVMError: a module in it cannot be saved.
     """
     parts = _collect(root)
+    saver = Saver(saved_bytes(root))
     with path.open("ab") as file:
         start = file.tell()
         file.write(struct.pack("<QQ", 0, len(parts.entries) + (1 if weights is None else 2)))
@@ -138,9 +140,9 @@ def write_blob(root: Module, path: Path, weights: WeightsFile | None = None) -> 
         with path.open("ab") as file:
             file.write(_string("_lib" if entry is None else entry.type_key))
         if entry is not None and weights is not None:
-            weights.save_module(entry, path)
+            saver.save(entry, path, weights.old, weights.added)
         elif entry is not None:
-            check_call(LIB.TilewrightModSaveToFile(entry.handle, os.fsencode(path)))
+            saver.save(entry, path)
     rows = [0]
     for children in parts.children:
         rows.append(rows[-1] + len(children))

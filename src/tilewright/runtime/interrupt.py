@@ -1,4 +1,4 @@
-"""Ctrl-C that is always heard.
+"""Ctrl-C that is always heard, and the signal to end (SIGTERM) as a kind of it.
 
 Python drops exceptions that arise in ``__del__``, in callbacks of weak references and in callbacks from C that return
 nothing; it prints "Exception ignored". A KeyboardInterrupt that arises there is lost, and the program goes on.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _weakrefset
 import contextlib
+import functools
 import signal
 import threading
 import weakref
@@ -20,24 +21,32 @@ _AGAIN_AFTER_SECONDS = 0.01
 
 
 @contextlib.contextmanager
-def heard_interrupts() -> Iterator[None]:
+def heard_interrupts(terminated: bool = False) -> Iterator[list[int]]:
     """Let Ctrl-C raise KeyboardInterrupt, a little later where Python would drop it.
 
-    Changes nothing outside the main thread, and where the program handles SIGINT itself.
+    Changes nothing outside the main thread, and where the program handles SIGINT itself. With ``terminated``, SIGTERM
+    does the same: what cleans up after one cleans up after the other.
+
+    Yields:
+        The numbers of the signals that were heard.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _interrupt)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    asked = [signal.SIGINT, *([signal.SIGTERM] if terminated else [])]
+    main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in asked if main and signal.getsignal(number) is usual[number]]
+    heard: list[int] = []
+    for number in ours:
+        signal.signal(number, functools.partial(_interrupt, heard))
     try:
-        yield
+        yield heard
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ours:
+            signal.signal(number, usual[number])
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(heard: list[int], number: int, frame: FrameType | None) -> None:
     if not _is_deaf(frame):
+        heard.append(number)
         raise KeyboardInterrupt
     again = threading.Timer(_AGAIN_AFTER_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
     again.daemon = True

@@ -25,6 +25,7 @@ import numpy as np
 from .dtype import DataType
 from .error import TVMError
 from .ndarray import NDArray, empty, share_memory
+from .saving import PACKED, tell_bytes
 
 _PRIVATE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
 _State = tuple[int, int, int, int]
@@ -67,6 +68,12 @@ IN_MEMORY = 1 << 28
 _LARGE = 1 << 20  # bytes; smaller arrays are not worth a file
 _held: dict[int, int] = {}  # bytes of large arrays in memory
 _numbers = itertools.count()
+_packed = [0]  # bytes of all large arrays so far
+
+
+def packed_bytes() -> int:
+    """Return the bytes of all large arrays that ``weight_array`` has given so far."""
+    return _packed[0]
 
 
 def weight_array(shape: Sequence[int], dtype: str) -> NDArray:
@@ -80,6 +87,8 @@ def weight_array(shape: Sequence[int], dtype: str) -> NDArray:
     nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     if nbytes < _LARGE:
         return empty(shape, dtype)
+    _packed[0] += nbytes
+    tell_bytes(PACKED, _packed[0])
     if sum(_held.values()) + nbytes > IN_MEMORY and kind.itemsize <= 8:
         memory = _on_disk(nbytes)
         if memory is not None:

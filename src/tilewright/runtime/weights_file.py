@@ -14,13 +14,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ._ffi import LIB, check_call
 from .error import ExportError
-
-if TYPE_CHECKING:
-    from .module import Module
 
 
 @dataclass(frozen=True)
@@ -35,11 +30,6 @@ class WeightsFile:
     old: Path | None
     state: tuple[int, ...]
     added: Path
-
-    def save_module(self, module: Module, table: Path) -> None:
-        """Append what a module saves to the file ``table``, but large arrays to the file of weights."""
-        old = b"" if self.old is None else os.fsencode(self.old)
-        check_call(LIB.TilewrightModSaveWithWeights(module.handle, os.fsencode(table), old, os.fsencode(self.added)))
 
     def finish(self, target: Path) -> None:
         """Let the file take the place of the old one, if anything was added."""

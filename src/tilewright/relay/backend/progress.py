@@ -10,12 +10,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.ir.budget import check_budget
 from tilewright.relay.qnn.decisions import Decision, summary
 from tilewright.relay.transform.precision import bfloat16_gain, halve_weights
 from tilewright.relay.transform.precision.halve_weights import Halved
+from tilewright.runtime.mapped_files import packed_bytes
+from tilewright.runtime.saving import PACKED, watch_bytes
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,36 @@ _watcher: ContextVar[Watcher | None] = ContextVar("tilewright_build_watcher", de
 
 @contextlib.contextmanager
 def watch(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher`` with the progress of builds in this context, as those of enclosing blocks."""
-    outer = _watcher.get()
+    """Call ``watcher`` with the progress of builds in this context, as those of enclosing blocks.
+
+    While a library is written, ``done`` and ``total`` of its stage are bytes; an item tells the bytes of weights that
+    were made of others.
+    """
+    outer, before, last = _watcher.get(), packed_bytes(), ProgressEvent("", 0, 1)
 
     def both(event: ProgressEvent) -> None:
+        nonlocal last
+        last = event
         watcher(event)
         if outer is not None:
             outer(event)
 
+    def of_bytes(what: str, done: int, total: int) -> None:
+        if what == PACKED:
+            both(replace(last, item=f"{_megabytes(done - before)} of weights packed"))
+        else:
+            both(ProgressEvent(last.stage, done, total, f"{_megabytes(done)} of {_megabytes(total)}"))
+
     token = _watcher.set(both)
     try:
-        yield
+        with watch_bytes(of_bytes):
+            yield
     finally:
         _watcher.reset(token)
+
+
+def _megabytes(nbytes: int) -> str:
+    return f"{nbytes / 1e6:,.0f} MB"
 
 
 def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
