@@ -13,6 +13,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.ir.type import tensors_of
 from tilewright.relay import build_module
 from tilewright.relay.backend.executor_choice import AUTO
+from tilewright.relay.backend.needs import Needs
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend import from_onnx, import_model
@@ -92,6 +93,7 @@ def compile(
         of_torch = {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
         mod, weights = _imported(model, input_shapes, dims, of_torch)
         weights, state = weights_and_state(mod, weights)
+        Needs(mod, {**weights, **(params or {})}, precision).warn_of_memory(in_process=True)
         built = build_module.build(
             _with_names(mod),
             target=target,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from tilewright.model import weights_and_state
 from tilewright.relay import build_module
 from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO
+from tilewright.relay.backend.needs import Needs
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
@@ -47,7 +48,7 @@ from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
 from tilewright.runtime.error import TVMError
-from tilewright.runtime.export import check_space, check_symbol_prefix
+from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.state import keep_state
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
@@ -157,8 +158,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         with _records(options), context, in_budget():
             with report.stage("import"):
                 mod, params = import_model(options.model, shapes, options.frontend, dims=parse_dim_limits(options.dims))
-            if options.weights is None:
-                check_space(options.output, _least_bytes(params, options.precision))
+            _check_needs(options, Needs(mod, params, options.precision))
             if dump:
                 dump.write("import", str(mod))
             params, state = weights_and_state(mod, params)
@@ -225,10 +225,14 @@ def _export(options: CompileOptions, factory: Any, mod: IRModule, params: dict[s
     factory.export_library(str(options.output), symbol_prefix=options.symbol_prefix, weights=options.weights, **linker)
 
 
-def _least_bytes(params: Mapping[str, Any], precision: str) -> int:
-    """Return what weights take at least in a library; those of another precision than float32 may be halved."""
-    size = sum(int(array.nbytes) for array in params.values())
-    return size if precision == FLOAT32 else size // 2
+def _check_needs(options: CompileOptions, needs: Needs) -> None:
+    """Raise ExportError where the disk has no room for the output; warn where there is too little memory.
+
+    What a file of weights that is there already lacks is known at the end only.
+    """
+    needs.warn_of_memory()
+    if options.weights is None or not options.weights.exists():
+        needs.check_disk(options.weights or options.output)
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:

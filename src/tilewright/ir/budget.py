@@ -23,6 +23,7 @@ from tilewright.ir.errors import TilewrightError
 
 _LOOK_AGAIN_SECONDS = 0.02  # looking at the process's memory costs 10 us
 _PAGE = resource.getpagesize()
+_GROUP = Path("/sys/fs/cgroup")
 _LIMITS_OF_CONTAINERS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 Construct = str | Callable[[], str]
@@ -125,3 +126,18 @@ def machine_memory() -> int:
         with contextlib.suppress(OSError, ValueError):  # "max" for none
             found.append(int(file.read_text()))
     return min(found)
+
+
+def available_memory() -> int | None:
+    """Return the bytes of memory, swap included, that are there for more; None if the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        sizes = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
+        free = sizes["MemAvailable"] + sizes.get("SwapFree", 0)
+    except (OSError, ValueError, LookupError):
+        return None
+    with contextlib.suppress(OSError, ValueError, LookupError):  # "max", or another kind of container: no limit
+        limit, used = (int((_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        pages = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        free = min(free, limit - used + int(pages["file"]))  # pages of files are given back
+    return free

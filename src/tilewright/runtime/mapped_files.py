@@ -99,11 +99,21 @@ def weight_array(shape: Sequence[int], dtype: str) -> NDArray:
     return array
 
 
+def folder_of_weights() -> str | None:
+    """Return the folder on whose disk weights beyond ``IN_MEMORY`` are; None where there is none."""
+    place = os.environ.get("TMPDIR") or "/var/tmp"
+    if os.access(place, os.W_OK):
+        return place
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return None
+
+
 def _on_disk(nbytes: int) -> mmap.mmap | None:
     """Return memory of a file without a name; None where the disk has no room."""
-    folder = os.environ.get("TMPDIR") or ("/var/tmp" if os.access("/var/tmp", os.W_OK) else None)
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile(dir=folder_of_weights()) as file:
             os.posix_fallocate(file.fileno(), 0, nbytes)
             return mmap.mmap(file.fileno(), nbytes)
     except OSError as error:
