@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.ir import prim_ops as ops
+from tilewright.runtime.parallel import in_parallel
 from tilewright.topi import tag
 from tilewright.topi.nn.dense import dense
 from tilewright.topi.utils import get_const_int
@@ -70,9 +71,12 @@ def packed_codes(codes: Array, bits: int, block: int, lanes: int, out: Array | N
     if out is None:
         out = np.empty((-(-rows // lanes), blocks, words_of_block(bits, block), lanes), "<i4")
     panels = max(1, _PART // max(1, lanes * blocks * width))
-    for start in range(0, len(out), panels):
+
+    def pack(start: int) -> None:
         part = codes[start * lanes : (start + panels) * lanes]
         out[start : start + panels] = _packed_panels(part, bits, block, lanes)
+
+    in_parallel(pack, range(0, len(out), panels))
     return out
 
 

@@ -22,6 +22,7 @@ from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Constant, const
+from tilewright.relay.facts import parts
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import ops
 from tilewright.relay.op.nn.nbits import DequantizeNBits, MatmulNBitsAttrs, MatmulNBitsPackAttrs
@@ -117,8 +118,8 @@ def _narrow(scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not (cpu.arch == "aarch64" or cpu.has("f16c")):
         return wide
     with np.errstate(over="ignore"):
-        half = wide.astype("float16")
-    return half if np.array_equal(half.astype("float32"), wide) else wide
+        exact = all(np.array_equal(part.astype("float16").astype("float32"), part) for part in parts(wide))
+        return wide.astype("float16") if exact else wide
 
 
 @generic.matmul_nbits_pack_strategy.provide("cpu")

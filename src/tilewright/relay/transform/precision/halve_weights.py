@@ -35,14 +35,13 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.collector import Collector
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.facts import all_are
-from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.indexing import Take
 from tilewright.relay.transform.common import concrete_shape, open_children, trait_of, typed_function_pass
 from tilewright.relay.transform.precision import bfloat16_gain
 from tilewright.relay.transform.precision.to_mixed_precision import convert
-from tilewright.relay.transform.simplify.fold_constant import as_constant
+from tilewright.relay.transform.simplify.fold_constant import evaluated
 from tilewright.relay.visitor import ExprRewriter, direct_children, post_order
 from tilewright.runtime.ndarray import numpy_view
 from tilewright.target.features import features
@@ -165,7 +164,7 @@ class _Halver(ExprRewriter):
 def _rounded(weight: RelayExpr, dtype: str) -> RelayExpr:
     assert isinstance(weight, Constant)
     type_ = TensorType(weight.checked_type.shape, dtype)  # type: ignore[attr-defined]
-    return as_constant(evaluate_call(cast(weight, dtype), [numpy_view(weight.data)], type_)[0], type_)
+    return evaluated(cast(weight, dtype), [numpy_view(weight.data)], type_)
 
 
 def _weights(func: Function, dtype: str) -> dict[Call, int]:

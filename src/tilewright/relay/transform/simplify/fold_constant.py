@@ -17,6 +17,7 @@ option ``relay.graph.run_once`` off, and by ``FoldConstant(prepare_weights=True)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, known_tensors
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, If, Let, TempExpr, Tuple, TupleGetItem, const
+from tilewright.relay.facts import parts
 from tilewright.relay.op.annotation.devices import OnDevice
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.evaluation import evaluate_call
@@ -40,6 +42,7 @@ from tilewright.relay.visitor import ExprMutator, bind
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.mapped_files import weight_array
 from tilewright.runtime.ndarray import numpy_view
+from tilewright.runtime.parallel import in_parallel
 
 # A transposed weight of that size is a view of the weight: it is copied when it is packed, or becomes a parameter, and
 # three copies of all weights never exist.
@@ -67,6 +70,37 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
     data = weight_array(type_.concrete_shape, type_.dtype)
     np.copyto(numpy_view(data, writable=True), values, casting="unsafe")
     return const(data).with_checked_type(type_)
+
+
+def evaluated(call: Call, arguments: Sequence[Any], type_: Any) -> RelayExpr:
+    """Return the typed constant (or tuple of constants) of a call of values of numpy.
+
+    A large result of numbers one by one is made in its own memory, part by part: it is never there twice.
+    """
+    if _goes_by_parts(call, arguments, type_):
+        data = weight_array(type_.concrete_shape, type_.dtype)
+
+        def make(pieces: tuple[np.ndarray[Any, Any], ...]) -> None:
+            out, *inputs = pieces
+            np.copyto(out, evaluate_call(call, inputs, None)[0], casting="unsafe")
+
+        out = numpy_view(data, writable=True)
+        whole = [parts(a) if a.size > 1 else itertools.repeat(a) for a in arguments]
+        in_parallel(make, zip(parts(out), *whole, strict=False))
+        return const(data).with_checked_type(type_)
+    results = evaluate_call(call, arguments, type_)
+    return as_constant(results if isinstance(type_, TupleType) else results[0], type_)
+
+
+def _goes_by_parts(call: Call, arguments: Sequence[Any], type_: Any) -> bool:
+    """Return whether each number of a large result is of those of the arguments at its place, or of single ones."""
+    pattern = call.op.get_attr("TOpPattern")  # type: ignore[attr-defined]
+    pointwise = pattern in (OpPattern.ELEMWISE, OpPattern.BROADCAST) and call.op.has_attr("FEvaluate")  # type: ignore[attr-defined]
+    if not pointwise or not isinstance(type_, TensorType) or tensor_bytes(type_) < _SHARED_BYTES:
+        return False
+    if not all(isinstance(a, np.ndarray) for a in arguments):
+        return False
+    return {a.shape for a in arguments if a.size > 1} == {type_.concrete_shape}
 
 
 def _is_permuted(values: np.ndarray[Any, Any]) -> bool:
@@ -140,8 +174,7 @@ class _ConstantFolder(ExprMutator):
             return post
         if (size := sum(map(tensor_bytes, tensors))) > _SHARED_BYTES:
             check_budget(f"the constant result {expr.checked_type} of {_name_of(expr)}", size)
-        results = evaluate_call(post, arguments, expr.checked_type)
-        return as_constant(results if isinstance(expr.checked_type, TupleType) else results[0], expr.checked_type)
+        return evaluated(post, arguments, expr.checked_type)
 
 
 def _name_of(call: Call) -> str:
