@@ -8,10 +8,13 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tilewright as tvm
 from benchmarks import large
 from tilewright.driver.compile import CompileOptions, build_library
 from tilewright.relay.backend.progress import ProgressEvent, watch
@@ -102,3 +105,17 @@ def test_the_bytes_that_are_written_are_told(apart: bool, model: Path, tmp_path:
     assert told and 0.9 * size < told[0].total < 1.1 * size
     assert all(a.done <= b.done <= b.total for a, b in itertools.pairwise(told))
     assert told[0].item.endswith(f" of {told[0].total / 1e6:,.0f} MB")
+
+
+def test_compiling_in_python_writes_no_file(
+    model: Path, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing, either, while the model runs: its weights are the file's, and copies in memory."""
+    before = {f.name: (f.stat().st_mtime_ns, f.stat().st_size) for f in model.parent.iterdir()}
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    compiled = tvm.compile(model)
+    compiled.run({name: np.zeros(info.shape, "float32") for name, info in compiled.inputs.items()})
+    assert contents(tmp_path) == files and not list((tmp_path / "tmp").iterdir())
+    assert {f.name: (f.stat().st_mtime_ns, f.stat().st_size) for f in model.parent.iterdir()} == before
