@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 _DEAF_FILES = frozenset({weakref.__file__, _weakrefset.__file__})
 _DEAF_FUNCTIONS = frozenset({"__del__", "_finalize", "_delete_capsule"})
@@ -30,7 +31,7 @@ def heard_interrupts(terminated: bool = False) -> Iterator[list[int]]:
     Yields:
         The numbers of the signals that were heard.
     """
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     asked = [signal.SIGINT, *([signal.SIGTERM] if terminated else [])]
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number in asked if main and signal.getsignal(number) is usual[number]]

@@ -70,7 +70,7 @@ class Needs:
 
 def _of_few_bits(mod: IRModule) -> set[str]:
     """Return the names of the parameters that are codes of few bits, or their scales and zero points."""
-    found = set()
+    found: set[str] = set()
     for func in mod.functions.values():
         for expr in post_order(func.body, open_children) if isinstance(func, Function) else ():
             if isinstance(expr, Call) and expr.op in (MatmulNBits.op, DequantizeNBits.op):
