@@ -67,8 +67,31 @@ def dynamic_quantize(g: Graph) -> Tolerance:
     return EXACT
 
 
+def _matrix_of_blocks(g: Graph) -> Tolerance:
+    """A constant matrix in blocks, large enough to keep its integers (``nn.dequantize_nbits``): its rows, or a product.
+
+    Numbers are small and scales powers of two, so that sums are exact in any order.
+    """
+    dtype, block, axis = g.draw.of("int8", "uint8"), g.draw.of(16, 32), g.draw.of(0, 1, -1, -2)
+    shape = g.draw.of(96, 128), g.draw.of(64, 96)
+    sizes = tuple(n // block if i == axis % 2 else n for i, n in enumerate(shape))
+    low, high = (-128, 128) if dtype == "int8" else (0, 256)
+    names = [g.fixed(g.draw.integers(dtype, shape, low, high)), g.fixed(_scale(g, "float32", sizes))]
+    if g.draw.of(False, True):
+        names.append(g.fixed(g.draw.integers(dtype, sizes, low, high)))
+    (matrix,) = g.emit(names, axis=axis, block_size=block)
+    kind = g.draw.of("", "MatMul", "Gather")
+    if kind == "MatMul":
+        g.emit([g.fed(g.draw.integers("float32", (g.draw.of(1, 2, 7), shape[0]), -4, 5)), matrix], operator=kind)
+    if kind == "Gather":
+        g.emit([matrix, g.fed(g.draw.integers("int64", (g.draw.of(1, 3),), -shape[0], shape[0]))], operator=kind)
+    return EXACT
+
+
 @generator("DequantizeLinear")
 def dequantize(g: Graph) -> Tolerance:
+    if g.opset >= 21 and g.draw.chance(3):
+        return _matrix_of_blocks(g)
     dtype = g.dtype(0, ("int8", "uint8", "int16", "uint16", "int32"))
     scale = g.dtype(1, ("float32", "float16", "bfloat16"))
     shape = g.draw.shape()
