@@ -84,6 +84,25 @@ def test_windows_of_several_sizes_stay_floats(attrs: dict[str, Any]) -> None:
     check(relay.nn.avg_pool2d(a, (3, 2), **attrs), [x], 0.07, 4, floats=True)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_means_of_windows_round_as_tensorflow_lite(dtype: str) -> None:
+    """Halves away from 0, as the front end writes it."""
+    x = relay.var("x", shape=SHAPE, dtype=dtype)
+    data = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, SHAPE).astype(dtype)
+    for size in ((2, 2), (3, 2), (6, 7)):
+        mean = relay.nn.avg_pool2d(relay.cast(x, "float32"), size)
+        half = relay.const(np.float32(0.5 + 0.25 / np.prod(size)))
+        whole = relay.multiply(relay.sign(mean), relay.floor(relay.add(relay.abs(mean), half)))
+        low, high = np.iinfo(dtype).min + 3, np.iinfo(dtype).max
+        func = relay.Function([x], relay.cast(relay.clip(whole, float(low), float(high)), dtype))
+        found, source = answer(func, {"x": data}, "c -runtime=c")
+        assert not re.search(r"\bfloat\b|floorf", source[source.index("int32_t tvmgen") :])
+        n = int(np.prod(size))
+        windows = np.lib.stride_tricks.sliding_window_view(data.astype(np.int64), size, (2, 3)).sum((-1, -2))
+        wanted = np.sign(windows) * ((2 * np.abs(windows) + n) // (2 * n))
+        assert np.array_equal(found, np.clip(wanted, low, high))
+
+
 def test_integers_are_the_usual_levels_too() -> None:
     x, a = numbers(0.05, -3, "x")
     weight = qnn.op.dequantize(

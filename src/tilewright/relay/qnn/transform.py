@@ -48,6 +48,7 @@ from tilewright.relay.facts import is_whole
 from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.op.nn.dense import Dense
 from tilewright.relay.op.nn.pooling import MaxPool2D
+from tilewright.relay.op.tensor.unary import Cast
 from tilewright.relay.qnn.byte_dense import multiplies_matrices, scaled_sums, takes_bytes
 from tilewright.relay.qnn.byte_products import EXACT, ByteLayer, Zero, multiplies_bytes, packs_integers
 from tilewright.relay.qnn.decisions import note_decisions
@@ -65,7 +66,7 @@ from tilewright.relay.qnn.groups import (
     inner_nodes,
     product_of,
 )
-from tilewright.relay.qnn.integer_products import computes_on_integers, integer_product
+from tilewright.relay.qnn.integer_products import computes_on_integers, integer_product, rounded_means, rounded_windows
 from tilewright.relay.qnn.integer_steps import integer_steps, table_of_steps
 from tilewright.relay.qnn.move_bytes import MoveBytes
 from tilewright.relay.qnn.op import Quantize
@@ -124,6 +125,11 @@ class _Canonicalizer(Recognizer):
             if group is not None and inner is not None and self._is_private(pre, inner):
                 self.on_integers.update(inner)
                 return self._exact(group)
+        if pre.op is Cast.op and self.small:
+            found = rounded_means(pre)
+            means = None if found is None else rounded_windows(pre, *found, self.visit(found[0].tensor))
+            if means is not None:
+                return means
         if pre.op in (Dense.op, Conv2D.op):
             return self._dequantized_product(pre) or post
         hook = pre.op.get_attr("FTVMQnnCanonicalize") if isinstance(pre.op, Op) else None
