@@ -23,7 +23,7 @@ PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-syste
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-packages test-full test-gpu test-oldest test-newest test-floors coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -32,6 +32,7 @@ help:
 	@echo "make test-full  the tests with large networks, full products of parameters, all sanitizers and long fuzzers"
 	@echo "make test-floors  compile a network with the oldest packages that we declare"
 	@echo "make test-oldest, test-newest  demo, examples and a tenth of the tests with the oldest and newest packages that we declare"
+	@echo "make wheels  build the wheels of a release in dist/: manylinux and musllinux, x86-64 and AArch64, and check them"
 	@echo "make coverage  which share of branches (Python) and lines (C) make test runs, for each package"
 	@echo "make mutants  which of COUNT=400 random mistakes in the compiler the tests notice (hours)"
 	@echo "make lint    ruff and mypy"
@@ -137,6 +138,10 @@ test-newest: | $(BIN)/uv
 test-floors: $(VENV)/.runtime | $(BIN)/uv
 	TILEWRIGHT_RUNTIME_LIBRARY=$$($(BIN)/python -c "import tilewright.runtime._ffi as f; print(f.find_library())") \
 	  $(VERSIONS) oldest --python $(OLDEST_PYTHON) --smoke
+
+# Each wheel's C is compiled by ziglang; see docs/deployment.md, "Wheels".
+wheels: $(VENV)/.runtime $(VENV)/.release | $(BIN)/uv
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python packaging/wheels.py
 
 coverage: system-packages $(VENV)/.plugin
 	$(BIN)/python -m tests.coverage -n $(JOBS) $(TESTS)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 # Only in these environments where pip's own folders have them ($PIP_FIND_LINKS): they take gigabytes, or minutes. Tests
 # that need them are skipped otherwise (tests/tenth.py).
-HEAVY = ("torch", "openvino", "distributed", "onednn", "nvidia", "ai-edge", "tflite", "skl2onnx", "xgboost", "scikit")
+HEAVY = ("torch", "openvino", "distributed", "nvidia", "ai-edge", "tflite", "skl2onnx", "scikit")
 
 SMALL_TESTS = ["tests/relay/frontend/test_onnx_elements.py"]
 

@@ -4,6 +4,7 @@ The driver (with the chip that it drives) knows nothing of Tilewright. The other
 which is loaded already when they are, and with the driver, which lies beside them.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from setuptools.command.build_ext import build_ext
 from tilewright import runtime
 
 PACKAGE = "tilewright_npu"
+# For another machine (packaging/wheels.py) its runtime lies elsewhere.
+NATIVE = Path(os.environ.get("TILEWRIGHT_NATIVE_DIR") or runtime.native_dir())
 ROOT = Path(__file__).parent
 # -ffp-contract=off: products and sums round one by one on every processor, as docs/isa.md says
 FLAGS = [
@@ -37,18 +40,17 @@ def sources(*folders: str) -> list[str]:
 def library(name: str, folders: list[str], **options: Any) -> Extension:
     """A shared library of the C in folders."""
     headers = [str(path) for path in ROOT.glob("native/**/*.h")]
-    include = ["native/include", str(runtime.native_dir() / "include")]
+    include = ["native/include", str(NATIVE / "include")]
     files = sources(*folders)
     return Extension(f"{PACKAGE}.{name}", files, include, depends=headers, extra_compile_args=FLAGS, **options)
 
 
 def on_top(name: str, folder: str) -> Extension:
     """A library over the driver and Tilewright's runtime."""
-    native = str(runtime.native_dir())
     return library(
         name,
         [folder],
-        library_dirs=[native],
+        library_dirs=[str(NATIVE)],
         libraries=["npu_driver", "tilewright_runtime"],
         runtime_library_dirs=["$ORIGIN"],
     )

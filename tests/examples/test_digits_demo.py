@@ -17,7 +17,7 @@ def test_demo_compiles_classifies_and_reports(tmp_path: Path) -> None:
         [sys.executable, str(DEMO), "--output", str(library)],
         capture_output=True,
         text=True,
-        env=dict(os.environ, PYTHONIOENCODING="utf-8", COLUMNS="100"),
+        env=dict(os.environ, PYTHONIOENCODING="utf-8", COLUMNS="200"),
         timeout=120,
         check=False,
     )

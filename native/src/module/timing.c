@@ -11,7 +11,7 @@ typedef struct {
   double least_seconds;
 } Evaluator;
 
-static int call_once(TwFunc* f, TVMValue* args, int* codes, int n) {
+static int call_and_free(TwFunc* f, TVMValue* args, int* codes, int n) {
   TVMValue ret;
   int code;
   if (TVMFuncCall(f, args, codes, n, &ret, &code) != 0) return -1;
@@ -25,7 +25,7 @@ static int time_calls(const Evaluator* e, TVMValue* args, int* codes, int n, int
   double unused;
   if (tw_device_timer_start(e->device, &timer) != 0) return -1;
   for (int64_t i = 0; i < number; ++i) {
-    if (call_once(e->func, args, codes, n) == 0) continue;
+    if (call_and_free(e->func, args, codes, n) == 0) continue;
     char* said = tw_strdup(TVMGetLastError());
     tw_device_timer_stop(&timer, &unused);
     tw_fail("%s", said == NULL ? "out of memory" : said);
@@ -40,7 +40,7 @@ static int time_repeat(const Evaluator* e, TVMValue* args, int* codes, int n, do
   int64_t number = e->number;
   double elapsed = 0;
   for (;;) {
-    if (e->prepare != NULL && call_once(e->prepare, args, codes, n) != 0) return -1;
+    if (e->prepare != NULL && call_and_free(e->prepare, args, codes, n) != 0) return -1;
     if (time_calls(e, args, codes, n, number, &elapsed) != 0) return -1;
     if (elapsed >= e->least_seconds) break;
     double one = elapsed / (double)number;
@@ -56,7 +56,7 @@ static int evaluate(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, vo
   const Evaluator* e = resource;
   double* seconds = malloc((size_t)e->repeat * sizeof(double));
   if (seconds == NULL) return tw_out_of_memory((size_t)e->repeat * sizeof(double));
-  int rc = call_once(e->func, args, codes, n); /* the first call allocates; it is not counted */
+  int rc = call_and_free(e->func, args, codes, n); /* the first call allocates; it is not counted */
   for (int64_t i = 0; rc == 0 && i < e->repeat; ++i) rc = time_repeat(e, args, codes, n, &seconds[i]);
   if (rc == 0) rc = tw_return_bytes(ret, seconds, (size_t)e->repeat * sizeof(double));
   free(seconds);

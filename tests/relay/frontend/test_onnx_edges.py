@@ -191,6 +191,8 @@ def test_constants_of_float16_are_computed_as_what_is_fed() -> None:
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_pools_have_no_window_that_starts_in_the_padding(rank: int) -> None:
+    if onnx.defs.onnx_opset_version() < 22:
+        pytest.skip("this onnx does not know opset 22")
     cases = Cases(opset=22)
     for _ in range(24):
         kernel, strides, dilations = (RANDOM.integers(1, high, rank) for high in (4, 6, 3))
