@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.ir.transform import PassContext
 
 OPTION = "topi.matmul_precision"
-HIGHEST = "highest"
+HIGHEST, MEDIUM = "highest", "medium"
 
 PassContext.register_option(
     OPTION,

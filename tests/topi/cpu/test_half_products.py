@@ -13,6 +13,7 @@ from tilewright import relay, te
 from tilewright.relay.transform.precision.halve_weights import precision_config
 from tilewright.runtime.module import Module
 from tilewright.topi.cpu.byte_tiles import tile_intrinsic
+from tilewright.topi.cpu.model.float_tiles import matmul_precision_config
 
 AMX, PAIRS, NEITHER = "llvm -mcpu=sapphirerapids", "llvm -mcpu=znver4", "llvm -mcpu=haswell"
 INSTRUCTION = {AMX: "tdpbf16ps", PAIRS: "vdpbf16ps"}
@@ -143,11 +144,19 @@ def test_batched_sums_are_those_of_rounded_factors(shape: tuple[int, int, int, i
     np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-5 * depth)
 
 
-def build_batched(a: tuple[int, ...], b: tuple[int, ...], transposed: bool, target: str) -> Any:
+def build_batched(
+    a: tuple[int, ...], b: tuple[int, ...], transposed: bool, target: str, config: dict[str, Any] | None = None
+) -> Any:
     x, y = relay.var("x", shape=a), relay.var("y", shape=b)
     body = relay.nn.batch_matmul(x, y, transpose_b=transposed)
-    with tvm.transform.PassContext(opt_level=3, config=precision_config("bf16")):
+    with tvm.transform.PassContext(opt_level=3, config=precision_config("bf16") if config is None else config):
         return relay.build(tvm.IRModule.from_expr(relay.Function([x, y], body)), target)
+
+
+@pytest.mark.parametrize(("precision", "used"), [("highest", False), ("high", False), ("medium", True)])
+def test_batched_products_of_float32_are_rounded_where_their_precision_is_medium(precision: str, used: bool) -> None:
+    lib = build_batched((2, 32, 64), (2, 64, 64), True, AMX, matmul_precision_config(precision))
+    assert ("tdpbf16ps" in lib.get_lib().get_source("asm")) is used
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 from tests.processors.x86 import runs_here
 
 import tilewright as tvm
-from tilewright import relay, te
+from tilewright import relay, runtime, te
+from tilewright.ir.prim_expr import DimVar
 from tilewright.relay.transform.precision.halve_weights import precision_config
 from tilewright.topi.cpu.model.float_tiles import matmul_precision_config
 from tilewright.topi.cpu.tile_attention import schedule_tile_attention, tile_attention
@@ -115,6 +116,18 @@ def test_not_a_number_spreads_along_its_row() -> None:
     found = attended(on(AMX), arrays)
     assert np.isnan(found[0, 3, 1]).all()
     assert np.isfinite(np.delete(found[0], 3, 0)).all()
+
+
+def test_the_size_of_the_batch_may_be_named() -> None:
+    batch = DimVar("n", 1, 8)
+    shapes = ((batch, 4, 37, 32), (batch, 4, 40, 32), (batch, 4, 40, 48))
+    params = [relay.var(n, relay.TensorType(shape, "float32")) for n, shape in zip("qkv", shapes, strict=True)]
+    func = relay.Function(params, relay.nn.attention(*params, scale=0.25))
+    with tvm.transform.PassContext(opt_level=3, config=precision_config("bf16")):
+        executable = relay.vm.compile(func, on(AMX))
+    arrays = operands(3, 4, 37, 40, 32, 48)
+    found = runtime.vm.VirtualMachine(executable, tvm.cpu()).run(*arrays).numpy()
+    np.testing.assert_allclose(found, expected(*arrays, None, 0.25), rtol=0, atol=3 * 2**-9 * np.abs(arrays[2]).max())
 
 
 def assembly(target: str, shape: tuple[int, ...], precision: str, products: str = "highest") -> str:

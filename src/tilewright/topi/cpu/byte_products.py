@@ -232,8 +232,8 @@ def transpose_intrinsic(lanes: int, steps: int) -> te.TensorIntrin:
     def statement(ins: Any, outs: Any) -> Any:
         ib = ir_builder.create()
         source, target = (ir_builder.BufferVar(ib, b.data, None, "uint32") for b in (*ins, *outs))
-        first, to = (ops.floordiv(b.elem_offset, ops.const(pair)) for b in (*ins, *outs))
-        row, step = (ops.floordiv(b.strides[0], ops.const(pair)) for b in (*ins, *outs))
+        first, to = (tir.indexdiv(b.elem_offset, pair) for b in (*ins, *outs))
+        row, step = (tir.indexdiv(b.strides[0], pair) for b in (*ins, *outs))
         with ib.for_range(0, steps, name="step") as k:
             target[tir.Ramp(to + k * step, ops.const(1), lanes)] = source[tir.Ramp(first + k, row, lanes)]
         return ib.get()

@@ -116,7 +116,8 @@ def tile_attention(
     )  # fmt: skip
 
     def element(b: PrimExpr, i: PrimExpr, h: PrimExpr, j: PrimExpr) -> PrimExpr:
-        row = tir.Call("int32", "tir.reinterpret", (tir.indexmod(i, group),))  # all rows of a group are computed
+        row = tir.indexmod(i, group)
+        row = tir.Call(row.dtype, "tir.reinterpret", (row,))  # all rows of a group are computed
         at = (b, h, tir.indexdiv(i, group), row)
         return ops.cast(query.dtype, context(*at, j) * inverse(*at))
 
@@ -186,7 +187,7 @@ def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, rows: int
     def body(b: PrimExpr, h: PrimExpr, g: PrimExpr, r: PrimExpr, t: PrimExpr) -> PrimExpr:
         found = products(b, h, g, r, t) * ops.const(scale, _WIDE)
         if mask is not None:
-            row = ops.minimum(g * group + r, ops.const(rows - 1, "int32"))  # those of padding are not read
+            row = ops.minimum(g * group + r, rows - 1)  # those of padding are not read
             at = (0 if ops.is_const_int(n, 1) else v for v, n in zip((b, h, row, t), mask.shape, strict=True))
             found = found + mask(*at)
         if keys == columns:

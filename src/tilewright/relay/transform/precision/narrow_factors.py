@@ -14,7 +14,8 @@ Convolutions are treated alike; an odd number of channels, as a picture has, get
 in vectors: they read bfloat16 data, with weights in float32.
 
 Where the precision in force is bfloat16, so are the factors of batched products, their sums padded to whole steps of
-tiles, and those of attention, whose result is rounded, too::
+tiles, and those of attention, whose result is rounded, too; where that of float32's products is ``medium``, the factors
+of batched products alone::
 
     cast(nn.attention(cast(%q, dtype="bfloat16"), cast(%k, ...), cast(%v, ...), %mask), dtype="float32")
 """
@@ -27,6 +28,7 @@ from typing import Any
 from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, const
@@ -46,14 +48,15 @@ from tilewright.relay.transform.precision.halve_weights import half_dtype, is_ke
 from tilewright.relay.visitor import ExprRewriter
 from tilewright.runtime.ndarray import numpy_view
 from tilewright.topi.nn.float_parts import STEP as _STEP
+from tilewright.topi.options import MEDIUM, OPTION
 
 _HALF, _WIDE, _TOGETHER = "bfloat16", "float32", 2
 
 
 class _Narrower(ExprRewriter):
-    """Rewriter that rounds factors; ``computed``: also where both are computed."""
+    """Rewriter that rounds factors; ``computed``: operators for which it does where all factors are computed."""
 
-    def __init__(self, computed: bool) -> None:
+    def __init__(self, computed: Sequence[Op]) -> None:
         super().__init__()
         self.computed = computed
         self.made: dict[RelayExpr, RelayExpr] = {}
@@ -62,7 +65,7 @@ class _Narrower(ExprRewriter):
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        if pre.op in (Attention.op, BatchMatmul.op) and self.computed and not is_kept(pre):
+        if pre.op in self.computed and not is_kept(pre):
             return self._attention(pre, post) if pre.op is Attention.op else self._batch_matmul(pre, post)
         if pre.op not in (Dense.op, Conv2D.op) or not isinstance(post.args[1], Constant):
             return post
@@ -158,6 +161,9 @@ def NarrowFactors() -> Pass:
     """Round the data of products with bfloat16 weights where the target multiplies bfloat16 faster."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Narrower(half_dtype() == _HALF).visit(func)
+        computed = [Attention.op, BatchMatmul.op] if half_dtype() == _HALF else []
+        if not computed and ctx.option(OPTION) == MEDIUM:
+            computed = [BatchMatmul.op]
+        return _Narrower(computed).visit(func)
 
     return typed_function_pass(run, "NarrowFactors", 1)

@@ -18,10 +18,10 @@ from tilewright.topi import nn
 from tilewright.topi.cpu.byte_tiles import BLOCK, has_tiles
 from tilewright.topi.cpu.tile_code import SIDE
 from tilewright.topi.nn.float_parts import EXACT, PRODUCTS, STEP
-from tilewright.topi.options import HIGHEST, OPTION
+from tilewright.topi.options import HIGHEST, MEDIUM, OPTION
 from tilewright.topi.utils import largest_divisor
 
-PARTS = {HIGHEST: 3, "high": 2, "medium": 1}
+PARTS = {HIGHEST: 3, "high": 2, MEDIUM: 1}
 _PART_BYTES = 2
 
 
