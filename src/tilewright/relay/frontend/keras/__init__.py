@@ -205,7 +205,7 @@ def renamed(mod: IRModule, names: Sequence[str], params: Mapping[str, Any], firs
     from tilewright.ir.type import TensorType
     from tilewright.relay import op as relay_op
     from tilewright.relay.expr import Function, Tuple, Var
-    from tilewright.relay.frontend.onnx.context import typed
+    from tilewright.relay.frontend.context import typed
     from tilewright.relay.function_attributes import OUTPUT_NAMES
     from tilewright.relay.visitor import substitute
 

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -19,13 +19,14 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Var, const
+from tilewright.relay.frontend.context import ConverterContext
+from tilewright.relay.frontend.context import typed as typed
 from tilewright.relay.frontend.onnx.attributes import dtype_of, parse_attributes
 from tilewright.relay.frontend.onnx.dimensions import Elements, element, is_number, numbers
 from tilewright.relay.frontend.onnx.registry import find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
-from tilewright.relay.type_infer import infer_expr
 from tilewright.runtime.ndarray import numpy_dtype, numpy_view
 from tilewright.topi.shape_checks import MOST_ELEMENTS
 
@@ -66,11 +67,6 @@ class DataNeededError(OnnxImportError):
         self.output = next(name for name in node.output if name)
 
 
-def typed(expr: RelayExpr) -> RelayExpr:
-    """Return ``expr`` with its checked type."""
-    return expr if expr.checked_type_or_none is not None else infer_expr(expr)
-
-
 def warn_of_training(found: Sequence[str]) -> None:
     """Warn of nodes that behave as in training; ``found`` describes what each does."""
     if found:
@@ -97,8 +93,17 @@ class TensorSequence(tuple[RelayExpr, ...]):
         return isinstance(value, TensorSequence) and value.empty_optional
 
 
-class NodeContext:
+class NodeContext(ConverterContext):
     """One ONNX node while it is converted."""
+
+    error = OnnxImportError
+    remedy = "give numbers for the model's inputs (--input-shape)"
+    normalize_axis = ConverterContext.axis
+
+    @property
+    def place(self) -> str:
+        """Return the node's name in messages."""
+        return describe(self.node)
 
     def __init__(
         self, importer: GraphImporter, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None]
@@ -211,27 +216,6 @@ class NodeContext:
             self.fail(f"attribute {name!r} is required and missing")
         return self.attrs[name]
 
-    def type_of(self, expr: RelayExpr) -> Type:
-        """Return the inferred type of an expression."""
-        return typed(expr).checked_type
-
-    def tensor_type(self, expr: RelayExpr) -> TensorType:
-        """Return the inferred tensor type of an expression."""
-        found = self.type_of(expr)
-        if not isinstance(found, TensorType):
-            self.fail(f"expected a tensor, found {found}")
-        return found
-
-    def shape(self, expr: RelayExpr) -> tuple[int, ...]:
-        """Return the static shape of an expression."""
-        found = self.tensor_type(expr)
-        if found.is_dynamic:
-            self.unsupported(
-                f"it needs known dimensions, and an input is a {found}; "
-                "give numbers for the model's inputs (--input-shape)"
-            )
-        return found.concrete_shape
-
     def extent(self, expr: RelayExpr, axis: int) -> int:
         """Return one dimension, which must be known."""
         found = self.tensor_type(expr)
@@ -241,14 +225,6 @@ class NodeContext:
                 f"dimension {axis} of {found} must be known; give a number for the model's input (--input-shape)"
             )
         return int(dim.value)
-
-    def dims(self, expr: RelayExpr) -> list[Any]:
-        """Return the dimensions as elements: numbers, expressions over named dimensions, None for unknown ones."""
-        return [element(d) for d in self.tensor_type(expr).shape]
-
-    def is_dynamic(self, expr: RelayExpr) -> bool:
-        """Return whether a dimension is no number."""
-        return self.tensor_type(expr).is_dynamic
 
     def elements(self, expr: RelayExpr) -> Elements | None:
         """Return what is known of the elements of an integer tensor (``dimensions.py``)."""
@@ -274,14 +250,6 @@ class NodeContext:
             shape = (*other.concrete_shape[first:last], *own.concrete_shape[replaced:])
             return relay_op.reshape(data, newshape=shape)
         return relay_op.reshape_like(data, like, lhs_begin=0, lhs_end=replaced, rhs_begin=first, rhs_end=last)
-
-    def rank(self, expr: RelayExpr) -> int:
-        """Return the number of dimensions of an expression."""
-        return len(self.tensor_type(expr).shape)
-
-    def dtype(self, expr: RelayExpr) -> str:
-        """Return the data type of an expression."""
-        return self.tensor_type(expr).dtype
 
     def onnx_dtype(self, onnx_type: int) -> str:
         """Return the compiler's data type of an ONNX element type."""
@@ -377,12 +345,6 @@ class NodeContext:
         """Count the nodes that the node is about to be expanded to; raise BudgetError where they are too many."""
         count_nodes(nodes, lambda: f"{describe(self.node)}: {what}")
 
-    def normalize_axis(self, axis: int, rank: int) -> int:
-        """Return ``axis`` counted from the front; out of range is an error."""
-        if not -rank <= axis < max(rank, 1):
-            self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
-        return axis % rank if rank else 0
-
     def is_known(self, *inputs: int) -> bool:
         """Return whether inputs depend on weights and constants alone; omitted ones do."""
         return all(not self.has_input(i) or self.importer.is_known(self.value(i)) for i in inputs)
@@ -410,14 +372,6 @@ class NodeContext:
     def runs_as_in_training(self, doing: str) -> None:
         """Record for a warning that this node behaves as in training."""
         self.importer.in_training.append(f"{describe(self.node)} {doing}")
-
-    def fail(self, message: str) -> NoReturn:
-        """Raise an error that names this node."""
-        raise OnnxImportError(f"{describe(self.node)}: {message}")
-
-    def unsupported(self, message: str) -> NoReturn:
-        """Raise an UnsupportedError that names this node."""
-        raise UnsupportedError(f"{describe(self.node)}: {message}")
 
 
 def describe(node: onnx.NodeProto) -> str:

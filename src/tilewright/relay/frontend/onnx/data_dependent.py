@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.context import ConverterContext
 from tilewright.relay.frontend.onnx.dynamic import FAR, first, integer, vector
 from tilewright.relay.op.transform.data_dependent import coordinates, places_of
 from tilewright.relay.type_infer import infer_expr
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.context import NodeContext
 
 
-def non_zero(ctx: Any, data: RelayExpr) -> RelayExpr:
+def non_zero(ctx: ConverterContext, data: RelayExpr) -> RelayExpr:
     """Return coordinates of the elements that are not 0: (rank, n) int64."""
     type_ = infer_expr(data).checked_type
     assert isinstance(type_, TensorType)

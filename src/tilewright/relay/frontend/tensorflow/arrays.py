@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.tensorflow import lists
 from tilewright.relay.frontend.tensorflow.context import NodeContext
 from tilewright.relay.frontend.tensorflow.lists import TensorList

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.budget import BudgetError, count_nodes
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, Var, const
-from tilewright.relay.frontend.onnx.context import typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number, numbers
+from tilewright.relay.frontend.context import ConverterContext, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number, numbers
 from tilewright.relay.frontend.onnx.parts import part_of
 from tilewright.relay.frontend.tensorflow.graph import Node
 from tilewright.relay.frontend.tensorflow.proto import TensorflowImportError
@@ -44,8 +43,16 @@ def channels_last_order(rank: int) -> tuple[int, ...]:
     return (0, *range(2, rank), 1)
 
 
-class NodeContext:
+class NodeContext(ConverterContext):
     """One node while it is converted."""
+
+    error = TensorflowImportError
+    remedy = "give shapes of numbers: shape="
+
+    @property
+    def place(self) -> str:
+        """Return the node's name in messages."""
+        return described(self.node)
 
     def __init__(self, importer: GraphImporter, scope: Scope, node: Node, inputs: Sequence[Any]) -> None:
         self.importer = importer
@@ -101,38 +108,6 @@ class NodeContext:
         return self.node.attrs[name]
 
     # ---- types ----
-
-    def tensor_type(self, expr: RelayExpr) -> TensorType:
-        """Return the type of a tensor."""
-        found = typed(expr).checked_type
-        if not isinstance(found, TensorType):
-            self.fail(f"expected a tensor, found {found}")
-        return found
-
-    def dims(self, expr: RelayExpr) -> list[Any]:
-        """Return the dimensions: numbers, expressions over named dimensions, None for unknown ones."""
-        return [element(d) for d in self.tensor_type(expr).shape]
-
-    def shape(self, expr: RelayExpr) -> tuple[int, ...]:
-        """Return a shape of known numbers."""
-        found = self.tensor_type(expr)
-        if found.is_dynamic:
-            self.unsupported(f"it needs known dimensions, and an input is a {found}; give shapes of numbers: shape=")
-        return found.concrete_shape
-
-    def rank(self, expr: RelayExpr) -> int:
-        """Return the number of dimensions."""
-        return len(self.tensor_type(expr).shape)
-
-    def dtype(self, expr: RelayExpr) -> str:
-        """Return the data type."""
-        return self.tensor_type(expr).dtype
-
-    def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front."""
-        if not -rank <= axis < max(rank, 1):
-            self.fail(f"the axis {axis} is out of range for a tensor of rank {rank}")
-        return axis % rank if rank else 0
 
     # ---- constants ----
 
@@ -259,14 +234,6 @@ class NodeContext:
         count_nodes(nodes, lambda: f"{described(self.node)}: {what}")
 
     # ---- errors ----
-
-    def fail(self, message: str) -> NoReturn:
-        """Raise an error that names this node."""
-        raise TensorflowImportError(f"{described(self.node)}: {message}")
-
-    def unsupported(self, message: str) -> NoReturn:
-        """Raise an UnsupportedError that names this node."""
-        raise UnsupportedError(f"{described(self.node)}: {message}")
 
 
 _ONNX_TYPES = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.ir.errors import UnsupportedError
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.tensorflow.context import NodeContext, described
 from tilewright.relay.frontend.tensorflow.graph import Graph, Node, Ref
 from tilewright.relay.frontend.tensorflow.loops import chosen, looped, scalar_bool

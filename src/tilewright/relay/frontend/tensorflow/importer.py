@@ -20,7 +20,7 @@ from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Function, Tuple, TupleWrapper, Var, comes_from, const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.onnx.parts import PartsHost
 from tilewright.relay.frontend.tensorflow.context import (
     NodeContext,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.tensorflow.context import NodeContext
 from tilewright.relay.frontend.tensorflow.registry import converter
 

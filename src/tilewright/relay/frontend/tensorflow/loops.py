@@ -13,7 +13,7 @@ from tilewright.ir.budget import made_nodes
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Var
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.onnx.dynamic import integer
 from tilewright.relay.frontend.onnx.run_time_control import branches, rounds
 from tilewright.relay.frontend.tensorflow.context import NodeContext

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.dynamic import FAR, broadcast_shape
 from tilewright.relay.frontend.tensorflow.context import NodeContext, channels_first_order, channels_last_order

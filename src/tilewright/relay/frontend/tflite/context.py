@@ -12,14 +12,14 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.budget import BudgetError, check_budget, count_nodes
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.context import ConverterContext
+from tilewright.relay.frontend.context import typed as typed
 from tilewright.relay.frontend.tflite.flatbuffer import TfliteImportError
 from tilewright.relay.frontend.tflite.model import Operator, Tensor
 from tilewright.relay.frontend.tflite.schema import ACTIVATIONS, TYPES
 from tilewright.relay.qnn import op as qnn
-from tilewright.relay.type_infer import infer_expr
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.tflite.importer import GraphImporter
@@ -31,13 +31,11 @@ FIRST = (0, 3, 1, 2)  # from channels last to channels first
 LAST = (0, 2, 3, 1)
 
 
-def typed(expr: RelayExpr) -> RelayExpr:
-    """Return ``expr`` with its checked type."""
-    return expr if expr.checked_type_or_none is not None else infer_expr(expr)
-
-
-class OperatorContext:
+class OperatorContext(ConverterContext):
     """One operator while it is converted; ``first`` says that tensors of rank 4 have their channels first."""
+
+    error = TfliteImportError
+    remedy = "give numbers for the inputs"
 
     def __init__(self, importer: GraphImporter, operator: Operator, first: bool) -> None:
         self.importer = importer
@@ -138,33 +136,9 @@ class OperatorContext:
 
     # ------------------------------------------------------------------------------------------- shapes
 
-    def tensor_type(self, expr: RelayExpr) -> TensorType:
-        """Return the inferred tensor type of an expression."""
-        found = typed(expr).checked_type
-        if not isinstance(found, TensorType):
-            self.fail(f"expected a tensor, found {found}")
-        return found
-
-    def shape(self, expr: RelayExpr) -> tuple[int, ...]:
-        """Return the static shape of an expression."""
-        found = self.tensor_type(expr)
-        if found.is_dynamic:
-            self.unsupported(f"it needs known dimensions, and an input is a {found}; give numbers for the inputs")
-        return found.concrete_shape
-
-    def rank(self, expr: RelayExpr) -> int:
-        """Return the number of dimensions of an expression."""
-        return len(self.tensor_type(expr).shape)
-
-    def dtype(self, expr: RelayExpr) -> str:
-        """Return the data type of an expression."""
-        return self.tensor_type(expr).dtype
-
     def axis(self, axis: int, rank: int) -> int:
         """Return an axis of the file, counted from the front, in the order of the tensors at hand."""
-        if not -rank <= axis < max(rank, 1):
-            self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
-        return self.axis_of(axis % rank if rank else 0, rank)
+        return self.axis_of(super().axis(axis, rank), rank)
 
     def axis_of(self, axis: int, rank: int) -> int:
         """Return where an axis of the file stands."""
@@ -198,10 +172,6 @@ class OperatorContext:
         return self.importer.called(self.operator, number, inputs)
 
     # ------------------------------------------------------------------------------------------- errors
-
-    def fail(self, message: str) -> NoReturn:
-        """Raise an error that names this operator."""
-        raise TfliteImportError(f"{self.place}: {message}")
 
     def unsupported(self, message: str) -> NoReturn:
         """Raise an UnsupportedError that names this operator."""

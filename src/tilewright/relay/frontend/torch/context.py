@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import torch
 
 from tilewright.ir import dtype as dt
-from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, TupleWrapper, Var, const
-from tilewright.relay.frontend.onnx.context import typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number
+from tilewright.relay.frontend.context import ConverterContext, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.dynamic import (
     expand_to,
     filled,
@@ -61,8 +59,15 @@ def described(node: torch.fx.Node) -> str:
     return f"{node.target} ({node.name})" + (f" at {place}" if place else "")
 
 
-class TorchContext:
+class TorchContext(ConverterContext):
     """One node of an FX graph while it is converted."""
+
+    error = TorchImportError
+
+    @property
+    def place(self) -> str:
+        """Return the operator and its place in the source, for messages."""
+        return described(self.node)
 
     def __init__(self, importer: GraphImporter, node: torch.fx.Node) -> None:
         self.importer = importer
@@ -70,54 +75,14 @@ class TorchContext:
 
     # ---- errors ----
 
-    def fail(self, message: str) -> NoReturn:
-        """Raise an error that names this node."""
-        raise TorchImportError(f"{described(self.node)}: {message}")
-
-    def unsupported(self, message: str) -> NoReturn:
-        """Raise an UnsupportedError that names this node."""
-        raise UnsupportedError(f"{described(self.node)}: {message}")
-
     # ---- types ----
-
-    def type_of(self, value: RelayExpr) -> TensorType:
-        """Return the type of a tensor."""
-        found = typed(value).checked_type
-        if not isinstance(found, TensorType):
-            self.fail(f"expected a tensor, found {found}")
-        return found
-
-    tensor_type = type_of
-
-    def dtype(self, value: RelayExpr) -> str:
-        """Return the data type of a tensor."""
-        return self.type_of(value).dtype
-
-    def rank(self, value: RelayExpr) -> int:
-        """Return the number of dimensions of a tensor."""
-        return len(self.type_of(value).shape)
-
-    def dims(self, value: RelayExpr) -> list[Any]:
-        """Return the dimensions: numbers, expressions over named dimensions, None for unknown ones."""
-        return [element(d) for d in self.type_of(value).shape]
-
-    def shape(self, value: RelayExpr) -> tuple[int, ...]:
-        """Return a shape of known numbers."""
-        found = self.type_of(value)
-        if found.is_dynamic:
-            self.unsupported(f"it needs known dimensions, and an operand is a {found}")
-        return found.concrete_shape
 
     def extent(self, value: RelayExpr, axis: int) -> int:
         """Return one dimension, which must be a number."""
         found = self.dims(value)[axis]
         if not is_number(found):
-            self.unsupported(f"dimension {axis} of {self.type_of(value)} must be a number while compiling")
+            self.unsupported(f"dimension {axis} of {self.tensor_type(value)} must be a number while compiling")
         return int(found)
-
-    def is_dynamic(self, value: RelayExpr) -> bool:
-        """Return whether a dimension is no number."""
-        return self.type_of(value).is_dynamic
 
     def axis(self, axis: int, rank: int) -> int:
         """Return ``axis`` counted from the front."""

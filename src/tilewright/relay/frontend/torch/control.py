@@ -10,7 +10,7 @@ import torch
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.onnx.run_time_control import branches, rounds
 from tilewright.relay.frontend.torch import scalars
 from tilewright.relay.frontend.torch.context import TorchContext, is_tensor

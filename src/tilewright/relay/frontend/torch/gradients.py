@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Function, Tuple, Var
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.conv import convert_convolution
 from tilewright.relay.frontend.torch.registry import converter, find_converter

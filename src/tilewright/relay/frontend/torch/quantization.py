@@ -10,7 +10,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.torch.context import TorchContext, is_tensor
 from tilewright.relay.frontend.torch.dtypes import dtype_name
 from tilewright.relay.frontend.torch.registry import converter

@@ -13,7 +13,7 @@ import torch
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import typed
+from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.torch.symbols import Size
 
 if TYPE_CHECKING:
