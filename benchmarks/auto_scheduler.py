@@ -28,10 +28,9 @@ import tilewright as tvm
 from tilewright import auto_scheduler, relay, te, topi
 from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption
 from tilewright.auto_scheduler.workload_registry import register_workload_tensors
+from tilewright.doctor.work import kernels_of
 from tilewright.runtime.module import set_num_threads
 from tilewright.target.features import features
-
-from .kernel_work import kernels_of
 
 TURNS = 15
 

@@ -3,9 +3,9 @@
     python -m benchmarks.calibrate                    # half a minute
     python -m benchmarks.calibrate --cpu znver4       # compare with the record of another processor
 
-Caches, bandwidths and prefetches are measured by loops of known work (`benchmarks.peak`), on one thread, since the
-other cores of a machine that is lent are others'. What they say of a record (`tilewright.target.processors`) is told
-beside what the chosen record says. Values that a loop cannot measure, such as the model of register tiles, stay as
+Caches, bandwidths and prefetches are measured by loops of known work (`tilewright.doctor.peak`), on one thread, since
+the other cores of a machine that is lent are others'. What they say of a record (`tilewright.target.processors`) is
+told beside what the chosen record says. Values that a loop cannot measure, such as the model of register tiles, stay as
 they are in it: only whole networks tell.
 """
 
@@ -21,12 +21,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.doctor import peak
+from tilewright.doctor.peak import KIB, MIB, Prefetch
 from tilewright.target import Target
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.processors import Caches, Processor
-
-from . import peak
-from .peak import KIB, MIB, Prefetch
 
 DISTANCES = (1024, 2048, 3072, 4096, 6144, 8192)  # bytes ahead of their use that lines are fetched
 MOST_BYTES = 512 * MIB  # of a buffer that no cache holds

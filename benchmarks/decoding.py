@@ -159,7 +159,7 @@ def main() -> None:
     sizes = SIZES[chosen.sizes]
     if chosen.serve:
         return serve(chosen.serve, chosen.file, sizes, chosen.prompt + chosen.steps)
-    from benchmarks.peak import read_seconds
+    from tilewright.doctor.peak import read_seconds
 
     with tempfile.TemporaryDirectory() as folder:
         path = save(decoder(sizes, weights=chosen.weights), Path(folder) / "model.onnx")

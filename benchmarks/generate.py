@@ -28,8 +28,8 @@ import onnxruntime
 import torch
 
 import tilewright as tvm
-from benchmarks.peak import read_seconds
 from tilewright import relay, runtime
+from tilewright.doctor.peak import read_seconds
 from tilewright.runtime.vm import with_capacity
 from tilewright.testing.zoo import transformers
 

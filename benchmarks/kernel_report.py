@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from . import peak
-from .kernel_work import KINDS, Kernel
+from tilewright.doctor import peak
+from tilewright.doctor.work import KINDS, Kernel
+
 from .report import described_machine
 
 # What kernels should reach: of the FMA peak on one thread (windows of one element, and larger ones), of the bandwidth

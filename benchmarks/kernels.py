@@ -28,15 +28,15 @@ from rich.console import Console
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
+from tilewright.doctor import peak
+from tilewright.doctor.work import KINDS, Kernel, kernels_of, nbytes
 from tilewright.relay.transform.memory.graph_plan import aligned
 from tilewright.runtime.module import set_num_threads
 from tilewright.target.features import features
 from tilewright.testing import zoo
 
 from . import kernel_report as report
-from . import peak
 from .kernel_report import KernelResult, Timing, memory_bound
-from .kernel_work import KINDS, Kernel, kernels_of, nbytes
 from .latency import find_model
 from .report import as_markdown, as_table, write_json
 
@@ -127,7 +127,7 @@ def undisturbed(times: Iterator[float], threads: int) -> tuple[float, float]:
     """The next time during which every thread had a core, of a few tries the one with most; and how many cores it had.
 
     A thread whose core does something else keeps the others waiting: a kernel on two threads then seems to reach half
-    of the bandwidth that the best of several runs, as `benchmarks.peak` takes it, has shown.
+    of the bandwidth that the best of several runs, as `tilewright.doctor.peak` takes it, has shown.
     """
     found = []
     for _ in range(TRIES):

@@ -276,7 +276,7 @@ def open_watched(library: Path, turns: int = 4) -> dict[str, Any]:
     a few turns.
     """
     import tilewright
-    from benchmarks.peak import read_seconds
+    from tilewright.doctor.peak import read_seconds
     from tilewright.runtime.ndarray import numpy_dtype
 
     start = time.process_time()

@@ -31,10 +31,11 @@ import onnx
 from onnx import helper
 from rich.console import Console
 
+from tilewright.doctor import peak
 from tilewright.relay.transform.precision.halve_weights import PRECISIONS
 from tilewright.testing import zoo
 
-from . import flops, peak
+from . import flops
 from .client import Client, EngineError
 from .engines import ENGINES, FLOAT32, ONEDNN, PRECISION, TORCH, describe_network
 from .plot import ratios_svg

@@ -27,9 +27,9 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 import tilewright as tvm
-from benchmarks.peak import reading_work
 from tilewright import relay
 from tilewright.contrib import graph_executor
+from tilewright.doctor.peak import reading_work
 
 DOMAIN = "com.microsoft"
 Array = np.ndarray[Any, Any]

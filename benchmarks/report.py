@@ -14,8 +14,9 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from tilewright.doctor.peak import Machine
+
 from .flops import Work
-from .peak import Machine
 
 OURS = "tilewright"
 OURS_IN_FLOAT32 = "float32"  # the same network before it was quantized, for which nobody is a peer

@@ -21,9 +21,10 @@ from benchmarks.calibrate import (
     remarks,
     sizes,
 )
-from benchmarks.peak import KIB, MIB, Prefetch
 
-from benchmarks import calibrate, peak
+from benchmarks import calibrate
+from tilewright.doctor import peak
+from tilewright.doctor.peak import KIB, MIB, Prefetch
 from tilewright.target.processors import DEFAULT, Caches, Memory, Processor
 from tilewright.target.processors.record import Winograd
 

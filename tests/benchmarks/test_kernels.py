@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.kernel_work import Kernel, kernels_of
-from benchmarks.peak import Machine
 
 import tilewright as tvm
 from benchmarks import kernel_report, kernels, report
 from tilewright import relay
+from tilewright.doctor.peak import Machine
+from tilewright.doctor.work import Kernel, kernels_of
 from tilewright.ir.type import TensorType
 from tilewright.testing import zoo
 

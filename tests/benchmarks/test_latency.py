@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import pytest
 from benchmarks.client import Client, EngineError
 from benchmarks.flops import Work
-from benchmarks.peak import Machine
 from benchmarks.plot import ratios_svg
 from rich.console import Console
 
 from benchmarks import latency, quantized, report
+from tilewright.doctor.peak import Machine
 from tilewright.testing import zoo
 
 PLAN = latency.Plan(processes=2, rounds=2, block_seconds=0.01, pause_seconds=0.0)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tilewright.driver.cli_rpc import add_commands
+from tilewright.driver import cli_doctor, cli_rpc
 from tilewright.runtime.environment import TRACEBACK, check_environment
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.interrupt import heard_interrupts
@@ -25,7 +25,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-add_commands(app)
+cli_rpc.add_commands(app)
+cli_doctor.add_commands(app)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 InputShape = Annotated[

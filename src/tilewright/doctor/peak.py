@@ -1,4 +1,4 @@
-"""What this machine can do at best: fused multiply-adds per second, and bytes copied or read per second.
+"""The limits of this machine: fused multiply-adds per second, and bytes copied or read per second.
 
 Every loop is LLVM IR written here and compiled by llvmlite without any optimization pass, so that nothing
 removes or rewrites it: twelve independent chains of vector FMAs (enough for two pipes of latency four to
@@ -344,7 +344,7 @@ def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float 
 
 
 def reading_work(nbytes: int, prefetch: Prefetch | None = None) -> Callable[[int], float]:
-    """What sums up a buffer of `nbytes` so many times, and returns the bytes that it has read."""
+    """Return a function that sums up a buffer of `nbytes` so many times and returns the bytes that it has read."""
     width = max(vector_widths().values())
     kernel = _memory_kernel(width, False, prefetch)
     block = UNROLLED_VECTORS * width * 4
@@ -370,7 +370,7 @@ def read_seconds(nbytes: float) -> float:
 
 
 def fma_work(width: int) -> Callable[[int], float]:
-    """What does 1000 rounds of multiply-adds on vectors of `width` floats so many times, and returns the operations."""
+    """Return a function of 1000 rounds of multiply-adds on vectors of `width` floats, so many times."""
     kernel = _fma_kernel(width)
 
     def work(repeats: int) -> float:
@@ -459,7 +459,7 @@ def table(machine: Machine) -> Table:
 
 def main() -> None:
     """Measure and print; with ``--json`` also write."""
-    options = argparse.ArgumentParser("python -m benchmarks.peak", description="Measure this machine's limits.")
+    options = argparse.ArgumentParser("python -m tilewright.doctor.peak", description="Measure this machine's limits.")
     options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     options.add_argument("--seconds", type=float, default=0.05, help="length of one measured run")
     options.add_argument("--json", type=Path)

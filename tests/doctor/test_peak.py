@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from benchmarks import peak
+from tilewright.doctor import peak
 
 WIDTHS = sorted(peak.vector_widths().values())
 

@@ -1,4 +1,4 @@
-"""What a compiled model's kernels are: which kind, what shapes, how much work, and what the cost models say of them."""
+"""The kernels of a compiled model: which kind, what shapes, how much work, and what the cost models say of them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,136 @@
+"""Other ways to build a network, whose kernels are compared with those of the usual build."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.contrib import graph_executor
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
+from tilewright.runtime import cpu
+from tilewright.runtime.module import set_num_threads
+from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.target.target import Target
+
+NodeNames = frozenset[str]
+_ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to build: its name in a sentence ("... takes 1.2 ms"), and what its PassContext says."""
+
+    name: str
+    config: Mapping[str, Any]
+    disabled: Sequence[str] = ()
+
+
+USUAL = Way("as it is built", {})
+WAYS = (
+    Way("without fusion", {}, ("FuseOps",)),
+    Way("in the model's own layout", {}, ("AlterOpLayout",)),
+    Way("by direct convolutions", {"relay.conv2d.winograd": "off"}),
+    Way("by direct products", {"relay.dense.strassen": False}),
+)
+
+
+class Build:
+    """A network that was built one way, ready to run on inputs made up from its types."""
+
+    def __init__(self, mod: IRModule, params: Mapping[str, Any], target: Target, way: Way) -> None:
+        """Build ``mod`` for ``target``; raises what the build raises."""
+        from tilewright import relay
+
+        with PassContext(opt_level=3, config=dict(way.config), disabled_pass=list(way.disabled)):
+            self.factory = relay.build(mod, target, params=dict(params))
+        graph = json.loads(self.factory.get_graph_json())
+        calls = {n["name"]: n["attrs"] for n in graph["nodes"] if n["op"] != "null"}
+        self.function = {name: attrs["func_name"] for name, attrs in calls.items()}
+        self.code = {name: attrs.get("hash", attrs["func_name"]) for name, attrs in calls.items()}
+        self.sources = graph.get("metadata", {}).get("sources", {})
+        self.executor = graph_executor.GraphModule(self.factory["default"](cpu()))
+        self.executor.set_input(**made_up(self.executor))
+
+    def of_model(self, node: str) -> NodeNames:
+        """Return the model's nodes that a node of the graph computes."""
+        return frozenset(self.sources.get(node, ()))
+
+    def times(self, seconds: float) -> dict[str, float]:
+        """Return the seconds of each node, the least of some rounds: what disturbs a run can only make it slower.
+
+        Args:
+            seconds: about as long as this measures.
+        """
+        least: dict[str, float] = {}
+        once = sum(spent for _, spent in self.executor.time_nodes(1))
+        runs = max(1, min(1000, int(seconds / _ROUNDS / max(once, 1e-7))))
+        for _ in range(_ROUNDS):
+            for node, spent in self.executor.time_nodes(runs):
+                least[node] = min(spent, least.get(node, spent))
+        return least
+
+
+def made_up(executor: graph_executor.GraphModule) -> dict[str, np.ndarray]:
+    """Return an array for each input: numbers between 0 and 1, or zeros, which are valid indices and conditions."""
+    rng, found = np.random.default_rng(0), {}
+    types = executor.get_input_info()[0]
+    for name, shape in types.items():
+        dtype = numpy_dtype(executor.get_input(name).dtype)
+        floating = np.issubdtype(dtype, np.floating)
+        found[name] = rng.random(tuple(shape), "float32").astype(dtype) if floating else np.zeros(tuple(shape), dtype)
+    return found
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run networks on so many threads."""
+    set_num_threads(count)
+    try:
+        yield
+    finally:
+        set_num_threads(0)
+
+
+def other_builds(mod: IRModule, params: Mapping[str, Any], target: Target) -> Iterator[tuple[Way, Build]]:
+    """Yield the network built in each other way that succeeds and gives other kernels."""
+    for way in WAYS:
+        try:
+            yield way, Build(mod, params, target, way)
+        except TilewrightError:  # a way that this network or target does not have
+            continue
+
+
+def common_groups(usual: Build, other: Build) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the smallest groups of nodes of two builds that compute the same nodes of the model, by other code.
+
+    Nodes belong together that compute a node of the model in common, in either build.
+    """
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
+        return name
+
+    for build in (usual, other):
+        for node in build.function:
+            first, *rest = [*build.of_model(node), None]
+            for name in rest[:-1] if first is not None else ():
+                parent[root(str(name))] = root(str(first))
+    groups: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for side, build in enumerate((usual, other)):
+        for node in build.function:
+            for name in sorted(build.of_model(node))[:1]:
+                groups[root(name)][side].append(node)
+    for ours, theirs in groups.values():
+        same = sorted(usual.code[node] for node in ours) == sorted(other.code[node] for node in theirs)
+        if ours and theirs and not same:
+            yield ours, theirs
