@@ -57,7 +57,8 @@ class Build:
         self.code = {name: attrs.get("hash", attrs["func_name"]) for name, attrs in calls.items()}
         self.sources = graph.get("metadata", {}).get("sources", {})
         self.executor = graph_executor.GraphModule(self.factory["default"](cpu()))
-        self.executor.set_input(**made_up(self.executor))
+        for name, array in made_up(self.executor).items():
+            self.executor.set_input(name, array)
 
     def of_model(self, node: str) -> NodeNames:
         """Return the model's nodes that a node of the graph computes."""

@@ -201,11 +201,11 @@ def memory_loop(name: str, width: int, writes: bool, prefetch: Prefetch | None =
             body.append(f"  %a{at} = getelementptr i8, ptr %b{at}, i64 {prefetch.bytes_ahead + at}")
             body.append(f"  call void @llvm.prefetch.p0(ptr %a{at}, i32 0, i32 {locality}, i32 1)")
     for i in range(UNROLLED_VECTORS):
-        at = f"i64 %i, i64 {i}"
-        body.append(f"  %p{i} = getelementptr {block}, ptr %src, {at}")
+        place = f"i64 %i, i64 {i}"
+        body.append(f"  %p{i} = getelementptr {block}, ptr %src, {place}")
         body.append(f"  %v{i} = load {vector}, ptr %p{i}, align 64")
         if writes:
-            body.append(f"  %q{i} = getelementptr {block}, ptr %dst, {at}")
+            body.append(f"  %q{i} = getelementptr {block}, ptr %dst, {place}")
             body.append(f"  store {vector} %v{i}, ptr %q{i}, align 64")
         else:
             phis.append(f"  %x{i} = phi {vector} [ %o{i}, %outer ], [ %y{i}, %loop ]")

@@ -23,6 +23,7 @@ from tilewright.topi.cpu.model.tiling import packed_rate
 from tilewright.topi.cpu.strassen import strassen_blockings
 
 Shape = tuple[int, ...]
+OperatorCall = Any  # a Call of an Op, whose attributes are those of its name
 
 # the kind of a kernel is that of its operator of the heaviest pattern
 _KIND_OF_NAME = {
@@ -98,9 +99,9 @@ def kernels_of(factory: Any) -> Iterator[Kernel]:
         yield _describe(func, name, digest, calls[name], report, target)
 
 
-def _operators(func: Function) -> tuple[list[Call], Call]:
+def _operators(func: Function) -> tuple[list[OperatorCall], OperatorCall]:
     """The operators of a kernel, and the one whose schedule it has."""
-    found = [e for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)]
+    found: list[OperatorCall] = [e for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)]
     return found, max(found, key=lambda c: c.op.get_attr("TOpPattern", OpPattern.OPAQUE))
 
 
@@ -127,7 +128,7 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, t
     )
 
 
-def kind_of(call: Call) -> str:
+def kind_of(call: OperatorCall) -> str:
     """Which of `KINDS` an operator call is."""
     name, pattern = call.op.name, call.op.get_attr("TOpPattern", OpPattern.OPAQUE)
     if name in _KIND_OF_NAME:
@@ -141,7 +142,7 @@ def kind_of(call: Call) -> str:
     return "reduce" if pattern == OpPattern.COMM_REDUCE else "other"
 
 
-def flops_of(call: Call) -> int:
+def flops_of(call: OperatorCall) -> int:
     """Two operations for each multiply-add of a convolution, product or attention; 0 for other operators."""
     name = call.op.name
     if name == "nn.attention":
@@ -164,7 +165,7 @@ def flops_of(call: Call) -> int:
     return 2 * math.prod(_shape(call)) * window * per_group
 
 
-def _window(call: Call) -> tuple[int, int]:
+def _window(call: OperatorCall) -> tuple[int, int]:
     """Elements of a convolution's window, and the kernel's second dimension: input channels per group."""
     if "winograd" in call.op.name:
         _, chunks, _, _, block = _shape(call.args[0])
@@ -172,10 +173,10 @@ def _window(call: Call) -> tuple[int, int]:
     rank = sum(c in "DHW" for c in call.attrs.kernel_layout)
     canonical = ("IO" if call.attrs.kernel_layout.startswith("I") else "OI") + "DHW"[3 - rank :]
     _, second, *window = canonical_shape(call.args[1].checked_type.shape, call.attrs.kernel_layout, canonical, "kernel")
-    return math.prod(int(extent) for extent in window), int(second)
+    return math.prod(int(extent) for extent in window), int(second)  # type: ignore[call-overload]
 
 
-def label(call: Call) -> str:
+def label(call: OperatorCall) -> str:
     """The shapes of an operator call: m x k x n of products, logical ones of convolutions, else all as they are."""
     kind, result = kind_of(call), _shape(call)
     if kind == "dense":
@@ -199,7 +200,7 @@ def label(call: Call) -> str:
     )
 
 
-def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
+def modelled_cost(call: OperatorCall, cpu: CpuFeatures) -> float | None:
     """The cost model's time of one thread in vector multiply-adds at the machine's peak; None without a model."""
     name, lanes = call.op.name, cpu.lanes(32)
     if not isinstance(call.checked_type, TensorType) or call.checked_type.dtype != "float32":
