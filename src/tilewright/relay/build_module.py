@@ -253,7 +253,7 @@ def build(
     asked, targets = targets, targets.with_options(codegen.target_options)
     report = BuildReport()
     context = PassContext.current()
-    needed = codegen.required_passes(targets.default, context.opt_level)
+    needed = codegen.required_passes(module, targets.default, context.opt_level)
     defaults = context.with_defaults(codegen.pass_options(targets.default), needed)
     with targets.default, defaults, records_in_force(targets.default):
         module = _to_kernels(module, targets, codegen, report, lent)

@@ -25,8 +25,11 @@ from tilewright.relay.backend.graph_executor import GraphExecutorBuild, fill_rep
 from tilewright.relay.backend.lowered import is_external, kernels
 from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE, TARGET
+from tilewright.relay.op.nn.integer_conv2d import IntegerConv2D
+from tilewright.relay.transform.common import op_of
 from tilewright.relay.transform.functional.inline import Inline
 from tilewright.relay.transform.memory.depth_first import DepthFirst
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.options import workspace_pools
@@ -59,9 +62,12 @@ class AotBuild(ExecutorCodegen):
         """Return the option by which weights are made ready when compiling: a program keeps nothing between runs."""
         return {"relay.graph.run_once": False}
 
-    def required_passes(self, target: Target, opt_level: int) -> Sequence[str]:
-        """Return the pass that chooses layouts, at the usual level too: quantized layers then compute on integers."""
-        return ("AlterOpLayout",) if is_freestanding(target) and opt_level >= 2 else ()
+    def required_passes(self, module: IRModule, target: Target, opt_level: int) -> Sequence[str]:
+        """Return the pass that chooses layouts, for quantized networks at the usual level too: their layers then
+        compute on integers.
+        """
+        usual = is_freestanding(target) and opt_level >= 2
+        return ("AlterOpLayout",) if usual and any(map(_is_quantized, module.functions.values())) else ()
 
     def kernel(self, func: PrimFunc) -> PrimFunc:
         """Return a kernel of code without a runtime with its large allocations in the program's workspace."""
@@ -130,6 +136,14 @@ def _take_regions_of_c(mod: IRModule, ctx: PassContext) -> IRModule:
     inline = Inline()
     assert isinstance(inline, ModulePass)
     return replace(inline, info=PassInfo(0, inline.info.name))(taken)
+
+
+def _is_quantized(func: Any) -> bool:
+    """Whether a function has operators of quantized networks."""
+    if not isinstance(func, Function):
+        return False
+    ops = (op_of(e) for e in post_order(func))
+    return any(op is not None and op.name.startswith(("qnn.", IntegerConv2D.name)) for op in ops)
 
 
 def _within_limits(mod: IRModule, ctx: PassContext) -> IRModule:

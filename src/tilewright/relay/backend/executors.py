@@ -97,8 +97,8 @@ class ExecutorCodegen:
         """Return the options of ``PassContext`` that a build for ``target`` has unless its user sets them."""
         return {}
 
-    def required_passes(self, target: Target, opt_level: int) -> Sequence[str]:
-        """Return passes that a build for ``target`` runs besides those of the level, unless its user disables them."""
+    def required_passes(self, module: IRModule, target: Target, opt_level: int) -> Sequence[str]:
+        """Return passes that a build runs besides those of the level, unless its user disables them."""
         return ()
 
     def kernel(self, func: PrimFunc) -> PrimFunc:

@@ -68,7 +68,7 @@ def DepthFirst(limit: int) -> Pass:
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         memory = GraphMemory(func)
-        if memory.peak <= limit:
+        if memory.planned() <= limit:
             return func
         found = _best(memory, limit)
         return func if found is None else _Banded(found).visit(func)
@@ -86,7 +86,7 @@ def _best(memory: GraphMemory, limit: int) -> Region | None:
     best: tuple[int, Region] | None = None
     for _, region in sorted(found, key=lambda item: item[0])[:_MOST_PLANS]:
         planned = memory.planned_with(region.calls, region.start, region.bands)
-        if planned < (memory.peak if best is None else best[0]):
+        if planned < (memory.planned() if best is None else best[0]):
             best = planned, region
         if planned <= limit:
             break

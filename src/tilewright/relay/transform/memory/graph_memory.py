@@ -97,6 +97,12 @@ class GraphMemory:
         held = self._bytes(calls[-1]) + (self._bytes(start) if isinstance(start, Call) else 0)
         return max(outside, held + max(self._of_band(calls, band) for band in bands))
 
+    def planned(self) -> int:
+        """Return the bytes of the arena of all tensors: the peak, and the gaps between tensors."""
+        inside = (call for call in self.written if self.end[call] < len(self.calls))
+        tensors = [Lifetime(self._bytes(call), self.at[call], self.end[call]) for call in inside]
+        return plan_arena([[Placed(0, tensor)] for tensor in tensors], _ALIGNMENT).nbytes
+
     def planned_with(self, calls: Sequence[Call], start: RelayExpr, bands: Sequence[Band]) -> int:
         """Return the bytes of the arena where ``calls`` are computed in bands: with the gaps between tensors."""
         first, last = self.at[calls[0]], self.at[calls[-1]]
