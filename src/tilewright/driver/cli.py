@@ -274,6 +274,14 @@ def compile(
 
 
 @app.command()
+def about(as_json: Json = False) -> None:
+    """Print what is installed here, for a report of a defect."""
+    from tilewright.driver.about import show_installation
+
+    show_installation(as_json)
+
+
+@app.command()
 def info(
     library: Library,
     as_json: Json = False,
