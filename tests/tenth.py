@@ -14,9 +14,12 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 _ALWAYS = "tests/examples/"
+# Their cases and what is expected come from onnx itself: releases before 1.20 lack operators, and give other types.
+_OF_NEWEST_ONNX = ("tests/onnx_suite/", "tests/random_operators/")
 _ABSENT = re.compile(r"No module named '(\w+)")
 _SKIPPED_FILE = re.compile(r"cannot import name '\w+' from '(tests\.[\w.]+)'")
 
@@ -45,7 +48,9 @@ def _skipped(report: Any, module: str) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = [item for item in items if item.nodeid.startswith(_ALWAYS) or zlib.crc32(item.nodeid.encode()) % 10 == 0]
+    left_out = _OF_NEWEST_ONNX if onnx.defs.onnx_opset_version() < 25 else ()
+    drawn = [item for item in items if item.nodeid.startswith(_ALWAYS) or zlib.crc32(item.nodeid.encode()) % 10 == 0]
+    kept = [item for item in drawn if not item.nodeid.startswith(left_out)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
 
