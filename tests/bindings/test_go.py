@@ -13,9 +13,10 @@ from tilewright.runtime._ffi import find_library
 
 ROOT = Path(__file__).resolve().parents[2]
 
-needs_go = pytest.mark.skipif(
-    shutil.which("go") is None, reason="go is not installed: on Debian, apt install golang-go"
-)
+pytestmark = [  # compilers of half a gigabyte, which continuous integration does not install
+    pytest.mark.full,
+    pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed: on Debian, apt install golang-go"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +34,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@needs_go
 def test_answers_have_pythons_bits(program: Path, resnet: Path, tmp_path: Path) -> None:
     done = subprocess.run([program, resnet / "model.so", resnet / "x.f32", tmp_path / "y.f32"], capture_output=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "y.f32").read_bytes() == (resnet / "y.f32").read_bytes()
 
 
-@needs_go
 def test_mistakes_are_errors_in_words(program: Path, resnet: Path, tmp_path: Path) -> None:
     (tmp_path / "x.f32").write_bytes(b"1234")
     for arguments, said in (

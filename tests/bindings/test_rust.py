@@ -19,7 +19,10 @@ from tilewright.runtime._ffi import find_library
 ROOT = Path(__file__).resolve().parents[2]
 CRATE = ROOT / "bindings" / "rust"
 
-needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
+pytestmark = [  # compilers of half a gigabyte, which continuous integration does not install
+    pytest.mark.full,
+    pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed"),
+]
 
 
 def network() -> onnx.ModelProto:
@@ -53,7 +56,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@needs_cargo
 @pytest.mark.parametrize("static", ["0", "1"])
 def test_the_crates_own_tests_pass(recorded: Path, resnet: Path, static: str, tmp_path: Path) -> None:
     environment = {
