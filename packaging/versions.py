@@ -57,13 +57,20 @@ def tests_packages(python: str) -> list[str]:
     return [package for package in extra if not package.startswith(HEAVY) or at_hand(package, python)]
 
 
+def interpreter_of(python: str) -> str:
+    """Return pyenv's interpreter of a version, which uv does not look for; else the version."""
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = sorted(versions.glob(f"{python}.*/bin/python"), key=lambda path: int(path.parts[-3].split(".")[2]))
+    return str(found[-1]) if found else python
+
+
 def prepare(name: str, python: str, smoke: bool) -> Path:
     """Return the Python of an environment with the packages."""
     folder = ROOT / "build" / "versions" / name
     folder.mkdir(parents=True, exist_ok=True)
     wanted, interpreter = resolve(name, python, folder), folder / "bin" / "python"
     if not interpreter.exists():
-        run("uv", "venv", "--quiet", "--allow-existing", "--python", python, folder)
+        run("uv", "venv", "--quiet", "--allow-existing", "--python", interpreter_of(python), folder)
     print(f"==> {name} releases on Python {python}: {', '.join(wanted.read_text().split())}", flush=True)
     folders = [f"--find-links={folder}" for folder in os.environ.get("PIP_FIND_LINKS", "").split()]
     install = ("uv", "pip", "install", "--quiet", *folders, "--python", interpreter)
