@@ -671,7 +671,8 @@ def main() -> None:
             warnings.formatwarning = format_before
             sys.stdout.flush()
     except (KeyboardInterrupt, SystemExit) as ended:
-        if isinstance(ended, SystemExit) and not heard:
+        well = isinstance(ended, SystemExit) and not ended.code  # as tuning ends, which goes to its finals
+        if isinstance(ended, SystemExit) and (well or not heard):
             raise
         _quit(128 + heard[-1] if heard else 130)
     except BrokenPipeError:  # whoever read the output has seen enough
