@@ -165,7 +165,7 @@ bench: $(VENV)/.bench
 
 # GPU names a target, such as "cuda -arch=sm_90"; without one, tests run on OpenCL.
 GPU       ?= opencl
-GPU_TESTS := tests/nvidia tests/topi/test_gpu_operators.py tests/topi/gpu tests/topi/test_dynamic_sorting.py \
+GPU_TESTS := tests/nvidia_gpu tests/topi/test_gpu_operators.py tests/topi/gpu tests/topi/test_dynamic_sorting.py \
              tests/relay/backend/test_gpu_networks.py tests/relay/backend/test_control_on_devices.py \
              tests/relay/backend/test_findings_on_devices.py tests/relay/backend/test_vm_regions.py \
              tests/relay/backend/test_vm_specialize.py tests/target/test_codegen_ptx.py tests/auto_scheduler/test_gpu.py \

@@ -17,6 +17,12 @@ GPU_TARGET = os.environ.get("TILEWRIGHT_TEST_GPU", "opencl")
 GPU_KIND = GPU_TARGET.split()[0]
 GPU = runtime.device(GPU_KIND, 0)
 
+# What only an NVIDIA GPU can show: no machine of continuous integration has one.
+only_on_nvidia = [
+    pytest.mark.soak,
+    pytest.mark.skipif(not runtime.cuda(0).exist, reason="there is no NVIDIA GPU"),
+]
+
 
 def need_gpu(device: runtime.Device = GPU) -> None:
     """Skip a test where its GPU is absent; in CI, where PoCL is installed, it goes on and fails."""

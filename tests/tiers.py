@@ -33,6 +33,7 @@ _ABOVE_KERNELS = (
     "tests/relay/", "tests/torch_compile/",
 )  # fmt: skip
 _YOUNG_OBJECTS = 50_000  # allocations between two looks of the garbage collector; Python's default is 700
+_MANY = 20  # cases of a test, of which `make test` runs half
 _DEFAULT_STRENGTH = 2
 _FROM_PARAMETERS = 3  # a product of so many parameters is covered without a mark
 
@@ -92,7 +93,10 @@ def _drawn(item: pytest.Item, share: int) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that ``covering`` leaves out as ``full``: the same ones in whatever order the tests run."""
+    """Mark the cases that ``covering`` leaves out as ``full``, and half of those of a test that has many.
+
+    They are the same ones in whatever order the tests run: their names decide.
+    """
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and not any(item.get_closest_marker(tier) for tier in ("full", "soak")):
@@ -102,11 +106,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rows = parameters_of([case.callspec.params for case in cases], _names(cases[0]))  # type: ignore[attr-defined]
         strength = _strength(cases[0], len(rows[0]))
         if strength is None:
+            _leave_half(cases)
             continue
         kept = covering(rows, strength)
         for k, case in enumerate(cases):
             if k not in kept:
                 case.add_marker(pytest.mark.full)
+
+
+def _leave_half(cases: list[pytest.Item]) -> None:
+    """Mark half of the cases of a test that has many."""
+    for case in cases if len(cases) >= _MANY else ():
+        if zlib.crc32(case.nodeid.encode()) % 2:
+            case.add_marker(pytest.mark.full)
 
 
 def _strength(item: pytest.Item, parameters: int) -> int | None:

@@ -94,6 +94,17 @@ def test_a_mark_says_how_much_is_covered() -> None:
     assert kept_of("abc", pytest.mark.covering(3)) == 64
 
 
+def test_half_of_many_cases_are_kept() -> None:
+    mark = pytest.mark.parametrize("a", "0").mark
+    many, few = ([Case([mark], a="0") for _ in range(count)] for count in (60, 19))
+    for cases in (many, few):
+        for number, case in enumerate(cases):
+            case.nodeid = f"test_file.py::test[{number}]"
+        pytest_collection_modifyitems(cases)  # type: ignore[arg-type]
+    assert 15 < sum(case.get_closest_marker("full") is None for case in many) < 45
+    assert all(case.get_closest_marker("full") is None for case in few)
+
+
 def test_the_same_cases_are_kept_in_whatever_order_they_come() -> None:
     assert kept_ids(cases_of("abc")) == kept_ids(cases_of("abc")[::-1])
 

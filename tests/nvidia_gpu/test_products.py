@@ -8,8 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.gpu import GPU, GPU_TARGET
-from tests.nvidia import only_on_nvidia
+from tests.gpu import GPU, GPU_TARGET, only_on_nvidia
 from tests.topi.gpu.reference import convolve
 
 import tilewright as tvm

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.gpu import GPU, GPU_TARGET
-from tests.nvidia import only_on_nvidia
+from tests.gpu import GPU, GPU_TARGET, only_on_nvidia
 from tests.te.random_gpu_schedules import draw_gpu_schedule
 from tests.te.random_programs import draw_program
 from tests.te.test_random_gpu_schedules import COMMON
