@@ -1,7 +1,7 @@
 """Whole networks on an NVIDIA GPU beside PyTorch: what ``python -m benchmarks.gpu --networks`` prints second.
 
 Both are given weights and inputs of float32 or float16, and run as one recorded CUDA graph: launches cost neither of
-them anything, and kernels are compared. Needs PyTorch with CUDA, torchvision and transformers.
+them anything, and kernels are compared. Needs PyTorch with CUDA, and torchvision.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.doctor import peak
-from tilewright.doctor.work import KINDS, Kernel
+from tilewright.doctor.work import KINDS, Kernel, limit
 
 from .report import described_machine
 
@@ -79,18 +79,6 @@ class KernelResult:
         if speedup is not None:
             return speedup >= SPEEDUP
         return reached >= (WINDOW_SHARE if self.kernel.window > 1 else POINTWISE_SHARE)
-
-
-def limit(kernel: Kernel, threads: int, machine: peak.Machine, cold: bool) -> tuple[str, float]:
-    """The memory level that holds a kernel's arrays (DRAM when `cold`) and its measured GB/s.
-
-    Of a kernel that writes little, such as a product with one row, the reading bandwidth, else that of copies.
-    """
-    level = "DRAM"
-    if not cold and kernel.bytes <= peak.cache_bytes(3) // 2:
-        level = "L2" if kernel.bytes <= peak.cache_bytes(2) * threads // 2 else "L3"
-    rates = machine.read_gbps if kernel.bytes_written * 8 < kernel.bytes_read else machine.copy_gbps
-    return level, rates[level][threads]
 
 
 def memory_bound(kernel: Kernel, machine: peak.Machine) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.gpu import need_gpu
 
 from tilewright import runtime
 
@@ -37,8 +36,7 @@ SCALED_ADD_TABLE = {
 
 def need_opencl() -> None:
     """Skip a test where there is no OpenCL device; in CI, where PoCL is installed, it goes on and fails."""
-    if not runtime.opencl(0).exist and "CI" not in os.environ:
-        pytest.skip("there is no OpenCL device; `make system-packages` installs PoCL")
+    need_gpu(runtime.opencl(0))
 
 
 def compile_cuda_double(target: Path, *options: str) -> Path:

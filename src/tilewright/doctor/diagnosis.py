@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.doctor import peak
 from tilewright.doctor.alternatives import USUAL, Build, common_groups, other_builds, threads
-from tilewright.doctor.work import Kernel, kernels_of
+from tilewright.doctor.work import Kernel, kernels_of, limit
 from tilewright.ir.module import IRModule
 from tilewright.target.features import features
 from tilewright.target.target import Target
@@ -142,11 +142,8 @@ def least_seconds(kernel: Kernel | None, count: int, machine: peak.Machine) -> t
     """
     if kernel is None:
         return 0.0, "memory"
-    level = "DRAM"
-    if kernel.bytes <= peak.cache_bytes(3) // 2:
-        level = "L2" if kernel.bytes <= peak.cache_bytes(2) * count // 2 else "L3"
-    rates = machine.read_gbps if kernel.bytes_written * 8 < kernel.bytes_read else machine.copy_gbps
-    moving = kernel.bytes / rates[level][count] * 1e-9
+    level, rate = limit(kernel, count, machine, cold=False)
+    moving = kernel.bytes / rate * 1e-9
     whole = any("int8" in t.dtype for t in kernel.inputs) and machine.byte_gops
     fastest = max(by[count] for by in machine.byte_gops.values()) if whole else machine.best_gflops(count)
     computing = kernel.flops / fastest * 1e-9

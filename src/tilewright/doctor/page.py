@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.doctor.diagnosis import Diagnosis, Finding
+from tilewright.tuning.report import write_html
 
 _STYLE = (
     "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:.3em .8em;text-align:left}"
@@ -28,8 +28,7 @@ def cells(finding: Finding) -> tuple[str, ...]:
 
 def write_page(path: Path, title: str, diagnosis: Diagnosis, counts: Sequence[int]) -> None:
     """Write the page, which appears whole or not at all."""
-    parts = [f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"]
-    parts.append(f"<h1>{html.escape(title)}</h1>")
+    parts = []
     for count in counts:
         total, lost = diagnosis.total(count), diagnosis.lost(count)
         parts.append(
@@ -43,6 +42,4 @@ def write_page(path: Path, title: str, diagnosis: Diagnosis, counts: Sequence[in
         columns = enumerate(cells(finding))
         rows.append(bar + "".join(f"<td{' class=n' if i < 4 else ''}>{html.escape(cell)}</td>" for i, cell in columns))
     parts.append(f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>")
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_text("\n".join(parts))
-    os.replace(unfinished, path)
+    write_html(path, title, _STYLE, parts)

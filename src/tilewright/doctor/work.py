@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.doctor import peak
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, TupleType, Type
@@ -85,6 +86,18 @@ class Kernel:
     def bytes(self) -> int:
         """Bytes read and written."""
         return self.bytes_read + self.bytes_written
+
+
+def limit(kernel: Kernel, threads: int, machine: peak.Machine, cold: bool) -> tuple[str, float]:
+    """The memory level that holds a kernel's arrays (DRAM when `cold`) and its measured GB/s.
+
+    Of a kernel that writes little, such as a product with one row, the reading bandwidth, else that of copies.
+    """
+    level = "DRAM"
+    if not cold and kernel.bytes <= peak.cache_bytes(3) // 2:
+        level = "L2" if kernel.bytes <= peak.cache_bytes(2) * threads // 2 else "L3"
+    rates = machine.read_gbps if kernel.bytes_written * 8 < kernel.bytes_read else machine.copy_gbps
+    return level, rates[level][threads]
 
 
 def kernels_of(factory: Any) -> Iterator[Kernel]:

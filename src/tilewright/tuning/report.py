@@ -23,16 +23,21 @@ _STYLE = (
 
 def write_report(path: Path, title: str, states: Sequence[TaskState], comparison: Comparison | None) -> None:
     """Write the page, which appears whole or not at all."""
-    parts = [f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"]
-    parts += [f"<h1>{html.escape(title)}</h1>", _summary(states, comparison), "<h2>Tasks</h2>", _table(states)]
+    parts = [_summary(states, comparison), "<h2>Tasks</h2>", _table(states)]
     parts += ["<h2>Curves</h2><p>The best time so far (ms), over trials; dashed: the untuned choice.</p>"]
     parts += [f"<h3>{html.escape(name_of(s))}</h3>{_curve(s)}" for s in states if s.trials]
     stories = [story for s in states for story in s.tuner.failures.first.values()]
     if stories:
         parts.append("<h2>Failures</h2><p>The first of each kind.</p>")
         parts += [f"<pre>{html.escape(story)}</pre>" for story in stories]
+    write_html(path, title, _STYLE, parts)
+
+
+def write_html(path: Path, title: str, style: str, parts: Sequence[str]) -> None:
+    """Write a page of ``parts`` in HTML under its title; it appears whole or not at all."""
+    head = f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title><style>{style}</style>"
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_text("\n".join(parts))
+    unfinished.write_text("\n".join([head, f"<h1>{html.escape(title)}</h1>", *parts]))
     os.replace(unfinished, path)
 
 

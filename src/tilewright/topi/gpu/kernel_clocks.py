@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.target.gpu import GpuLimits
+from tilewright.topi.gpu.common import VECTOR_BYTES
 
 _SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp in a clock
 _OVERLAP = 0.2  # how much of the shorter of throughput and latency is not hidden behind the longer
@@ -83,4 +84,4 @@ def copies(elements: Sequence[int], threads: int, lanes: Sequence[int]) -> list[
 
 def vector_lanes(size: int, depth: int, extent: int, depth_next: bool) -> int:
     """Return how many neighbours along the depth one load takes: up to 16 bytes of elements of ``size`` bytes."""
-    return math.gcd(16 // size, depth, extent) if depth_next else 1
+    return math.gcd(VECTOR_BYTES // size, depth, extent) if depth_next else 1
