@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tilewright.driver.commands.arguments import InputShape, Json, Model
+
 
 def add_commands(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -14,20 +16,18 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def doctor(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model's file.", show_default=False)],
+    model: Model,
     threads: Annotated[
         str | None, typer.Option(metavar="N[,N...]", help="Threads to run on, one after another; 1 by default.")
     ] = None,
     target: Annotated[str, typer.Option(help="This machine's processor, or one whose code it runs.")] = "llvm",
-    input_shape: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:1,3,224,224", help="Shape of an input; repeat for several.")
-    ] = None,
+    input_shape: InputShape = None,
     html: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Write all kernels to a page.")] = None,
     most: Annotated[int, typer.Option("--top", min=1, help="Kernels to print, those that lose most.")] = 20,
     alternatives: Annotated[
         bool, typer.Option(help="Build the model in other ways, too, to see which kernels are faster there.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tell which kernels of a model lose time on this machine, and why."""
     from tilewright.driver.doctor import examine
