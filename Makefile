@@ -65,8 +65,8 @@ $(VENV)/.lint: $(VENV)/.runtime
 	$(EXTRAS) lint | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
 	@touch $@
 
-# Of packages with 10,000 modules some hundreds are imported: those are compiled then. (After .lint: not two pips at once.)
-$(VENV)/.develop: $(VENV)/.runtime | $(VENV)/.lint
+# Of packages with 10,000 modules some hundreds are imported: those are compiled then. (After uv: not two pips at once.)
+$(VENV)/.develop: $(VENV)/.runtime | $(VENV)/.lint $(BIN)/uv
 	@echo "==> installing what the tests need (PyTorch among it: set PIP_EXTRA_INDEX_URL to an index of CPU wheels to save disk)"
 	$(EXTRAS) test | $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r /dev/stdin
 	@touch $@
