@@ -11,4 +11,4 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-pytest_plugins = ["tests.surroundings", "tests.tiers"]
+pytest_plugins = ["tests.collecting", "tests.surroundings", "tests.tiers"]

@@ -33,9 +33,9 @@ _ABOVE_KERNELS = (
     "tests/relay/", "tests/torch_compile/",
 )  # fmt: skip
 _YOUNG_OBJECTS = 50_000  # allocations between two looks of the garbage collector; Python's default is 700
-_MANY = 20  # cases of a test, of which `make test` runs half
-_DEFAULT_STRENGTH = 2
-_FROM_PARAMETERS = 3  # a product of so many parameters is covered without a mark
+_MANY = 6  # cases of a test, of which `make test` runs some
+_SHARE = 3  # one in so many, where the test has one parameter
+_DEFAULT_STRENGTH = 2  # of a mark that says none, and of a product of three or more parameters without a mark
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,39 +93,50 @@ def _drawn(item: pytest.Item, share: int) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that ``covering`` leaves out as ``full``, and half of those of a test that has many.
+    """Mark the cases that ``covering`` leaves out as ``full``, and two thirds of those of a test that has many.
 
-    They are the same ones in whatever order the tests run: their names decide.
+    They are the same ones in whatever order the tests run: their names decide. Tests of a file with the same cases,
+    such as each operator's, take different ones of them.
     """
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and not any(item.get_closest_marker(tier) for tier in ("full", "soak")):
             functions[item.nodeid.split("[")[0]].append(item)
-    for cases in functions.values():
+    alike: dict[tuple[str, frozenset[str]], list[list[pytest.Item]]] = defaultdict(list)
+    for name, cases in sorted(functions.items()):
         cases.sort(key=lambda case: tuple(case.callspec.indices.values()))  # type: ignore[attr-defined]
         rows = parameters_of([case.callspec.params for case in cases], _names(cases[0]))  # type: ignore[attr-defined]
-        strength = _strength(cases[0], len(rows[0]))
-        if strength is None:
-            _leave_half(cases)
-            continue
-        kept = covering(rows, strength)
-        for k, case in enumerate(cases):
-            if k not in kept:
-                case.add_marker(pytest.mark.full)
+        strength = _strength(cases[0], len(rows[0]), len(cases))
+        if strength is not None:
+            _keep(cases, covering(rows, strength))
+        elif len(cases) >= _MANY:
+            alike[name.split("::")[0], frozenset(map(_parameters, cases))].append(cases)
+    for tests in alike.values():
+        for turn, cases in enumerate(tests):
+            drawn = (zlib.crc32(f"{case.nodeid.split('::')[0]}{_parameters(case)}".encode()) for case in cases)
+            _keep(cases, {k for k, number in enumerate(drawn) if (number + turn) % _SHARE == 0} or {0})
 
 
-def _leave_half(cases: list[pytest.Item]) -> None:
-    """Mark half of the cases of a test that has many."""
-    for case in cases if len(cases) >= _MANY else ():
-        if zlib.crc32(case.nodeid.encode()) % 2:
+def _parameters(item: pytest.Item) -> str:
+    """Return what pytest writes of a case's parameters after the test's name."""
+    return item.nodeid.partition("[")[2]
+
+
+def _keep(cases: list[pytest.Item], kept: set[int]) -> None:
+    """Mark all ``cases`` but those with the numbers ``kept``."""
+    for k, case in enumerate(cases):
+        if k not in kept:
             case.add_marker(pytest.mark.full)
 
 
-def _strength(item: pytest.Item, parameters: int) -> int | None:
+def _strength(item: pytest.Item, parameters: int, cases: int) -> int | None:
+    """Return how many parameters' values are to occur together in the cases of a test, None where it is no product."""
     mark = item.get_closest_marker("covering")
     if mark is not None:
         return int(mark.args[0]) if mark.args else _DEFAULT_STRENGTH
-    return _DEFAULT_STRENGTH if parameters >= _FROM_PARAMETERS else None
+    if parameters == 2:
+        return 1 if cases >= _MANY else None
+    return _DEFAULT_STRENGTH if parameters > 2 else None
 
 
 def _names(item: pytest.Item) -> list[list[str]]:
