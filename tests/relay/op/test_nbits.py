@@ -13,6 +13,7 @@ from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.relay.type_infer import infer_expr
+from tilewright.topi.cpu.nbits import byte_rows, float_rows
 from tilewright.topi.nn import nbits
 
 Array = np.ndarray[Any, Any]
@@ -128,6 +129,35 @@ def test_the_kernel_for_constant_weights(bits: int, zeros: str, level: int) -> N
         taken = rounded(data, min(block, size)) if level == 4 else data
         expected = taken @ matrix(*made[:2], zero, bits, block, size).T
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max() * size**0.5)
+
+
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize(
+    ("bits", "block", "size", "zeros"),
+    [(2, 128, 300, "none"), (4, 32, 150, "bytes"), (4, 128, 160, "none"), (8, 32, 128, "floats"), (8, 16, 37, "none")],
+)
+def test_many_rows_share_what_is_unpacked(
+    bits: int, block: int, size: int, zeros: str, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in (byte_rows, float_rows):
+        monkeypatch.setattr(part, "CHUNK_BYTES", 10 * size)  # a few rows at a time
+    monkeypatch.setattr(float_rows, "_BUFFER_SHARE", 1 << 12)  # a sum in parts
+    made = weights(37, size, bits, block, zeros)
+    x, data = relay.var("x", shape=(27, size)), random(27, size, seed=9)
+    found = run(product(bits, block, level)(x, *map(relay.const, made)), x, data, "llvm -mcpu=haswell")
+    zero = made[2] if len(made) > 2 else None
+    taken = rounded(data, block) if level == 4 else data
+    expected = taken @ matrix(*made[:2], zero, bits, block, size).T
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max() * size**0.5)
+
+
+def test_sums_in_int16_hold_the_largest_products() -> None:
+    signs = np.tile(np.float32([1, -1, -1, 1]), (3, 32))
+    data = np.concatenate([signs, np.abs(signs), -np.abs(signs)])
+    codes = np.repeat(np.uint8([0x00, 0xFF, 0x0F]), 8)[:, None, None] * np.ones((1, 2, 32), "uint8")  # blocks of 64
+    x, scales = relay.var("x", shape=data.shape), np.ones((24, 2), "float32")
+    found = run(product(4, 64, 4)(x, relay.const(codes), relay.const(scales)), x, data, "llvm -mcpu=haswell")
+    np.testing.assert_allclose(found, data @ matrix(codes, scales, None, 4, 64, 128).T, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -268,10 +268,28 @@ _PMADDUBSW = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw
 _PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
+_PSIGNB = {4: "llvm.x86.ssse3.psign.b.128", 8: "llvm.x86.avx2.psign.b"}
+
+
+def pair_sums(lanes: int, unsigned: PrimExpr, signed: PrimExpr) -> PrimExpr:
+    """Return the sums in int16, saturated, of products of two neighbours: bytes of ``lanes`` words of 32 bits."""
+    operands = _as(f"uint8x{_BYTES * lanes}", unsigned), _as(f"int8x{_BYTES * lanes}", signed)
+    return _call(f"int16x{2 * lanes}", _PMADDUBSW[lanes], *operands)
+
+
+def add_pairs(lanes: int, halves: PrimExpr) -> PrimExpr:
+    """Return the sums of two neighbours of int16, in int32."""
+    return _call(f"int32x{lanes}", _PMADDWD[lanes], halves, ops.const(1, halves.dtype))
+
+
+def signed_as(lanes: int, values: PrimExpr, signs: PrimExpr) -> PrimExpr:
+    """Return bytes of int8, negative where ``signs`` are, and 0 where these are 0: -128 stays, as 128 of uint8."""
+    operands = [_as(f"int8x{_BYTES * lanes}", part) for part in (values, signs)]
+    return _call(f"int8x{_BYTES * lanes}", _PSIGNB[lanes], *operands)
+
+
 def _emit_maddubs(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
-    halves = f"int16x{2 * form.lanes}"
-    pairs = _call(halves, _PMADDUBSW[form.lanes], _as(f"uint8x{4 * form.lanes}", data), weight)
-    return sums + _call(sums.dtype, _PMADDWD[form.lanes], pairs, ops.const(1, halves))
+    return sums + add_pairs(form.lanes, pair_sums(form.lanes, data, weight))
 
 
 def _emit_madd(form: ByteProduct, sums: PrimExpr, data: PrimExpr, weight: PrimExpr) -> PrimExpr:
