@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from statistics import fmean
 
@@ -47,11 +46,13 @@ def in_effect(config: ConfigEntity) -> str:
     return config.summary().replace(f"tile_chunks {chunks}", f"tile_chunks {1 if blocks % chunks else chunks}")
 
 
-def test_a_model_is_tuned_and_compiled_with_the_records(network: Path, tmp_path: Path) -> None:
+def test_a_model_is_tuned_and_compiled_with_the_records(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records, page, folder = tmp_path / "r.jsonl", tmp_path / "page.html", tmp_path / "kept"
-    environment = {**os.environ, "TILEWRIGHT_RECORDS": str(folder)}
+    monkeypatch.setenv("TILEWRIGHT_RECORDS", str(folder))
     asked = ("tune", network, "-o", records, "--trials", "4", "--tuner", "random", "--report", page, "--json")
-    done = tilewright(*asked, env=environment)
+    done = tilewright(*asked)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     trials = list(load_from_file(tmp_path / "r.trials.jsonl"))
@@ -63,7 +64,7 @@ def test_a_model_is_tuned_and_compiled_with_the_records(network: Path, tmp_path:
     assert "<svg" in page.read_text()
     if kept:
         assert len(list(folder.glob("*/records.jsonl"))) == 1
-    again = json.loads(tilewright(*asked, env=environment).stdout)
+    again = json.loads(tilewright(*asked).stdout)
     before, trials = len(trials), list(load_from_file(tmp_path / "r.trials.jsonl"))
     assert len(trials) >= before
     assert again["trials"] <= 4

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
+import tempfile
 import unittest
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import onnx
 
 from tilewright.relay.frontend.onnx import backend
 
+ROOT = Path(__file__).parents[2]
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
@@ -62,6 +69,17 @@ def cases() -> dict[str, Callable[[], None]]:
             if name.endswith("_cpu"):
                 found[name.removesuffix("_cpu")] = functools.partial(item.func, unittest.TestCase())
     return found
+
+
+def names() -> list[str]:
+    """Return the names of the cases; kept in ``build/tests``, since onnx computes each case to name it, for seconds."""
+    kept = ROOT / "build" / "tests" / f"onnx-{onnx.__version__}.json"
+    if not kept.is_file():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as unfinished:
+            json.dump(list(cases()), unfinished)
+        os.replace(unfinished.name, kept)
+    return json.loads(kept.read_text())  # type: ignore[no-any-return]
 
 
 def run(name: str, opt_level: int = 3) -> Outcome:

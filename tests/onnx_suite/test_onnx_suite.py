@@ -9,7 +9,7 @@ from tests.onnx_suite import suite
 from tests.onnx_suite.misses import MISSES, reason
 from tests.tiers import full
 
-NAMES = list(suite.cases())
+NAMES = suite.names()
 DOCUMENT = Path(__file__).parents[2] / "docs" / "onnx.md"
 
 
