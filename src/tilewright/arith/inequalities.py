@@ -2,10 +2,11 @@
 
 With each variable in turn between what is below it and what is above it, in terms of the variables after it::
 
-    x + y <= 20, x - y >= 10, 0 <= y    ->    x in [y + 10, 20 - y],    y in [0, 5]
+    x + y <= 20, x - y >= 10, 0 <= y    ->    x in [y + 10, y + 20], y in [0, 5], x <= 20 - y
 
-The resulting range of a variable always contains the solutions but may be larger: between two bounds of multiples of it
-there may be no integer, which elimination does not notice.
+A range begins at what the later variables say, and is as long as it is for any of them; the relations cut it off. It
+may be larger still: between two bounds of multiples of a variable there may be no integer, which elimination does not
+notice.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tilewright.ir.iter_var import Range
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, And, IntImm, PrimExpr, Var
 from tilewright.ir.prim_vars import expr_vars, substitute
+from tilewright.runtime.registry import register_func
 
 
 class IntGroupBounds(Node):
@@ -106,12 +108,26 @@ class _System:
             self._add(relation.b)
             return
         parts = _below_zero(relation)
-        found = [detect_linear_equation(part, self.src.variables) for part in parts or ()]
-        rows = [[c.value for c in one[:-1] if isinstance(c, IntImm)] for one in found]
-        if parts is None or any(len(row) != len(self.src.variables) for row in rows):
+        if parts is None:
             self.others.append(relation)
             return
-        self.rows += [_Row(row, one[-1], self.analyzer) for row, one in zip(rows, found, strict=True)]
+        for part in parts:
+            coefficients, rest = self._separate(part)
+            self.rows.append(_Row(coefficients, rest, self.analyzer))
+
+    def _separate(self, part: PrimExpr) -> tuple[list[int], PrimExpr]:
+        """Return the number by which each variable is multiplied, and the rest.
+
+        A variable that is multiplied by anything else, as by another one, belongs to the rest, and so do those behind
+        it: bounds speak of variables that come later.
+        """
+        coefficients, rest = [0] * len(self.src.variables), part
+        for k, var in enumerate(self.src.variables):
+            found = detect_linear_equation(rest, [var])
+            if not found or not isinstance(found[0], IntImm):
+                break
+            coefficients[k], rest = found[0].value, found[1]
+        return coefficients, rest
 
     def eliminate(self, position: int) -> list[_Row]:
         """Eliminate a variable: replace the rows that contain it by their consequences for the others; return those
@@ -130,19 +146,19 @@ class _System:
     def _tightest(self, rows: Sequence[_Row]) -> list[_Row]:
         """Keep the strongest of rows with the same coefficients and literal constants; drop those that always hold."""
         literal: dict[tuple[int, ...], _Row] = {}
-        kept: list[_Row] = []
+        kept: dict[tuple[tuple[int, ...], PrimExpr], _Row] = {}
         for row in rows:
             if not isinstance(row.rest, IntImm):
-                kept.append(row)
+                kept[row.coefficients, row.rest] = row
             elif any(row.coefficients) or row.rest.value > 0:
                 known = literal.get(row.coefficients)
                 if known is None or row.rest.value > int(known.rest):  # type: ignore[call-overload]
                     literal[row.coefficients] = row
-        return kept + list(literal.values())
+        return [*kept.values(), *literal.values()]
 
 
-def _strongest(candidates: Sequence[PrimExpr], largest: bool, analyzer: Analyzer) -> PrimExpr:
-    """The largest, or smallest, of all; those that are known to be no better than another are left out."""
+def _strongest(candidates: Sequence[PrimExpr], largest: bool, analyzer: Analyzer) -> list[PrimExpr]:
+    """Return the candidates that are not known to be below another one, or above it."""
     kept: list[PrimExpr] = []
     for one in candidates:
 
@@ -152,13 +168,13 @@ def _strongest(candidates: Sequence[PrimExpr], largest: bool, analyzer: Analyzer
         if any(worse(one, k) for k in kept):
             continue
         kept = [k for k in kept if not worse(k, one)] + [one]
-    return functools.reduce(ops.maximum if largest else ops.minimum, kept)
+    return kept
 
 
-def _bounds(
+def _strongest_bounds(
     rows: Sequence[_Row], position: int, variables: Sequence[Var], analyzer: Analyzer
 ) -> tuple[list[PrimExpr], list[PrimExpr]]:
-    """Return the lower and upper bounds of the variable by the rows that contain it."""
+    """Return the strongest lower and upper bounds of the variable by the rows that contain it."""
     lows, highs = [], []
     for row in rows:
         c = row.coefficients[position]
@@ -170,56 +186,134 @@ def _bounds(
             highs.append(analyzer.simplify(ops.floordiv(-rest, c)))
         else:
             lows.append(analyzer.simplify(-ops.floordiv(-rest, -c)))
-    return lows, highs
+    return _strongest(lows, True, analyzer), _strongest(highs, False, analyzer)
+
+
+def _solved(src: IntConstraints) -> tuple[_System, list[list[_Row]], list[PrimExpr]]:
+    """Return the system after elimination, the rows that bound each variable, and the relations without variables."""
+    system = _System(src)
+    found = [system.eliminate(k) for k in range(len(src.variables))]
+    return system, found, [row.rest <= 0 for row in system.rows]
+
+
+def _never(relations: Sequence[PrimExpr]) -> bool:
+    return any(isinstance(r, IntImm) and not r.value for r in relations)
+
+
+def _one_value(lows: Sequence[PrimExpr], highs: Sequence[PrimExpr]) -> PrimExpr | None:
+    """Return what is both a lower and an upper bound, a literal if there is one."""
+    equal = _sorted_out(lows, highs)[1]
+    return next((e for e in equal if isinstance(e, IntImm)), equal[0] if equal else None)
+
+
+def _sorted_out(
+    lows: Sequence[PrimExpr], highs: Sequence[PrimExpr]
+) -> tuple[list[PrimExpr], list[PrimExpr], list[PrimExpr]]:
+    """Return the bounds that are only lower ones, those that are both, and those that are only upper ones."""
+    below, above = set(lows), set(highs)
+    return [e for e in lows if e not in above], [e for e in lows if e in above], [e for e in highs if e not in below]
+
+
+def _most(extent: PrimExpr, variables: Sequence[Var], ranges: Mapping[Var, Range], analyzer: Analyzer) -> PrimExpr:
+    """Return the largest value of an extent that speaks of variables in ranges; the extent if there is none."""
+    most: PrimExpr = extent
+    for _ in variables:  # the range of one speaks of the next
+        if not any(v in variables for v in expr_vars(most)):
+            return most
+        high = eval_set(most, ranges, analyzer).high
+        if high is None:
+            return extent
+        most = analyzer.simplify(high)
+    return extent if any(v in variables for v in expr_vars(most)) else most
 
 
 def _solve(src: IntConstraints) -> IntConstraints:
-    system = _System(src)
-    found = [system.eliminate(k) for k in range(len(src.variables))]
-    relations = [row.rest <= 0 for row in system.rows]
-    if any(isinstance(r, IntImm) and not r.value for r in relations):
-        return IntConstraints(src.variables, {}, [ops.const(False, "bool")])
+    system, found, relations = _solved(src)
+    if _never(relations):
+        return IntConstraints((), {}, [ops.const(False, "bool")])
     ranges = {var: dom for var, dom in src.ranges.items() if var not in src.variables}
+    left: list[PrimExpr] = []
     analyzer = system.analyzer
     for k in reversed(range(len(src.variables))):
         var = src.variables[k]
-        lows, highs = _bounds(found[k], k, src.variables, analyzer)
-        if lows and highs:
-            low, high = _strongest(lows, True, analyzer), _strongest(highs, False, analyzer)
-            ranges[var] = Range.from_min_extent(low, analyzer.simplify(high - low + 1))
+        lows, highs = _strongest_bounds(found[k], k, src.variables, analyzer)
+        value = _one_value(lows, highs)
+        if value is not None:
+            ranges[var] = Range.from_min_extent(value, ops.const(1, var.dtype))
+            lows, equal, highs = _sorted_out(lows, highs)
+            left += [var.equal(e) for e in equal if e is not value]
+        elif lows and highs:
+            low, high = functools.reduce(ops.maximum, lows), functools.reduce(ops.minimum, highs)
+            extent = analyzer.simplify(high - low + 1)
+            most = _most(extent, src.variables, ranges, analyzer)
+            ranges[var] = Range.from_min_extent(low, most)
+            lows, highs = [], highs if most is not extent else []
+        left += [var >= low for low in lows] + [var <= high for high in highs]
+        if var in ranges:
             analyzer.bind(var, ranges[var])
-        else:
-            relations += [var >= low for low in lows] + [var <= high for high in highs]
     ordered = {var: ranges[var] for var in (*src.variables, *ranges) if var in ranges}
-    return IntConstraints(src.variables, ordered, relations + system.others)
+    return IntConstraints(src.variables, ordered, left + relations + system.others)
+
+
+@register_func("arith.SolveInequalitiesAsCondition", override=True)
+def solve_as_condition(
+    variables: Sequence[Var], ranges: Mapping[Var, Range] | None, inequalities: Sequence[PrimExpr]
+) -> tuple[PrimExpr, ...]:
+    """Solve for each variable in terms of those after it, and return all bounds as relations.
+
+    Before and after::
+
+        x in [-100, 100), y in [0, 10), x + y <= 20, x - y >= 10    ->    x >= y + 10, x <= 20 - y, y >= 0, y <= 5
+
+    Args:
+        variables: what to solve for; all else is constant.
+        ranges: of variables.
+        inequalities: relations; those that are not linear are kept.
+    """
+    system, found, relations = _solved(IntConstraints(variables, ranges, inequalities))
+    if _never(relations):
+        return (ops.const(False, "bool"),)
+    analyzer = system.analyzer
+    bounds: list[PrimExpr] = []
+    known: dict[Var, Range] = {}
+    for k in reversed(range(len(variables))):
+        var = variables[k]
+        lows, highs = _strongest_bounds(found[k], k, variables, analyzer)
+        if lows and highs:
+            extent = analyzer.simplify(highs[0] - lows[0] + 1)
+            known[var] = Range.from_min_extent(lows[0], _most(extent, variables, known, analyzer))
+            analyzer.bind(var, known[var])
+        lows, equal, highs = _sorted_out(lows, highs)
+        bounds[:0] = [*(var >= e for e in lows), *(var.equal(e) for e in equal), *(var <= e for e in highs)]
+    return (*bounds, *relations, *system.others)
 
 
 def _from_zero(src: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
-    """Substitute variables whose ranges begin at 0 and end at a literal, if any; return the added relations too."""
+    """Substitute variables whose ranges begin at 0; a variable with one value needs none."""
+    if not solved.variables:
+        return IntConstraintsTransform(src, solved, {}, {})
     analyzer = Analyzer()
     src_to_dst: dict[Var, PrimExpr] = {}
     dst_to_src: dict[Var, PrimExpr] = {}
     ranges: dict[Var, Range] = {v: r for v, r in solved.ranges.items() if v not in src.variables}
-    relations: list[PrimExpr] = []
     new = {var: Var(var.name, var.dtype) for var in src.variables}
     for var in reversed(src.variables):
         dom = solved.ranges.get(var)
         if dom is None:
-            src_to_dst[var], dst_to_src[new[var]] = new[var], var
+            src_to_dst[var] = dst_to_src[var] = new[var] = var
             continue
-        low = substitute(dom.min, src_to_dst)
+        low = analyzer.simplify(substitute(dom.min, src_to_dst))
+        if ops.is_const_int(dom.extent, 1):
+            src_to_dst[var] = low
+            continue
         extent = analyzer.simplify(substitute(dom.extent, src_to_dst))
         src_to_dst[var] = analyzer.simplify(new[var] + low)
         dst_to_src[new[var]] = analyzer.simplify(var - dom.min)
-        whole = eval_set(extent, ranges, analyzer)
-        most = extent if whole.high is None else analyzer.simplify(whole.high)
-        if any(v in ranges for v in expr_vars(extent)) and not any(v in ranges for v in expr_vars(most)):
-            relations.append(LE(analyzer.simplify(new[var] - extent), ops.const(-1, var.dtype)))
-            extent = most
         ranges[new[var]] = Range.from_min_extent(ops.const(0, var.dtype), extent)
         analyzer.bind(new[var], ranges[new[var]])
-    relations += [analyzer.simplify(substitute(r, src_to_dst)) for r in solved.relations]
-    dst = IntConstraints([new[v] for v in src.variables], ranges, [analyzer.simplify(r) for r in relations])
+    relations = [analyzer.simplify(substitute(r, src_to_dst)) for r in solved.relations]
+    kept = [new[v] for v in src.variables if new[v] in dst_to_src]
+    dst = IntConstraints(kept, ranges, relations)
     return IntConstraintsTransform(src, dst, src_to_dst, dst_to_src)
 
 
