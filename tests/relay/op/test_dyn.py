@@ -66,6 +66,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], list[tuple[Arr
         relay.reshape, [COLUMN, ((2,), I64)], [(floats(3, 4), ints(0, -1)), (floats(3, 4), ints(0, 4))],
         lambda a, s: a.reshape(3, 4),
     ),
+    "reshape, joined": (
+        relay.reshape, [((None, 3, 4), F32), ((2,), I64)],
+        [(floats(2, 3, 4), ints(*s)) for s in [(-3, 4), (0, -3), (-3, -1), (-3, 0)]],
+        lambda a, s: a.reshape((2, 12) if s[0] == 0 else (6, 4)),
+    ),
     "broadcast_to": (
         relay.broadcast_to, [((1, 4), F32), ((3,), I64)],
         [(floats(1, 4), ints(*s)) for s in [(2, 3, 4), (1, 1, 4), (0, 1, 4)]],
@@ -79,6 +84,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], list[tuple[Arr
     "tile": (
         relay.tile, [((None, 2), F32), ((3,), I64)], [(floats(2, 2), ints(2, 1, 3)), (floats(3, 2), ints(0, 1, 1))],
         lambda a, s: np.tile(a, s),
+    ),
+    "tile by floats": (
+        relay.tile, [((None, 2), F32), ((2,), F32)], [(floats(2, 2), np.array([2, 3], F32))],
+        lambda a, s: np.tile(a, s.astype(I64)),
     ),
     "expand_dims": (
         relay.expand_dims, [COLUMN, ((), I64)],
@@ -134,7 +143,7 @@ def test_in_the_machine_and_the_interpreter(name: str) -> None:
 @pytest.mark.parametrize(
     ("build", "shape"),
     [
-        (relay.reshape, (5, 2)), (relay.reshape, (5, -1)), (relay.broadcast_to, (6, 4)),
+        (relay.reshape, (5, 2)), (relay.reshape, (5, -1)), (relay.reshape, (-2, -6)), (relay.broadcast_to, (6, 4)),
         (lambda a, shape: relay.sparse_to_dense(relay.cast(a, I64), shape, relay.const(1.0)), (-2, -3)),
     ],
 )  # fmt: skip
@@ -156,6 +165,12 @@ def test_what_is_known_becomes_static() -> None:
     assert static(lambda a, b: relay.tile(a, relay.shape_of(b) + relay.const(1)), known) == "tile"
     assert static(lambda a, b: relay.topk(a, relay.cast(relay.const(2.0), "int32"), ret_type="values"), known) == "topk"
     assert static(lambda a, b: relay.reshape(a, b), [((2, 6), F32), ((2,), I64)]) == "dyn.reshape"
+
+
+def test_axes_that_are_not_cut_are_known() -> None:
+    mod = module(relay.strided_slice, [((3, 4, 5), F32), ((1,), I64), ((1,), I64)])
+    found = relay.transform.InferType()(mod)["main"].ret_type.shape
+    assert isinstance(found[0], AnyDim) and tuple(map(int, found[1:])) == (4, 5)
 
 
 def test_shapes_of_shapes() -> None:

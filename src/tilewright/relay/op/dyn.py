@@ -152,13 +152,31 @@ def _product(dims: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def _reshaped(attrs: ReshapeAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
-    """Return the new shape: 0 copies a dimension, -1 is inferred."""
-    wanted = values(1)
-    copied = [tir.Select(ops.equal(v, 0), dims[0][i] if i < len(dims[0]) else v, v) for i, v in enumerate(wanted)]
-    kept: Sequence[PrimExpr] = wanted if attrs.allowzero else copied
-    known = _product([tir.Select(v < 0, ops.const(1, "int64"), v) for v in kept])
-    rest = ops.floordiv(_product(dims[0]), _at_least(known, 1))
-    return _if_fits([tir.Select(v < 0, rest, v) for v in kept], _product(dims[0]))
+    """Return the new shape: 0 copies a dimension, -1 is inferred, -3 joins two; other negative numbers have no
+    meaning, and the allocation of such a shape fails.
+    """
+    wanted, data = values(1), dims[0]
+    kept: Sequence[PrimExpr] = wanted if attrs.allowzero else _copied(wanted, data)
+    known = _product([tir.Select(ops.equal(v, -1), ops.const(1, "int64"), v) for v in kept])
+    rest = ops.floordiv(_product(data), _at_least(known, 1))
+    return _if_fits([tir.Select(ops.equal(v, -1), rest, v) for v in kept], _product(data))
+
+
+def _copied(wanted: Sequence[PrimExpr], data: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Replace 0 by the dimension that stands there, and -3 by the product of it and the next."""
+    result: list[PrimExpr] = []
+    places: PrimExpr = ops.const(0, "int64")  # one more for each join before
+    for i, value in enumerate(wanted):
+        here = joined = value
+        for joins in range(min(i, len(data) - 1 - i) if i < len(data) else -1, -1, -1):
+            at, own = ops.equal(places, joins), data[i + joins]
+            here = tir.Select(at, own, here)
+            if i + joins + 1 < len(data):
+                joined = tir.Select(at, own * data[i + joins + 1], joined)
+        join = ops.equal(value, -3)
+        result.append(tir.Select(ops.equal(value, 0), here, tir.Select(join, joined, value)))
+        places = places + tir.Select(join, ops.const(1, "int64"), ops.const(0, "int64"))
+    return result
 
 
 def _if_fits(shape: list[PrimExpr], element_count: PrimExpr) -> list[PrimExpr]:
@@ -284,7 +302,7 @@ declare_dyn(
 
 
 def _tiled(attrs: TileAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
-    reps, data = values(1), list(dims[0])
+    reps, data = [_i64(r) for r in values(1)], list(dims[0])
     rank = max(len(reps), len(data))
     one = [ops.const(1, "int64")]
     data, reps = one * (rank - len(data)) + data, one * (rank - len(reps)) + reps
@@ -466,6 +484,14 @@ def _slice_of(
     return (*_bounds(first, end[place], stride, dims[axis], attrs.slice_mode == "size"), stride)
 
 
+def _slice_shape(attrs: StridedSliceAttrs, shape: Sequence[PrimExpr], end: TensorType) -> list[PrimExpr]:
+    """Return unknown dimensions for the axes that are cut, and those of the data for the others."""
+    count = relations.known(end.shape[0]) if len(end.shape) == 1 else None
+    axes = range(len(shape)) if attrs.axes is None else [a % len(shape) for a in attrs.axes]
+    cut = set(axes[:count])
+    return [AnyDim() if k in cut else dim for k, dim in enumerate(shape)]
+
+
 def _sliced(attrs: StridedSliceAttrs, dims: Dims, values: Values) -> list[PrimExpr]:
     return [_slice_of(attrs, k, len(dims[0]), values, dims[0])[1] for k in range(len(dims[0]))]
 
@@ -494,7 +520,7 @@ def _strided_slice(attrs: StridedSliceAttrs, inputs: Sequence[te.Tensor], out_ty
 declare_dyn(
     "dyn.strided_slice", "strided_slice", ("data", "begin", "end", "strides"), (1, 2, 3), StridedSliceAttrs,
     fields=lambda attrs, values: dict(zip(("begin", "end", "strides"), map(ints_of, values), strict=True)),
-    infer=lambda types, attrs: TensorType(_unknown(len(types[0].shape)), types[0].dtype),
+    infer=lambda types, attrs: TensorType(_slice_shape(attrs, types[0].shape, types[2]), types[0].dtype),
     shape=_sliced, compute=_strided_slice,
 )  # fmt: skip
 
