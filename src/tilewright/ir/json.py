@@ -241,8 +241,11 @@ def _block(start: str, parts: Sequence[str], end: str, indent: int, lines: bool 
 
 
 def save_json(node: Any) -> str:
-    """Serialize ``node`` (a node, module, list, or mapping) as TVM's JSON; raises TilewrightError if it cannot."""
-    return _Writer().text(node)
+    """Serialize ``node`` (a node, module, schedule, list, or mapping) as TVM's JSON; raises TilewrightError if it
+    cannot. What is no node itself, as a schedule, is written as the node that its method ``as_node`` returns.
+    """
+    as_node = getattr(node, "as_node", None)
+    return _Writer().text(node if as_node is None else as_node())
 
 
 # Reading
@@ -426,7 +429,9 @@ def load_json(json_str: str) -> Any:
     try:
         if str((document.get("attrs") or {}).get("tvm_version", "")).startswith("0.6"):
             document["nodes"] = _with_todays_names(document["nodes"])
-        return _Reader(document).build(int(document["root"]))
+        node = _Reader(document).build(int(document["root"]))
+        restored = getattr(node, "restored", None)
+        return node if restored is None else restored()
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise TilewrightError(f"the JSON graph of nodes is damaged: {reason}") from None

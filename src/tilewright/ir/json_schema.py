@@ -40,6 +40,11 @@ def _fields(text: str) -> tuple[Fields, frozenset[str]]:
     return tuple(fields), frozenset(derived)
 
 
+def _records(module: str, table: dict[str, str]) -> dict[str, NodeClass]:
+    """Classes that stand for objects that are no nodes, each named after its object."""
+    return {name: NodeClass(f"{module}.{name}Record", *_fields(fields)) for name, fields in table.items()}
+
+
 def _classes(prefix: str, module: str, table: dict[str, str]) -> dict[str, NodeClass]:
     return {f"{prefix}{name}": NodeClass(f"{module}.{name}", *_fields(fields)) for name, fields in table.items()}
 
@@ -191,6 +196,25 @@ CLASSES: dict[str, NodeClass] = {
             ),
             "ScanOp": "name:str tag:str attrs:map scan_axis init update state_placeholder inputs spatial_axis",
             "ExternOp": "name:str tag:str attrs:map inputs input_placeholders output_placeholders body",
+        },
+    ),
+    **_records(
+        "te.schedule.saved",
+        {
+            "Schedule": "outputs stages groups stage_map",
+            "Stage": (
+                "op origin_op all_iter_vars leaf_iter_vars env_threads relations iter_var_attrs attach_type:int "
+                "attach_ivar attach_stage scope:str is_output:bool double_buffer:bool group num_child_stages:int "
+                "store_predicate"
+            ),
+            "Split": "parent outer inner factor nparts",
+            "Fuse": "outer inner fused",
+            "Rebase": "parent rebased",
+            "Singleton": "iter",
+            "IterVarAttr": (
+                "iter_type:int bind_thread prefetch_data prefetch_offset tensor_intrin dim_align_factor:int "
+                "dim_align_offset:int pragma_keys pragma_values"
+            ),
         },
     ),
 }  # fmt: skip

@@ -32,7 +32,7 @@ from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, con
 from tilewright.relay.function_attributes import CLOSURE
 from tilewright.relay.lets import with_lets
 from tilewright.relay.op import memory, vm
-from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
+from tilewright.relay.op.views import ALIGNMENT, is_reshape, tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.devices.for_each_device import device_of
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
@@ -93,7 +93,7 @@ def _one_target(targets: Any) -> Target | None:
 def only_reshapes(func: RelayExpr) -> bool:
     """Return whether a primitive function only reshapes its argument."""
     body = func.body if isinstance(func, Function) else None
-    while isinstance(body, Call) and body.op.get_attr("TReshapeOp"):  # type: ignore[attr-defined]
+    while body is not None and is_reshape(body):
         body = body.args[0]
     return isinstance(body, Var)
 
