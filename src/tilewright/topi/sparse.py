@@ -1,4 +1,7 @@
-"""Computes on coordinates: sparse tensors as lists of indices, and search in sorted rows."""
+"""Computes on coordinates: sparse tensors as lists of indices, and search in sorted rows.
+
+Products with matrices in compressed rows have their names here too, as in TVM: ``csrmm``, ``csrmv``, ``dense``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from tilewright.ir import prim_ops as ops
 from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
 from tilewright.topi.loops import each
+from tilewright.topi.sparse_rows import csrmm as csrmm
+from tilewright.topi.sparse_rows import csrmv as csrmv
+from tilewright.topi.sparse_rows import dense as dense
 from tilewright.topi.utils import InvalidShapeError
 
 

@@ -118,6 +118,7 @@ NAMES: dict[str, dict[str, str]] = {
             schedule_dense_pack schedule_depthwise_conv2d_nchw schedule_depthwise_conv2d_NCHWc schedule_elemwise
             schedule_group_conv2d_nchw schedule_injective schedule_injective_from_existing schedule_pool
             schedule_reduce schedule_softmax""",
+        "generic": "schedule_sparse_dense",
         "nn": """bitserial_conv2d_nchw bitserial_conv2d_nhwc bitserial_dense conv1d_ncw conv1d_nwc conv3d_ncdhw
             conv3d_ndhwc conv3d_transpose_ncdhw depthwise_conv2d_nchw""",
         "scatter": "scatter_nd",
