@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from tilewright import tir
 from tilewright.tir.visitor import (
@@ -138,6 +139,17 @@ def test_ir_transform_rewrites_chosen_nodes() -> None:
     changed = tir.stmt_functor.ir_transform(loop, None, make_parallel, ["tir.For"])
     assert changed.kind == tir.ForKind.PARALLEL
     assert tir.stmt_functor.ir_transform(loop, lambda s: tir.Evaluate(0), None, ["tir.For"]).value.value == 0
+
+
+def test_ir_transform_keeps_statements_that_do_nothing() -> None:
+    first, second = (tir.Evaluate(tir.call_extern("int32", name, IV)) for name in "fg")
+    body = tir.SeqStmt([first, second])
+
+    def without_g(e: Any) -> Any:
+        return tir.const(0) if e.args[0].value == "g" else None
+
+    made = tir.stmt_functor.ir_transform(body, without_g, None, ["tir.Call"])
+    assert made[0] is first and made[1].value.value == 0
 
 
 def test_sequences_are_flat_and_drop_what_does_nothing() -> None:

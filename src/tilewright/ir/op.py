@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from tilewright.ir.attrs import DictAttrs
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.json_schema import attribute_class
 from tilewright.ir.op_table import OPERATORS, find_op
@@ -131,7 +131,10 @@ class Op(RelayExpr):
 
             def infer(types: Sequence[Any], attrs: Any, solver: Any) -> Any:
                 self._check_attrs(attrs)
-                return type_rel_func(types, attrs)
+                try:
+                    return type_rel_func(types, attrs)
+                except AssertionError as error:  # how relations of TVM's users refuse arguments
+                    raise TypeInferenceError(str(error) or f"the type relation {rel_name} does not hold") from error
 
             self.set_attr("FInferType", infer)
         elif rel_name in Op.type_relations:

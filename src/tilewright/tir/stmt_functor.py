@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.tir.expr import PrimExpr
-from tilewright.tir.stmt import Stmt
+from tilewright.tir.stmt import SeqStmt, Stmt
 from tilewright.tir.visitor import StmtExprMutator, post_order_visit, substitute
 
 Rewrite = Callable[[Any], Any] | None
@@ -35,6 +35,11 @@ class _IRTransform(StmtExprMutator):
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         return self._apply(stmt, super().visit_stmt)
+
+    def visit_seq(self, s: SeqStmt) -> Stmt:
+        """Keep what does nothing: which statement stands where is up to the functions."""
+        items = [self.visit_stmt(item) for item in s.seq]
+        return s if all(new is old for new, old in zip(items, s.seq, strict=True)) else SeqStmt(items)
 
 
 def ir_transform(stmt: Stmt, preorder: Rewrite, postorder: Rewrite, only_enable: Sequence[str] | None = None) -> Stmt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,20 @@ def test_an_operator_of_ones_own_has_the_type_that_its_relation_says(own: Op) ->
 def test_a_type_relation_may_be_a_function(own: Op) -> None:
     own.add_type_rel("Twice", lambda types, attrs: TensorType((2, *types[0].shape), types[0].dtype))
     assert infer(own, (3, 0)) == TensorType((2, 3, 0))
+
+
+def test_a_relation_refuses_by_an_assertion(own: Op) -> None:
+    def relation(types: Any, attrs: object) -> None:
+        assert len(types) == 2, "two operands are wanted"
+
+    own.add_type_rel("Two", relation)
+    with pytest.raises(tvm.TVMError, match="two operands are wanted"):
+        infer(own, (3,))
+
+
+def test_a_name_is_registered_once(own: Op) -> None:
+    with pytest.raises(tvm.TVMError, match=f"{own.name} is registered already"):
+        registry.register(own.name)
 
 
 def test_the_number_of_arguments_is_checked_and_they_are_named(own: Op) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.op import Op, register_op_attr
 from tilewright.relay.op.annotation.debug import debug as debug
 from tilewright.relay.op.definition import OpPattern
@@ -29,7 +29,9 @@ def get(op_name: str) -> Op:
 
 
 def register(op_name: str, describe: str = "") -> Op:
-    """Return the operator ``op_name``, registering it if it is new."""
+    """Register the operator ``op_name`` and return it; raises TilewrightError if there is one of this name."""
+    if op_name in Op.registry:
+        raise TilewrightError(f"operator {op_name} is registered already; relay.op.get returns it")
     return Op.get_or_register(op_name)
 
 
