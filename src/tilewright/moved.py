@@ -32,6 +32,7 @@ MOVED = {
     "tilewright.relay.frontend.onnx.placement": "tilewright.relay.frontend.onnx.unpooling",
     "tilewright.relay.frontend.onnx.staging": "tilewright.relay.frontend.onnx.host_stages",
     "tilewright.relay.transform.memory.grow_in_place": "tilewright.relay.transform.memory.append_in_place",
+    "tilewright.topi.sparse": "tilewright.topi.sparse_tensors",
     "tilewright.relay.transform.precision.keep_halves": "tilewright.relay.transform.precision.keep_half_precision",
 }
 

@@ -63,6 +63,7 @@ def test_tempdir_is_removed() -> None:
         Path(folder.relpath("x")).touch()
         assert folder.listdir() == ["x"]
         path = folder.path
+        assert (path / "x").is_file()
     assert not os.path.exists(path)
 
 

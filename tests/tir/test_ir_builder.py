@@ -103,3 +103,13 @@ def test_a_thread_axis_of_extent_0_has_one_thread() -> None:
     ib.scope_attr(te.thread_axis("blockIdx.x"), "thread_extent", 0)
     a[0] = 1
     assert '"thread_extent" = 1' in str(ib.get())
+
+
+def test_a_float_says_how_often_a_loop_runs() -> None:
+    ib = ir_builder.create()
+    n = tir.Var("n", "float32")
+    with ib.for_range(0, n) as i:
+        ib.emit(tir.Evaluate(tir.call_extern("int32", "f", i >> 1)))
+    loop = ib.get()
+    assert loop.loop_var.dtype == "int32" and int(loop.min) == 0
+    assert str(loop.extent) == str(tir.Cast("int32", tir.ceil(n)))

@@ -6,6 +6,7 @@ import pytest
 
 from tilewright import tir
 from tilewright.ir.module import IRModule
+from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import ir_builder
 
 IV, J = tir.Var("i"), tir.Var("j")
@@ -113,3 +114,11 @@ def test_a_function_shows_its_buffers_and_names_are_unique() -> None:
 
 """
     )
+
+
+def test_an_allocation_shows_its_annotations() -> None:
+    var = tir.Var("A", PointerType(PrimType("int8"), "global"))
+    annotations = {"by": "hand", "lines": 4}
+    made = tir.Allocate(var, "int8", [2, 2], tir.const(1, "bool"), tir.Evaluate(0), annotations)
+    wanted = 'allocate(A: Pointer(global int8), int8, [2, 2]), storage_scope = global, annotations = {"by": "hand", '
+    assert wanted in str(tir.PrimFunc([], made))

@@ -56,3 +56,14 @@ def test_what_is_not_sparse_is_refused() -> None:
     a = te.placeholder((3, 5), name="A")
     with pytest.raises(InvalidShapeError, match="csrmm takes a matrix in compressed rows"):
         topi.sparse.csrmm(a, a)
+
+
+def test_random_matrices_of_blocks() -> None:
+    pytest.importorskip("scipy")
+    from tilewright.topi.sparse.utils import random_bsr_matrix
+
+    made = random_bsr_matrix(64, 32, 8, 1, 0.25, "float32")
+    assert made.shape == (64, 32) and made.data.shape == (65, 8, 1)
+    assert np.count_nonzero(made.toarray()) == 65 * 8
+    with pytest.raises(ValueError, match="do not divide"):
+        random_bsr_matrix(64, 32, 7, 1, 0.25, "float32")

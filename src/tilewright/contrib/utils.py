@@ -56,9 +56,9 @@ class TempDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
     @property
-    def path(self) -> str:
+    def path(self) -> Path:
         """Path of the folder."""
-        return self.temp_dir
+        return Path(self.temp_dir)
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""

@@ -173,6 +173,8 @@ class IRBuilder:
         if name == "i":
             name = chr(ord(name) + self.nidx) if self.nidx < 3 else name + "_" + str(self.nidx - 3)
             self.nidx += 1
+        if dt.is_float(begin.dtype):  # as C counts: while i < n
+            begin, end = ops.cast("int32", begin), ops.cast("int32", intrinsics.ceil(end))
         var = Var(name, dtype or begin.dtype)
         extent = end if ops.is_const_int(begin, 0) else simplify(ops.sub(end, begin))
         self._scopes.append([])

@@ -288,7 +288,8 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         annotation = x.buffer_var.type_annotation
         scope = (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
         head = f"allocate({var}, {x.dtype}, {self.list_of(x.extents)}){self._predicate(x.condition)}"
-        self.scoped(f"{head}, storage_scope = {scope}", x.body)
+        notes = f", annotations = {_attr_value(x.annotations)}" if x.annotations else ""
+        self.scoped(f"{head}, storage_scope = {scope}{notes}", x.body)
 
     def visit_buffer_realize(self, x: s.BufferRealize) -> None:
         bounds = ", ".join([self.range(r) for r in x.bounds])

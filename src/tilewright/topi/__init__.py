@@ -1,7 +1,7 @@
 """TOPI, the tensor operator inventory: what operators compute (in tensor expressions) and how (schedules).
 
-broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py argwhere.py scan.py sparse.py
-trees.py            einsum.py   tensors                          checks.py   indices
+broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py argwhere.py scan.py trees.py
+sparse_tensors/     einsum.py   tensors                          checks.py   indices
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.target.generic_func import implemented_in
 from tilewright.topi import generic, image, nn, random, tag, utils, vision
+from tilewright.topi import sparse_tensors as sparse
 from tilewright.topi.argwhere import *  # noqa: F403
 from tilewright.topi.broadcast import *  # noqa: F403
 from tilewright.topi.checks import *  # noqa: F403
@@ -28,7 +29,7 @@ from tilewright.topi.scan import *  # noqa: F403
 from tilewright.topi.scatter import *  # noqa: F403
 from tilewright.topi.shape_checks import *  # noqa: F403
 from tilewright.topi.sort import *  # noqa: F403
-from tilewright.topi.sparse import *  # noqa: F403
+from tilewright.topi.sparse_tensors import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403
 from tilewright.topi.trees import *  # noqa: F403
 from tilewright.topi.unique import *  # noqa: F403
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "InvalidShapeError", "arm_cpu", "bifrost", "cpu", "cuda", "generic", "get_const_int", "get_const_tuple", "gpu",
-    "hls", "image", "intel_graphics", "mali", "nn", "random", "rocm", "tag", "utils", "vision", "x86",
+    "hls", "image", "intel_graphics", "mali", "nn", "random", "rocm", "sparse", "tag", "utils", "vision", "x86",
 ]  # fmt: skip
 
 implemented_in("cpu", "tilewright.topi.cpu")

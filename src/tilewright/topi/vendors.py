@@ -54,7 +54,7 @@ NAMES: dict[str, dict[str, str]] = {
         "scan": "cumprod cumsum scanop",
         "scatter": "scatter scatter_add scatter_nd",
         "sort": "argsort sort topk",
-        "sparse": "searchsorted sparse_reshape",
+        "sparse_tensors": "searchsorted sparse_reshape",
         "unique": "unique",
         "vision": "all_class_non_max_suppression get_valid_counts non_max_suppression proposal",
         "vision.ssd": "multibox_detection multibox_prior multibox_transform_loc",

@@ -97,6 +97,19 @@ def test_convolutions_of_pruned_weights_become_sparse(layout: str, window: int) 
     np.testing.assert_allclose(run(made, kept, data), run(func, params, data), rtol=1e-4, atol=1e-4)
 
 
+def test_convolutions_of_pruned_constants_become_sparse() -> None:
+    rng = np.random.default_rng(3)
+    weight = pruned(16, 8 * 9, (8, 1), 0.2).reshape(16, 8, 3, 3)
+    x, other = relay.var("data", shape=(1, 8, 6, 5)), rng.standard_normal((16, 16, 1, 1)).astype("float32")
+    y = relay.nn.conv2d(x, relay.const(weight), padding=1, kernel_size=(3, 3), channels=16)
+    func = relay.Function([x], relay.nn.conv2d(y, relay.const(other), kernel_size=(1, 1), channels=16))
+    data = rng.standard_normal((1, 8, 6, 5)).astype("float32")
+    made, kept = relay.data_dep_optimization.bsr_conv2d.convert2(func, {}, (8, 1), 0.3, "NCHW", 3)
+    assert operators(made)["nn.sparse_conv2d"] == 1 and operators(made)["nn.conv2d"] == 1
+    assert set(kept) == {p.name_hint for p in made.params} - {"data"} and len(kept) == 3
+    np.testing.assert_allclose(run(made, kept, data), run(func, {}, data), rtol=1e-4, atol=1e-4)
+
+
 def test_convolutions_with_strides_stay() -> None:
     x, w = relay.var("data", shape=(1, 8, 6, 6)), relay.var("w", shape=(8, 8, 1, 1))
     func = relay.Function([x, w], relay.nn.conv2d(x, w, strides=2, kernel_size=1, channels=8))

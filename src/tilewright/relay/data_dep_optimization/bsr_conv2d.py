@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
+from tilewright.ir.type import TensorType
 from tilewright.relay.data_dep_optimization.blocks import in_blocks, shape_of
-from tilewright.relay.expr import Function
+from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.op.nn.conv2d import Conv2D
 from tilewright.relay.transform.simplify.sparse_weights import Conv2dToSparse, conv2d_weight
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import ExprMutator, bind, post_order
 from tilewright.runtime.ndarray import NDArray
 
 
@@ -48,6 +52,41 @@ def convert(
     used = {p.name_hint for p in made.params}
     kept = {name: value for name, value in params.items() if name not in sparse or name in used}
     return made, kept | {n: value for parts in sparse.values() for n, value in parts.items()}
+
+
+def convert2(
+    func: Function,
+    params: Mapping[str, NDArray],
+    blocksize: Sequence[int],
+    sparsity_threshold: float,
+    layout: str,
+    kernel_size: int,
+) -> tuple[Function, dict[str, NDArray]]:
+    """Same as ``convert`` for convolutions whose weights are constants of ``func``; the arguments are those of it."""
+    constants = [e.args[1] for e in post_order(func) if isinstance(e, Call) and e.op is Conv2D.op]
+    taken = {p.name_hint for p in func.params} | set(params)
+    names = (name for name in (f"weight_{i}" for i in itertools.count()) if name not in taken)
+    lifted = {c: Var(next(names), TensorType(c.data.shape, c.data.dtype)) for c in constants if isinstance(c, Constant)}
+    values = {var.name_hint: constant for constant, var in lifted.items()}
+    body = _Lifted(lifted).visit(func.body)
+    opened = Function([*func.params, *lifted.values()], body, None, func.type_params, func.attrs, func.span)
+    given = {**params, **{name: constant.data for name, constant in values.items()}}
+    made, kept = convert(opened, given, blocksize, sparsity_threshold, layout, kernel_size)
+    closed = bind(made, {p: values[p.name_hint] for p in made.params if p.name_hint in values})
+    assert isinstance(closed, Function)
+    return closed, {name: value for name, value in kept.items() if name not in values}
+
+
+class _Lifted(ExprMutator):
+    """Replaces constants by variables."""
+
+    def __init__(self, variables: Mapping[RelayExpr, Var]) -> None:
+        super().__init__()
+        self.variables = variables
+
+    def visit_constant(self, expr: Constant) -> RelayExpr:
+        """Return the variable of a constant that has one."""
+        return self.variables.get(expr, expr)
 
 
 def _as_matrix(weight: np.ndarray[Any, Any], layout: str, kernel_size: int) -> np.ndarray[Any, Any] | None:

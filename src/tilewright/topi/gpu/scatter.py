@@ -16,7 +16,7 @@ from tilewright.tir import ir_builder
 from tilewright.topi import loops, tag
 from tilewright.topi.scatter import combine_by, element_place, scatter_elements, scatter_nd, slice_place
 from tilewright.topi.sort import argsort
-from tilewright.topi.sparse import sparse_to_dense
+from tilewright.topi.sparse_tensors import sparse_to_dense
 from tilewright.topi.transform import normalize_axis
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, prod
 

@@ -1,7 +1,4 @@
-"""Computes on coordinates: sparse tensors as lists of indices, and search in sorted rows.
-
-Products with matrices in compressed rows have their names here too, as in TVM: ``csrmm``, ``csrmv``, ``dense``.
-"""
+"""Computes on coordinates: sparse tensors as lists of indices, and search in sorted rows."""
 
 from __future__ import annotations
 
@@ -13,9 +10,6 @@ from tilewright.ir import prim_ops as ops
 from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
 from tilewright.topi.loops import each
-from tilewright.topi.sparse_rows import csrmm as csrmm
-from tilewright.topi.sparse_rows import csrmv as csrmv
-from tilewright.topi.sparse_rows import dense as dense
 from tilewright.topi.utils import InvalidShapeError
 
 
