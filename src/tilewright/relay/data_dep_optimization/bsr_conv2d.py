@@ -66,8 +66,11 @@ def convert2(
     constants = [e.args[1] for e in post_order(func) if isinstance(e, Call) and e.op is Conv2D.op]
     taken = {p.name_hint for p in func.params} | set(params)
     names = (name for name in (f"weight_{i}" for i in itertools.count()) if name not in taken)
-    lifted = {c: Var(next(names), TensorType(c.data.shape, c.data.dtype)) for c in constants if isinstance(c, Constant)}
-    values = {var.name_hint: constant for constant, var in lifted.items()}
+    lifted: dict[RelayExpr, Var] = {}
+    values: dict[str, Constant] = {}
+    for constant in dict.fromkeys(c for c in constants if isinstance(c, Constant)):
+        lifted[constant] = var = Var(next(names), TensorType(constant.data.shape, constant.data.dtype))
+        values[var.name_hint] = constant
     body = _Lifted(lifted).visit(func.body)
     opened = Function([*func.params, *lifted.values()], body, None, func.type_params, func.attrs, func.span)
     given = {**params, **{name: constant.data for name, constant in values.items()}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,6 @@ def random_bsr_matrix(m: int, n: int, bs_r: int, bs_c: int, density: float, dtyp
     Raises:
         ValueError: the blocks do not divide the matrix.
     """
-    from scipy.sparse import bsr_matrix
-
     if m % bs_r or n % bs_c:
         raise ValueError(f"blocks of {bs_r} x {bs_c} do not divide a matrix of {m} x {n}")
     grid = (m // bs_r, n // bs_c)
@@ -28,4 +27,5 @@ def random_bsr_matrix(m: int, n: int, bs_r: int, bs_c: int, density: float, dtyp
     rows, columns = np.unravel_index(np.sort(np.random.choice(total, count, replace=False)), grid)
     data = np.random.standard_normal((count, bs_r, bs_c)).astype(dtype)
     starts = np.searchsorted(rows, np.arange(grid[0] + 1)).astype("int32")
-    return bsr_matrix((data, columns.astype("int32"), starts), shape=(m, n))
+    scipy_sparse = importlib.import_module("scipy.sparse")  # which only this function needs
+    return scipy_sparse.bsr_matrix((data, columns.astype("int32"), starts), shape=(m, n))
