@@ -23,7 +23,7 @@ PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-syste
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels coverage mutants lint format bench doctor bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -38,6 +38,7 @@ help:
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
+	@echo "make doctor  networks slower than ONNX Runtime or OpenVINO, and the kernels that lose most time (hours; it goes on where it ended)"
 	@echo "make test-gpu  run what needs a GPU on the one that GPU=\"cuda -arch=sm_90\" names"
 	@echo "make bench-gpu  kernels of a GPU beside PyTorch's; where there is none, what ptxas and a roofline say of them"
 	@echo "make tune-zoo  tune common networks for this processor, and keep what is faster in the package (hours)"
@@ -162,6 +163,16 @@ format: $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
+
+# torchvision's wheel asks for a CUDA build of torch, which it can do without.
+$(VENV)/.models: $(VENV)/.bench
+	@echo "==> installing torchvision and transformers, whose networks the doctor looks at"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps "torchvision>=0.28"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile "transformers>=5"
+	@touch $@
+
+doctor: $(VENV)/.models
+	$(BIN)/python -m benchmarks.doctor --threads 1
 
 # GPU names a target, such as "cuda -arch=sm_90"; without one, tests run on OpenCL.
 GPU       ?= opencl

@@ -20,13 +20,16 @@ class EngineError(RuntimeError):
 class Client:
     """A worker process with one engine and one model; a context manager that ends it.
 
-    Tilewright's kernel cache is a folder in `folder`: empty at first, so that builds are not helped by older ones.
+    Tilewright's kernel cache is `kernels`, else a folder in `folder`: empty at first, so that builds are not helped by
+    older ones.
     """
 
-    def __init__(self, engine: str, model: Path, inputs: Path, folder: Path, threads: int) -> None:
+    def __init__(
+        self, engine: str, model: Path, inputs: Path, folder: Path, threads: int, kernels: Path | None = None
+    ) -> None:
         self.engine = engine
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), TVM_NUM_THREADS=str(threads))
-        environment["TILEWRIGHT_CACHE_DIR"] = str(folder / "kernels")
+        environment["TILEWRIGHT_CACHE_DIR"] = str(kernels or folder / "kernels")
         self._log = (folder / f"{engine}.log").open("w+")
         command = [sys.executable, "-m", "benchmarks.worker", engine, str(model), str(inputs), str(folder)]
         self._process = subprocess.Popen(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +131,9 @@ def _output_name(output: object) -> str:
 class TorchCompile(Engine):
     """PyTorch's `torch.compile`: inductor's C++ kernels, weights frozen into them.
 
-    It runs the network's PyTorch module, not its ONNX file: what it loads names the network of the zoo, as
-    `describe_network` wrote it. It needs a C++ compiler; kernels that one process made are found by the next.
+    It runs the network's PyTorch module, not its ONNX file: what it loads names the network of the zoo or of
+    `structures`, as `describe_network` wrote it. It needs a C++ compiler; kernels that one process made are found by
+    the next.
     """
 
     def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
@@ -141,15 +142,12 @@ class TorchCompile(Engine):
         import torch
         from torch._inductor import config
 
-        from tilewright.testing import zoo
-
         torch.set_num_threads(threads)
         config.freezing = True
         described = json.loads(prepared.read_text())
-        workload = zoo.build(described["network"], **described["options"])
-        self._names = workload.output_names
-        self._inputs = [torch.from_numpy(inputs[name]) for name in workload.inputs]
-        self._compiled = torch.compile(workload.network.eval())
+        network, order, self._names = _module(described["network"], described["options"])
+        self._inputs = [torch.from_numpy(inputs[name]) for name in order]
+        self._compiled = torch.compile(network)
         self._no_gradients = torch.no_grad
         self._version = str(torch.__version__)
         self.run()
@@ -169,8 +167,21 @@ class TorchCompile(Engine):
         return self._version
 
 
+def _module(name: str, options: Mapping[str, Any]) -> tuple[Any, Sequence[str], Sequence[str]]:
+    """A network of the zoo or of `structures`: the module, and the names of its inputs and of its results."""
+    from tilewright.testing import zoo
+
+    from . import structures
+
+    if name in zoo.names():
+        workload = zoo.build(name, **options)
+        return workload.network.eval(), list(workload.inputs), workload.output_names
+    structure = structures.made(name)
+    return structure.module, structure.input_names, structures.OUTPUT_NAMES
+
+
 def describe_network(path: Path, network: str, options: Mapping[str, Any]) -> None:
-    """Write the file that `TorchCompile` loads: a network of the zoo, and the sizes it is built with."""
+    """Write the file that `TorchCompile` loads: a network of the zoo and the sizes it is built with, or a structure."""
     path.write_text(json.dumps({"network": network, "options": dict(options)}))
 
 

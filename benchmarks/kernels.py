@@ -29,6 +29,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.doctor import peak
+from tilewright.doctor.inputs import made_up
 from tilewright.doctor.work import KINDS, Kernel, kernels_of, nbytes
 from tilewright.relay.transform.memory.graph_plan import aligned
 from tilewright.runtime.module import set_num_threads
@@ -114,10 +115,7 @@ def time_calls(library: Any, kernel: Kernel, calls: int, shared: bool, plan: Pla
     generator = np.random.default_rng(0)
     for index in range(module.get_num_inputs()):
         array = module.get_input(index)
-        dtype = tvm.runtime.ndarray.numpy_dtype(array.dtype)
-        # zeros are valid indices and conditions
-        floating = np.issubdtype(dtype, np.floating)
-        array.copyfrom(generator.random(array.shape, "float32") if floating else np.zeros(array.shape, dtype))
+        array.copyfrom(made_up(array.shape, array.dtype, generator))
     while True:
         module.run()
         yield module.benchmark(tvm.cpu(), repeat=plan.repeats, number=1, min_repeat_ms=plan.milliseconds).median / calls

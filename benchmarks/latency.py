@@ -48,13 +48,16 @@ class Plan:
     """How long to measure: `processes` of every engine one after the other, in each `rounds` turns of blocks of about
     `block_seconds`, each after `pause_seconds` of quiet.
 
-    Which pages of memory a process gets changes its speed for all its life.
+    Which pages of memory a process gets changes its speed for all its life. `builds`: how often our compiler runs.
+    `processor`: take the processor time of a process, which other programs on the machine change least, not wall time.
     """
 
     processes: int
     rounds: int
     block_seconds: float
     pause_seconds: float
+    builds: int = 2
+    processor: bool = False
 
 
 THOROUGH = Plan(processes=4, rounds=3, block_seconds=1.0, pause_seconds=0.3)
@@ -107,10 +110,12 @@ def measure_model(
     threads: int,
     plan: Plan,
     options: Mapping[str, Any] | None = None,
+    kernels: Path | None = None,
 ) -> ModelResult:
     """Measure all `engines` on one model; an engine that fails is left out and its message kept.
 
-    `options` are the sizes that a network of the zoo was exported with, unless they are the published ones.
+    `options` are the sizes that a network of the zoo was exported with, unless they are the published ones; `kernels`
+    is the folder of our kernel cache, unless it is to be an empty one.
     """
     result = ModelResult(name, threads, flops.count(path), {}, {})
     with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as scratch:
@@ -121,7 +126,7 @@ def measure_model(
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
         def connect(engine: str) -> Client:
-            return Client(engine, path, stored, folder, threads)
+            return Client(engine, path, stored, folder, threads, kernels)
 
         files = dict.fromkeys(engines, path)
         if TORCH in files:
@@ -130,7 +135,7 @@ def measure_model(
         builds: dict[str, Build] = {}
         for ahead in [engine for engine in (OURS, ONEDNN, FLOAT32) if engine in files]:
             try:
-                files[ahead], builds[ahead] = _compile(partial(connect, ahead))
+                files[ahead], builds[ahead] = _compile(partial(connect, ahead), plan.builds)
             except EngineError as error:
                 result.errors[ahead] = str(error)
         for turn in range(plan.processes):
@@ -172,16 +177,16 @@ def _moved(library: Path) -> Path:
     return copy
 
 
-def _compile(connect: Callable[[], Client]) -> tuple[Path, Build]:
-    """Compile twice, in processes of their own: with an empty kernel cache, and with what the first left in it.
+def _compile(connect: Callable[[], Client], builds: int) -> tuple[Path, Build]:
+    """Compile so often, in processes of their own: the later ones have what the first left in the kernel cache.
 
     Returns the library and what it took. The processes end, so the compiler's memory is not counted as the model's.
     """
     answers = []
-    for _ in range(2):
+    for _ in range(builds):
         with connect() as client:
             answers.append(client.ask("prepare"))
-    first, again = answers
+    first, again = answers[0], answers[-1]
     library = Path(first["path"])
     return library, Build(first["seconds"], again["seconds"], first["peak_mib"], library.stat().st_size)
 
@@ -193,12 +198,12 @@ def _take_turns(clients: Mapping[str, Client], result: ModelResult, plan: Plan) 
         time.sleep(plan.pause_seconds)
         client.ask("run", count=2)
         # the last of a few runs: the first ones still fill caches and start threads
-        once = client.ask("run", count=3)["times"][-1]
+        once = client.ask("run", count=3, processor=plan.processor)["times"][-1]
         counts[engine] = min(2000, max(3, math.ceil(plan.block_seconds / once)))
     for _ in range(plan.rounds):
         for engine, client in clients.items():
             time.sleep(plan.pause_seconds)
-            answer = client.ask("run", count=counts[engine])
+            answer = client.ask("run", count=counts[engine], processor=plan.processor)
             # the first runs of a block wake threads and refill caches after the pause
             settled = answer["times"][max(1, counts[engine] // 10) :]
             result.engines[engine].blocks.append(settled)

@@ -15,6 +15,7 @@ from tilewright import relay
 from tilewright.doctor import peak
 from tilewright.doctor.alternatives import common_groups
 from tilewright.doctor.diagnosis import Diagnosis, Finding, diagnose, least_seconds
+from tilewright.doctor.inputs import made_up
 from tilewright.doctor.page import HEADINGS, cells, write_page
 from tilewright.doctor.work import Kernel
 
@@ -112,3 +113,10 @@ def test_a_page_and_a_row_say_the_same(tmp_path: Path) -> None:
     assert "<script>" not in text and "a &lt;model&gt;" in text and "0.5000" in text
     assert len(cells(found.findings[0])) == len(HEADINGS)
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+def test_made_up_values_are_fractions_or_valid_indices(dtype: str) -> None:
+    values = made_up((2, 0, 3) if dtype == "bool" else (2, 3), dtype, np.random.default_rng(0))
+    assert values.dtype == dtype
+    assert np.all((values >= 0) & (values <= 1)) and (dtype.startswith("float") == bool(np.any(values != 0)))

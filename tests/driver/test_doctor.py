@@ -35,9 +35,10 @@ def test_kernels_are_told_with_the_models_nodes(model: Path) -> None:
 
 
 def test_the_report_as_json(model: Path) -> None:
-    done = CliRunner().invoke(app, ["doctor", str(model), "--no-alternatives", "--json"])
+    done = CliRunner().invoke(app, ["doctor", str(model), "--no-alternatives", "--processor", "--json"])
     (found,) = json.loads(done.output)["kernels"]
     assert found["sources"] == ["add", "exp"] and found["ms"] >= found["lost_ms"] >= 0 and found["alternative"] is None
+    assert sorted(found["operators"].split()) == ["add", "exp"] and found["shape"] == "4x33 4x33 -> 4x33"
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

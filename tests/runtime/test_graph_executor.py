@@ -518,7 +518,8 @@ def test_benchmark_measures_runs(executor: runtime.GraphModule) -> None:
         executor.benchmark(func_name="nonesuch")
 
 
-def test_time_nodes_names_each_operator(executor: runtime.GraphModule) -> None:
-    times = executor.time_nodes(number=3)
+@pytest.mark.parametrize("processor", [False, True])
+def test_time_nodes_names_each_operator(executor: runtime.GraphModule, processor: bool) -> None:
+    times = executor.time_nodes(3, processor)
     assert [name for name, _ in times] == ["sum", "step0", "step1", "step2", "step3"]
     assert all(seconds > 0 for _, seconds in times)

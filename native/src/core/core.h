@@ -81,6 +81,8 @@ size_t tw_round_up(size_t nbytes, size_t unit);
 void tw_advise_huge_pages(void* start, size_t nbytes);
 /* Seconds on a clock that never goes back. */
 double tw_now(void);
+/* Seconds that the calling thread has had a processor: what other programs use is not in it. */
+double tw_thread_seconds(void);
 
 /* String to pointer. Keys are copied, values are the caller's. */
 typedef struct {

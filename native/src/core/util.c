@@ -69,6 +69,12 @@ double tw_now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+double tw_thread_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* FNV-1a */
 static size_t hash_of(const char* key) {
   uint64_t h = 1469598103934665603u;

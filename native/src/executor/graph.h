@@ -165,6 +165,8 @@ int graph_run(TilewrightGraph* g);
 int graph_run_once(TilewrightGraph* g);
 int graph_run_call(const TilewrightGraph* g, GraphCall* c);
 int graph_copy_outputs(const TilewrightGraph* g);
+/* TilewrightGraphTimeNodes by a clock, which tells seconds. */
+int graph_time_nodes(TilewrightGraph* g, int number, double (*now)(void), double* seconds);
 
 /* ---- inputs and outputs (graph_io.c) ---- */
 /* Makes array (retained), or a copy where it lives elsewhere, the value of a parameter. */

@@ -15,16 +15,16 @@ static int wait_for(const TilewrightGraph* g, int node) {
   return tw_is_host(device) ? 0 : tw_device_synchronize(device);
 }
 
-static int time_nodes(TilewrightGraph* g, int number, double* seconds) {
+static int time_nodes(TilewrightGraph* g, int number, double (*now)(void), double* seconds) {
   tw_clear_error();
   g->executed = -1;
   for (int i = 0; i < g->num_nodes; ++i) seconds[i] = 0;
   if (graph_run_once(g) != 0) return -1;
   for (int run = 0; run < number; ++run) {
-    double start = tw_now();
+    double start = now();
     for (int i = g->num_once; i < g->num_calls; ++i) {
       if (graph_run_call(g, &g->calls[i]) != 0 || wait_for(g, g->calls[i].node) != 0) return -1;
-      double end = tw_now();
+      double end = now();
       seconds[g->calls[i].node] += (end - start) / number;
       start = end;
     }
@@ -32,13 +32,17 @@ static int time_nodes(TilewrightGraph* g, int number, double* seconds) {
   return g->num_copied == 0 ? 0 : graph_copy_outputs(g);
 }
 
-int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
+int graph_time_nodes(TilewrightGraph* g, int number, double (*now)(void), double* seconds) {
   if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
   if (graph_begin(g, false) != 0) return -1;
   graph_warn_unset(g);
-  int rc = time_nodes(g, number, seconds);
+  int rc = time_nodes(g, number, now, seconds);
   graph_end(g);
   return rc;
+}
+
+int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
+  return graph_time_nodes(g, number, tw_now, seconds);
 }
 
 /* ---- tensors ---- */

@@ -307,14 +307,16 @@ static int get_node_name(TilewrightGraph* g, TVMValue* args, int* codes, int n, 
   return tw_return_string(ret, g->nodes[index].name);
 }
 
-/* time_nodes(number) -> doubles, seconds of each node */
+/* time_nodes(number[, processor]) -> doubles, seconds of each node; of the calling thread's processor time if asked */
 static int time_nodes(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
-  int64_t number;
+  int64_t number, processor = 0;
   size_t size = (size_t)g->num_nodes * sizeof(double);
   if (tw_arg_int(args, codes, n, 0, "time_nodes", &number) != 0) return -1;
+  if (n > 1 && tw_arg_int(args, codes, n, 1, "time_nodes", &processor) != 0) return -1;
   double* seconds = malloc(size + 1);
   if (seconds == NULL) return tw_out_of_memory(size);
-  int rc = TilewrightGraphTimeNodes(g, number > INT32_MAX ? INT32_MAX : (int)number, seconds);
+  const int runs = number > INT32_MAX ? INT32_MAX : (int)number;
+  int rc = graph_time_nodes(g, runs, processor != 0 ? tw_thread_seconds : tw_now, seconds);
   if (rc == 0) rc = tw_return_bytes(ret, seconds, size);
   free(seconds);
   return rc;

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.contrib import graph_executor
+from tilewright.doctor.inputs import made_up
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.runtime import cpu
 from tilewright.runtime.module import set_num_threads
-from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.target.target import Target
 
 NodeNames = frozenset[str]
@@ -57,37 +57,28 @@ class Build:
         self.code = {name: attrs.get("hash", attrs["func_name"]) for name, attrs in calls.items()}
         self.sources = graph.get("metadata", {}).get("sources", {})
         self.executor = graph_executor.GraphModule(self.factory["default"](cpu()))
-        for name, array in made_up(self.executor).items():
-            self.executor.set_input(name, array)
+        rng = np.random.default_rng(0)
+        for name, shape in self.executor.get_input_info()[0].items():
+            self.executor.set_input(name, made_up(shape, self.executor.get_input(name).dtype, rng))
 
     def of_model(self, node: str) -> NodeNames:
         """Return the model's nodes that a node of the graph computes."""
         return frozenset(self.sources.get(node, ()))
 
-    def times(self, seconds: float) -> dict[str, float]:
+    def times(self, seconds: float, processor: bool = False) -> dict[str, float]:
         """Return the seconds of each node, the least of some rounds: what disturbs a run can only make it slower.
 
         Args:
             seconds: about as long as this measures.
+            processor: take this thread's processor time, which other programs change least.
         """
         least: dict[str, float] = {}
-        once = sum(spent for _, spent in self.executor.time_nodes(1))
+        once = sum(spent for _, spent in self.executor.time_nodes(1, processor))
         runs = max(1, min(1000, int(seconds / _ROUNDS / max(once, 1e-7))))
         for _ in range(_ROUNDS):
-            for node, spent in self.executor.time_nodes(runs):
+            for node, spent in self.executor.time_nodes(runs, processor):
                 least[node] = min(spent, least.get(node, spent))
         return least
-
-
-def made_up(executor: graph_executor.GraphModule) -> dict[str, np.ndarray]:
-    """Return an array for each input: numbers between 0 and 1, or zeros, which are valid indices and conditions."""
-    rng, found = np.random.default_rng(0), {}
-    types = executor.get_input_info()[0]
-    for name, shape in types.items():
-        dtype = numpy_dtype(executor.get_input(name).dtype)
-        floating = np.issubdtype(dtype, np.floating)
-        found[name] = rng.random(tuple(shape), "float32").astype(dtype) if floating else np.zeros(tuple(shape), dtype)
-    return found
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class Diagnosis:
 
 def diagnose(
     mod: IRModule, params: Mapping[str, Any], target: str | Target = "llvm", counts: Sequence[int] = (1,),
-    alternatives: bool = True, machine: peak.Machine | None = None, seconds: float = 0.3,
+    alternatives: bool = True, machine: peak.Machine | None = None, seconds: float = 0.3, processor: bool = False,
 ) -> Diagnosis:  # fmt: skip
     """Measure each kernel of a network beside the machine's limits and beside other builds of the network.
 
@@ -95,6 +95,7 @@ def diagnose(
         alternatives: whether to build the network in other ways too, which takes as long as building it for each.
         machine: its limits; measured, in a few seconds, where None.
         seconds: about as long as each build is measured on each number of threads.
+        processor: on one thread, take its processor time instead of the wall's: other programs use the machine.
 
     Returns:
         What each node of the graph loses, most first.
@@ -106,7 +107,7 @@ def diagnose(
     found: dict[tuple[str, int], Finding] = {}
     for count in counts:
         with threads(count):
-            for node, spent in usual.times(seconds).items():
+            for node, spent in usual.times(seconds, processor and count == 1).items():
                 kernel = kernels.get(usual.function[node])
                 least, bound = least_seconds(kernel, count, machine)
                 sources = sorted(usual.of_model(node))
@@ -115,7 +116,8 @@ def diagnose(
         for way, other in other_builds(mod, params, target):
             for count in counts:
                 with threads(count):
-                    _compare(found, count, usual, other, other.times(seconds), way.name)
+                    times = other.times(seconds, processor and count == 1)
+                    _compare(found, count, usual, other, times, way.name)
     return Diagnosis(machine, sorted(found.values(), key=lambda f: -f.lost))
 
 

@@ -26,25 +26,6 @@ from tilewright.topi.cpu.strassen import strassen_blockings
 Shape = tuple[int, ...]
 OperatorCall = Any  # a Call of an Op, whose attributes are those of its name
 
-# the kind of a kernel is that of its operator of the heaviest pattern
-_KIND_OF_NAME = {
-    "nn.contrib_depthwise_conv2d_NCHWc": "depthwise",
-    "nn.dense": "dense",
-    "nn.matmul": "dense",
-    "nn.contrib_dense_pack": "dense",
-    "nn.contrib_dense_strassen_without_weight_transform": "dense",
-    "nn.batch_matmul": "batch_matmul",
-    "take": "gather",
-    "gather": "gather",
-    "gather_nd": "gather",
-}
-_KIND_OF_PART = (
-    ("conv", "conv"),
-    ("pool", "pool"),
-    ("softmax", "softmax"),
-    ("norm", "norm"),
-    ("attention", "attention"),
-)
 KINDS = (
     *("conv", "depthwise", "dense", "batch_matmul", "attention", "pool", "softmax", "norm"),
     *("reduce", "elementwise", "gather", "other"),
@@ -130,7 +111,7 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, t
         label(anchor),
         inputs,
         outputs,
-        _window(anchor)[0] if kind_of(anchor) in ("conv", "depthwise") else 1,
+        _window(anchor)[0],
         sum(flops_of(c) for c in operators),
         sum(map(nbytes, inputs)),
         sum(map(nbytes, outputs)),
@@ -142,14 +123,11 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, t
 
 
 def kind_of(call: OperatorCall) -> str:
-    """Which of `KINDS` an operator call is."""
-    name, pattern = call.op.name, call.op.get_attr("TOpPattern", OpPattern.OPAQUE)
-    if name in _KIND_OF_NAME:
-        return _KIND_OF_NAME[name]
-    for part, kind in _KIND_OF_PART:
-        if part in name:
-            grouped = kind == "conv" and int(getattr(call.attrs, "groups", 1)) > 1
-            return "depthwise" if grouped and _window(call)[1] == 1 else kind
+    """Which of `KINDS` an operator call is, as its operator says, or else its pattern."""
+    kind, pattern = call.op.get_attr("TKernelKind"), call.op.get_attr("TOpPattern", OpPattern.OPAQUE)
+    if kind is not None:
+        grouped = _window(call)[1] == 1 and int(getattr(call.attrs, "groups", 1)) > 1
+        return "depthwise" if grouped else str(kind)
     if pattern <= OpPattern.INJECTIVE:
         return "elementwise"
     return "reduce" if pattern == OpPattern.COMM_REDUCE else "other"
@@ -157,36 +135,14 @@ def kind_of(call: OperatorCall) -> str:
 
 def flops_of(call: OperatorCall) -> int:
     """Two operations for each multiply-add of a convolution, product or attention; 0 for other operators."""
-    name = call.op.name
-    if name == "nn.attention":
-        batch, heads, rows, depth = _shape(call.args[0])
-        keys, width = _shape(call.args[2])[2:]
-        return 2 * batch * heads * rows * keys * (depth + width)
-    if name == "nn.batch_matmul":
-        inner = _shape(call.args[0])[1 if call.attrs.transpose_a else 2]
-        return 2 * math.prod(_shape(call)) * inner
-    if _KIND_OF_NAME.get(name) == "dense":
-        data = _shape(call.args[0])
-        inner = data[0] if getattr(call.attrs, "transpose_a", False) else data[-1]
-        return 2 * math.prod(_shape(call)) * inner
-    if "conv" not in name or not hasattr(call.attrs, "kernel_layout"):
-        return 0
-    window, per_group = _window(call)
-    if "transpose" in name:
-        # every input element meets the filters of its channel once
-        return 2 * math.prod(_shape(call.args[0])) * window * per_group
-    return 2 * math.prod(_shape(call)) * window * per_group
+    multiply_adds = call.op.get_attr("FMultiplyAdds")
+    return 0 if multiply_adds is None else 2 * int(multiply_adds(call))
 
 
 def _window(call: OperatorCall) -> tuple[int, int]:
-    """Elements of a convolution's window, and the kernel's second dimension: input channels per group."""
-    if "winograd" in call.op.name:
-        _, chunks, _, _, block = _shape(call.args[0])
-        return math.prod(call.attrs.window), chunks * block // int(call.attrs.groups)
-    rank = sum(c in "DHW" for c in call.attrs.kernel_layout)
-    canonical = ("IO" if call.attrs.kernel_layout.startswith("I") else "OI") + "DHW"[3 - rank :]
-    _, second, *window = canonical_shape(call.args[1].checked_type.shape, call.attrs.kernel_layout, canonical, "kernel")
-    return math.prod(int(extent) for extent in window), int(second)  # type: ignore[call-overload]
+    """Elements of a convolution's window and input channels of a group; 1 and 0 of other operators."""
+    window = call.op.get_attr("FWindow")
+    return (1, 0) if window is None else window(call)
 
 
 def label(call: OperatorCall) -> str:
@@ -195,7 +151,7 @@ def label(call: OperatorCall) -> str:
     if kind == "dense":
         *rows, columns = result
         return f"{math.prod(rows)} x {flops_of(call) // (2 * math.prod(result) or 1)} x {columns}"
-    if kind in ("conv", "depthwise") and call.attrs.kernel_size is not None:
+    if kind in ("conv", "depthwise") and getattr(call.attrs, "kernel_size", None) is not None:
         rank = len(call.attrs.kernel_size)
         data, out = (
             canonical_shape(_tensors(e.checked_type)[0].shape, layout, "NC" + "DHW"[3 - rank :], "data")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.trampoline import Steps
 from tilewright.ir.type import (
     FuncType,
@@ -46,7 +44,6 @@ from tilewright.relay.features import Feature, detect_feature
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import direct_children, post_order, post_order_visit
-from tilewright.tir.layout import layout
 
 
 def _program(root: RelayExpr | IRModule) -> list[RelayExpr]:
@@ -306,45 +303,9 @@ def list_op_freqs(mod: RelayExpr | IRModule) -> dict[str, int]:
 
 def get_total_mac_number(expr: RelayExpr) -> int:
     """Return the number of multiply-accumulates in the convolutions and matrix products of a typed expression."""
-    return sum(_macs(n) for n in nodes(expr) if isinstance(n, Call) and isinstance(n.op, Op))
-
-
-def _extents(type_: Type) -> list[int]:
-    assert isinstance(type_, TensorType)
-    return [d.value if isinstance(d, IntImm) else 0 for d in type_.shape]
-
-
-_DENSE = frozenset(
-    {"nn.dense", "nn.matmul", "nn.contrib_dense_pack", "nn.contrib_dense_strassen_without_weight_transform"}
-)
-
-
-def _macs(call: Call) -> int:
-    name = call.op.name  # type: ignore[attr-defined]
-    if name == "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform":  # those of the convolution it computes
-        attrs: Any = call.attrs
-        data, elements = _extents(call.args[0].checked_type), _extents(call.checked_type)
-        per_output = math.prod(attrs.window) * data[1] * data[4] // int(attrs.groups)
-    elif name.startswith("nn.conv") or name.startswith("nn.contrib_conv") or name.startswith("nn.contrib_depthwise"):
-        transposed = "transpose" in name
-        weight = _extents(call.args[1].checked_type)
-        kernel_layout = layout(call.attrs.kernel_layout)  # type: ignore[union-attr]
-        per_output = 1
-        for (letter, _), extent in zip(kernel_layout.axes, weight, strict=True):
-            if letter.upper() != ("I" if transposed else "O"):
-                per_output *= extent
-        elements = _extents(call.args[0].checked_type if transposed else call.checked_type)
-    elif name in _DENSE:
-        per_output, elements = _extents(call.args[0].checked_type)[-1], _extents(call.checked_type)
-    elif name == "nn.batch_matmul":
-        transpose_a = call.attrs.transpose_a  # type: ignore[union-attr]
-        per_output = _extents(call.args[0].checked_type)[1 if transpose_a else 2]
-        elements = _extents(call.checked_type)
-    else:
-        return 0
-    for extent in elements:
-        per_output *= extent
-    return per_output
+    calls = [n for n in nodes(expr) if isinstance(n, Call) and isinstance(n.op, Op)]
+    counts = [(call, call.op.get_attr("FMultiplyAdds")) for call in calls]  # type: ignore[attr-defined]
+    return sum(multiply_adds(call) for call, multiply_adds in counts if multiply_adds is not None)
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:

@@ -27,6 +27,9 @@ def doctor(
     alternatives: Annotated[
         bool, typer.Option(help="Build the model in other ways, too, to see which kernels are faster there.")
     ] = True,
+    processor: Annotated[
+        bool, typer.Option("--processor", help="Take processor time on one thread: other programs use the machine.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Tell which kernels of a model lose time on this machine, and why."""
@@ -37,4 +40,4 @@ def doctor(
     if html is not None:
         check_writable(html)
     shapes = parse_input_shapes(input_shape) or None
-    examine(model, shapes, target, parse_threads(threads) or (1,), html, most, alternatives, as_json)
+    examine(model, shapes, target, parse_threads(threads) or (1,), html, most, alternatives, processor, as_json)

@@ -39,6 +39,8 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     slice_operands(call, cut, shape, operands)             -> Part | None, see ``slice_rules``
     places(attrs)                                          -> [Place] of each argument and of the result
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
+    multiply_adds(call)                                    -> int, of the plain method, see ``nn.kernel_work``
+    window(call)                                           -> (elements, channels of a group), likewise
     gradient(attrs, orig, grad)                            -> [Expr | None] of each argument, see ``gradients``
 
 The traits, ``TRAITS``, are facts that passes read; a declaration states those that differ from ``OpDef``'s.
@@ -115,6 +117,8 @@ HOOKS: dict[str, str] = {
     "pad_data": "FPadData",
     "scale_axes": "FScaleAxes",
     "slice_operands": "FSliceOperands",
+    "multiply_adds": "FMultiplyAdds",
+    "window": "FWindow",
     "gradient": "FPrimalGradient",
 }
 
@@ -138,6 +142,7 @@ TRAITS: dict[str, str] = {
     "channelwise": "TChannelwise",
     "factors": "TFactors",
     "fast": "TFast",
+    "kind": "TKernelKind",
 }
 
 
@@ -170,6 +175,7 @@ class OpDef(Generic[A]):
     channelwise: ClassVar[bool] = False  # each channel of the result depends only on that channel of the data
     factors: ClassVar[int] = 0  # the number of leading arguments whose products it sums
     fast: ClassVar[str | None] = None  # the operator that approximates it
+    kind: ClassVar[str | None] = None  # of its kernels in reports: conv, dense, attention, pool, ... or as the pattern
     support_level: ClassVar[int] = (
         10  # TVM's rank of importance, from 1 (operators of a multilayer perceptron) up; not inherited
     )

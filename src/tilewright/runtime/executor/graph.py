@@ -331,14 +331,16 @@ class GraphModule:
         """Use another executor's arrays for the parameters named in ``params_bytes``, without a copy."""
         self._share_params(other.module, bytes(params_bytes))
 
-    def time_nodes(self, number: int = 10) -> list[tuple[str, float]]:
+    def time_nodes(self, number: int = 10, processor: bool = False) -> list[tuple[str, float]]:
         """Run the graph and return name and mean seconds of each operator, in the order of execution.
 
         Args:
             number: how many runs to average over; one more before them is not counted.
+            processor: count the time that this thread has a processor, not what passes meanwhile; of several threads'
+                work it is this thread's share.
         """
         self.run()
-        seconds = np.frombuffer(self.module["time_nodes"](number))
+        seconds = np.frombuffer(self.module["time_nodes"](number, *([True] if processor else [])))
         name_of = self.module["get_node_name"]
         return [(name_of(index), float(spent)) for index, spent in enumerate(seconds) if spent > 0]
 

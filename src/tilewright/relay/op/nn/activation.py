@@ -240,6 +240,7 @@ class Softmax(OpDef[SoftmaxAttrs]):
     support_level = 1
     inputs = ("data",)
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "softmax"
     in_float32 = True
     strategy = strategies.softmax_strategy
     slice_operands = staticmethod(slice_rules.along_others)

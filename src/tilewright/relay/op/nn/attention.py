@@ -17,6 +17,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import exported
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn import kernel_work
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
@@ -58,6 +59,8 @@ class Attention(OpDef[AttentionAttrs]):
     name = "nn.attention"
     inputs = None
     pattern = OpPattern.COMM_REDUCE
+    kind = "attention"
+    multiply_adds = staticmethod(kernel_work.attention_multiply_adds)
 
     factors = 3
 

@@ -146,6 +146,7 @@ class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
     support_level = 2
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "conv"
     strategy = strategies.bitserial_conv2d_strategy
 
     @staticmethod
@@ -206,6 +207,7 @@ class BitSerialDense(OpDef[BinaryDenseAttrs]):
     name = "nn.bitserial_dense"
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "dense"
     strategy = strategies.bitserial_dense_strategy
 
     @staticmethod

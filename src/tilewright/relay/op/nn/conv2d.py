@@ -17,6 +17,7 @@ from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn import kernel_work
 from tilewright.relay.op.nn.conv_common import (
     Conv,
     conv_extent,
@@ -79,6 +80,9 @@ class ContribConv2DNCHWc(OpDef[Conv2DAttrs]):
     inputs = ("data", "kernel")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
+    kind = "conv"
+    multiply_adds = staticmethod(kernel_work.conv_multiply_adds)
+    window = staticmethod(kernel_work.conv_window)
 
     strategy = strategies.conv2d_NCHWc_strategy
     infer_correct_layout = staticmethod(conv_layouts)

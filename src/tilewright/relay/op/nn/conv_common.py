@@ -20,6 +20,7 @@ from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
+from tilewright.relay.op.nn import kernel_work
 from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.scaling import convolution_axes
 from tilewright.relay.op.strategy.wrappers import SPATIAL, is_depthwise
@@ -246,6 +247,9 @@ class Conv(OpDef[C]):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
     factors = 2
+    kind = "conv"
+    multiply_adds = staticmethod(kernel_work.conv_multiply_adds)
+    window = staticmethod(kernel_work.conv_window)
 
     infer_correct_layout = staticmethod(conv_layouts)
     scale_axes = staticmethod(convolution_axes)

@@ -24,6 +24,7 @@ from tilewright.relay.op.builder import Builder, builder
 from tilewright.relay.op.conv_attrs import ConvTransposeAttrs
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn import kernel_work
 from tilewright.relay.op.nn.conv_common import (
     SPATIAL,
     accumulation_dtype,
@@ -186,6 +187,9 @@ def _transposed(
         support_level=2,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
         in_float32=True,
+        kind="conv",
+        multiply_adds=kernel_work.transposed_multiply_adds,
+        window=kernel_work.transposed_window,
         infer_type=lambda types, attrs, solver: _infer(types, attrs, solver, rank),
         evaluate=lambda attrs, inputs: _evaluate(attrs, inputs, rank),
         strategy=strategy,

@@ -56,6 +56,7 @@ class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
     name = "nn.deformable_conv2d"
     inputs = ("data", "offset", "weight")
     pattern = OpPattern.OPAQUE
+    kind = "conv"
     in_float32 = True
     strategy = strategies.deformable_conv2d_strategy
 

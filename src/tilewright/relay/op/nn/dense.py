@@ -20,6 +20,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.gradients import Gradients, require_shape, shape_of, tensor_type
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
+from tilewright.relay.op.nn import kernel_work
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.scaling import ScaleAxes
@@ -149,6 +150,8 @@ class Dense(OpDef[DenseAttrs]):
     support_level = 1
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "dense"
+    multiply_adds = staticmethod(kernel_work.product_multiply_adds)
 
     factors = 2
 
@@ -206,6 +209,8 @@ class Matmul(OpDef[MatmulAttrs]):
     name = "nn.matmul"
     inputs = ("tensor_a", "tensor_b")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "dense"
+    multiply_adds = staticmethod(kernel_work.product_multiply_adds)
     factors = 2
     in_float32 = True
 
@@ -239,6 +244,8 @@ class DensePack(OpDef[DensePackAttrs]):
     name = "nn.contrib_dense_pack"
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "dense"
+    multiply_adds = staticmethod(kernel_work.product_multiply_adds)
     in_float32 = True
 
     @staticmethod
@@ -293,6 +300,8 @@ class BatchMatmul(OpDef[BatchMatmulAttrs]):
     name = "nn.batch_matmul"
     inputs = ("tensor_a", "tensor_b")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "batch_matmul"
+    multiply_adds = staticmethod(kernel_work.product_multiply_adds)
 
     factors = 2
 

@@ -161,6 +161,7 @@ class MatmulNBits(OpDef[MatmulNBitsAttrs]):
     name = "nn.matmul_nbits"
     inputs = None
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "dense"
     in_float32 = True
     legalize = topi.nn.matmul_nbits_legalize
 
@@ -228,6 +229,7 @@ class MatmulNBitsPack(OpDef[MatmulNBitsPackAttrs]):
     name = "nn.contrib_matmul_nbits_pack"
     inputs = None
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "dense"
     in_float32 = True
 
     @staticmethod

@@ -153,6 +153,7 @@ class BatchNorm(OpDef[BatchNormAttrs]):
     support_level = 1
     inputs = ("data", "gamma", "beta", "moving_mean", "moving_var")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "norm"
     in_float32 = True
 
     infer_correct_layout = staticmethod(layout_rules.axis_attr(lambda rank: 3))
@@ -201,6 +202,7 @@ class LayerNorm(OpDef[LayerNormAttrs]):
     name = "nn.layer_norm"
     inputs = ("data", "gamma", "beta")
     pattern = OpPattern.COMM_REDUCE
+    kind = "norm"
     in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
@@ -227,6 +229,7 @@ class InstanceNorm(OpDef[InstanceNormAttrs]):
     name = "nn.instance_norm"
     inputs = ("data", "gamma", "beta")
     pattern = OpPattern.OPAQUE
+    kind = "norm"
     in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
@@ -272,6 +275,7 @@ class GroupNorm(OpDef[GroupNormAttrs]):
     name = "nn.group_norm"
     inputs = ("data", "gamma", "beta")
     pattern = OpPattern.OPAQUE
+    kind = "norm"
     in_float32 = True
 
     @staticmethod
@@ -319,6 +323,7 @@ class L2Normalize(OpDef[L2NormalizeAttrs]):
     support_level = 2
     inputs = ("data",)
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    kind = "norm"
     in_float32 = True
 
     infer_type = staticmethod(relations.identity)

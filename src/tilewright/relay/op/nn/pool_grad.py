@@ -109,6 +109,7 @@ def _gradient(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
         attrs_type=POOL_ATTRS[kind, rank],
         pattern=OpPattern.OPAQUE,
         in_float32=True,
+        kind="pool",
         infer_type=_grad_type,
         compute=compute,
         schedule=strategies.schedule_extern,

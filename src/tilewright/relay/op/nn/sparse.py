@@ -121,6 +121,7 @@ class SparseConv2D(OpDef[SparseConv2DAttrs]):
     name = "nn.sparse_conv2d"
     inputs = ("dense_data", *_PARTS)
     pattern = OpPattern.OPAQUE
+    kind = "conv"
     in_float32 = True
 
     @staticmethod

@@ -26,6 +26,7 @@ from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
+from tilewright.relay.op.nn import kernel_work
 from tilewright.relay.op.nn.conv_common import conv_extent
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
@@ -125,6 +126,9 @@ class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
+    kind = "conv"
+    multiply_adds = staticmethod(kernel_work.winograd_multiply_adds)
+    window = staticmethod(kernel_work.winograd_window)
 
     strategy = strategies.conv2d_winograd_NCHWc_without_weight_transform_strategy
 

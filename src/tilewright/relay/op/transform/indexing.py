@@ -57,6 +57,7 @@ class Take(OpDef[TakeAttrs]):
     support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
+    kind = "gather"
     moves = True
 
     @staticmethod
@@ -138,6 +139,7 @@ class Gather(OpDef[GatherAttrs]):
     support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
+    kind = "gather"
     moves = True
 
     @staticmethod
@@ -192,6 +194,7 @@ class GatherND(OpDef[GatherNDAttrs]):
     support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
+    kind = "gather"
     moves = True
 
     @staticmethod
