@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .vision import declare_operators
+
 _WORDS = 1000
 # What most configurations call 2 layers, width 256 and 8 heads.
 _WIDE: dict[str, int] = {
@@ -100,6 +102,7 @@ class _First(torch.nn.Module):
 
 def build(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """Return a model and its input."""
+    declare_operators()  # transformers' networks of pictures import torchvision
     import transformers
 
     transformers.logging.set_verbosity_error()

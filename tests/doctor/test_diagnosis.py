@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,13 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.doctor import peak
-from tilewright.doctor.alternatives import common_groups
+from tilewright.doctor import alternatives, peak
+from tilewright.doctor.alternatives import common_groups, other_builds
 from tilewright.doctor.diagnosis import Diagnosis, Finding, diagnose, least_seconds
 from tilewright.doctor.inputs import made_up
 from tilewright.doctor.page import HEADINGS, cells, write_page
 from tilewright.doctor.work import Kernel
+from tilewright.target.target import Target
 
 RATES = {"L2": {1: 100.0, 2: 200.0}, "L3": {1: 50.0, 2: 100.0}, "DRAM": {1: 10.0, 2: 20.0}}
 READS = {level: {count: 2 * rate for count, rate in by.items()} for level, by in RATES.items()}
@@ -120,3 +122,31 @@ def test_made_up_values_are_fractions_or_valid_indices(dtype: str) -> None:
     values = made_up((2, 0, 3) if dtype == "bool" else (2, 3), dtype, np.random.default_rng(0))
     assert values.dtype == dtype
     assert np.all((values >= 0) & (values <= 1)) and (dtype.startswith("float") == bool(np.any(values != 0)))
+
+
+@pytest.mark.full  # processes that compile and measure: ten seconds
+def test_the_auto_schedulers_best_is_an_alternative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alternatives, "WAYS", ())
+    x, w = relay.var("x", shape=(8, 16)), relay.var("w", shape=(24, 16))
+    mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    params = {"w": tvm.nd.array(np.ones((24, 16), "float32"))}
+    assert list(other_builds(mod, params, Target("llvm"))) == []
+    ((way, built),) = other_builds(mod, params, Target("llvm"), trials=1)
+    assert way.name == "by the auto-scheduler's best of 1"
+    built.executor.set_input("x", np.ones((8, 16), "float32"))
+    built.executor.run()
+    np.testing.assert_allclose(built.executor.get_output(0).numpy(), 16.0)
+
+
+def test_a_search_is_asked_for_by_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(alternatives, "WAYS", ())
+
+    def searched(*arguments: Any) -> nullcontext[None]:
+        asked.append(arguments[-1])
+        return nullcontext()
+
+    monkeypatch.setattr(alternatives, "_searched", searched)
+    for trials in (0, 3):
+        list(other_builds(*network(), Target("llvm"), trials))
+    assert asked == [3]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from tilewright.target.target import Target
 
 NodeNames = frozenset[str]
 _ROUNDS = 12
+_ROUND = 16  # trials between two trainings of the auto-scheduler's model
 
 
 @dataclass(frozen=True)
@@ -91,13 +94,52 @@ def threads(count: int) -> Iterator[None]:
         set_num_threads(0)
 
 
-def other_builds(mod: IRModule, params: Mapping[str, Any], target: Target) -> Iterator[tuple[Way, Build]]:
-    """Yield the network built in each other way that succeeds and gives other kernels."""
+def other_builds(
+    mod: IRModule, params: Mapping[str, Any], target: Target, trials: int = 0
+) -> Iterator[tuple[Way, Build]]:
+    """Yield the network built in each other way that succeeds and gives other kernels.
+
+    Args:
+        mod: the network.
+        params: arrays of its parameters by name.
+        target: what it is built for.
+        trials: how many programs the auto-scheduler measures for each kernel; with 0 that way is left out.
+    """
     for way in WAYS:
         try:
             yield way, Build(mod, params, target, way)
         except TilewrightError:  # a way that this network or target does not have
             continue
+    if trials:
+        way = Way(f"by the auto-scheduler's best of {trials}", {"relay.backend.use_auto_scheduler": True})
+        with _searched(mod, params, target, trials):
+            try:
+                built = Build(mod, params, target, way)
+            except TilewrightError:
+                return
+        yield way, built
+
+
+@contextmanager
+def _searched(mod: IRModule, params: Mapping[str, Any], target: Target, trials: int) -> Iterator[None]:
+    """Search schedules of the network's kernels, each alone, and have builds take the fastest."""
+    from tilewright import auto_scheduler
+
+    tasks, _ = auto_scheduler.extract_tasks(mod, dict(params), target)
+    with tempfile.TemporaryDirectory(prefix="tilewright-doctor-") as folder:
+        log = Path(folder) / "records.json"
+        log.touch()
+        for task in tasks:
+            options = auto_scheduler.TuningOptions(
+                trials,
+                num_measures_per_round=min(trials, _ROUND),
+                verbose=0,
+                runner=auto_scheduler.LocalRunner(number=1, repeat=3, min_repeat_ms=4),
+                measure_callbacks=[auto_scheduler.RecordToFile(str(log))],
+            )
+            task.tune(options)
+        with auto_scheduler.ApplyHistoryBest(log):
+            yield
 
 
 def common_groups(usual: Build, other: Build) -> Iterator[tuple[list[str], list[str]]]:

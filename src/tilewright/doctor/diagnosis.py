@@ -84,6 +84,7 @@ class Diagnosis:
 def diagnose(
     mod: IRModule, params: Mapping[str, Any], target: str | Target = "llvm", counts: Sequence[int] = (1,),
     alternatives: bool = True, machine: peak.Machine | None = None, seconds: float = 0.3, processor: bool = False,
+    search: int = 0,
 ) -> Diagnosis:  # fmt: skip
     """Measure each kernel of a network beside the machine's limits and beside other builds of the network.
 
@@ -95,6 +96,7 @@ def diagnose(
         alternatives: whether to build the network in other ways too, which takes as long as building it for each.
         machine: its limits; measured, in a few seconds, where None.
         seconds: about as long as each build is measured on each number of threads.
+        search: among the other builds, one by the auto-scheduler's best of so many programs for each kernel; minutes.
         processor: on one thread, take its processor time instead of the wall's: other programs use the machine.
 
     Returns:
@@ -113,7 +115,7 @@ def diagnose(
                 sources = sorted(usual.of_model(node))
                 found[node, count] = Finding(node, count, spent, least, bound, kernel, sources)
     if alternatives:
-        for way, other in other_builds(mod, params, target):
+        for way, other in other_builds(mod, params, target, search):
             for count in counts:
                 with threads(count):
                     times = other.times(seconds, processor and count == 1)

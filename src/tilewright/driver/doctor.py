@@ -14,11 +14,11 @@ from tilewright.relay.frontend.door import import_model
 
 def examine(
     model: Path, shapes: dict[str, tuple[Any, ...]] | None, target: str, counts: Sequence[int], html: Path | None,
-    most: int, alternatives: bool, processor: bool, as_json: bool,
+    most: int, alternatives: bool, search: int, processor: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure the kernels of a model and print where they lose time."""
     mod, params = import_model(str(model), shape=shapes)
-    diagnosis = diagnose(mod, params, target, counts, alternatives, processor=processor)
+    diagnosis = diagnose(mod, params, target, counts, alternatives, processor=processor, search=search)
     if html is not None:
         write_page(html, f"{model.name}: where time is lost", diagnosis, counts)
     if as_json:

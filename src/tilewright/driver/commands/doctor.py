@@ -27,6 +27,10 @@ def doctor(
     alternatives: Annotated[
         bool, typer.Option(help="Build the model in other ways, too, to see which kernels are faster there.")
     ] = True,
+    search: Annotated[
+        int,
+        typer.Option(metavar="TRIALS", min=0, help="Let the auto-scheduler try so many schedules a kernel (minutes)."),
+    ] = 0,
     processor: Annotated[
         bool, typer.Option("--processor", help="Take processor time on one thread: other programs use the machine.")
     ] = False,
@@ -40,4 +44,4 @@ def doctor(
     if html is not None:
         check_writable(html)
     shapes = parse_input_shapes(input_shape) or None
-    examine(model, shapes, target, parse_threads(threads) or (1,), html, most, alternatives, processor, as_json)
+    examine(model, shapes, target, parse_threads(threads) or (1,), html, most, alternatives, search, processor, as_json)
