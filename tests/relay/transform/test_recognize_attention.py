@@ -15,6 +15,7 @@ from tilewright.relay.interpreter import interpret
 
 INPUTS = {
     "q": (6, 5, 8), "k": (6, 7, 8), "v": (6, 7, 4), "m": (2, 1, 1, 7), "n": (6, 5, 7), "c": (2, 1, 5, 7),
+    "z": (3, 1, 5, 7),
 }  # fmt: skip
 LOWEST = "-3.4028235e+38f"
 
@@ -58,6 +59,15 @@ RECOGNISED = {
     "two masks": f"{WIDE} %b = add(%a, %m); %d = multiply(%b, 2f); %s = add(%d, %m);",
     "overwritten": f"{WIDE} %s = where(%c, {LOWEST}, %a);",
     "kept": f"{WIDE} %b = divide(%a, 2f); %s = where(%c, %b, {LOWEST});",
+    "masked by windows": "%a = reshape(%p, newshape=[1, 2, 3, 5, 7]); %d = reshape(%m, newshape=[1, 2, 1, 1, 7]); "
+    "%b = add(%a, %d); %s = reshape(%b, newshape=[2, 3, 5, 7]);",
+    "masked by windows of two pictures": "%a = reshape(%p, newshape=[2, 3, 1, 5, 7]); %b = add(%a, %z); "
+    "%s = reshape(%b, newshape=[6, 1, 5, 7]);",
+    "one mask for all windows": "%a = reshape(%p, newshape=[2, 1, 3, 5, 7]); "
+    "%d = strided_slice(%z, begin=[0], end=[1], axes=[0]); %b = add(%a, %d); %s = reshape(%b, newshape=[2, 3, 5, 7]);",
+    "overwritten by windows": f"%a = reshape(%p, newshape=[1, 2, 3, 5, 7]); "
+    f"%d = reshape(%c, newshape=[1, 2, 1, 5, 7]); %b = where(%d, {LOWEST}, %a); "
+    "%s = reshape(%b, newshape=[2, 3, 5, 7]);",
     "rank 3": "%s = multiply(%p, 0.5f);",
     "rank 3 with a mask": "%s = add(%p, %n);",
 }
@@ -65,6 +75,8 @@ STAYS = {
     "a scale that is no constant": f"{WIDE} %s = multiply(%a, %m);",
     "a mild penalty": f"{WIDE} %s = where(%c, -10f, %a);",
     "an activation": f"{WIDE} %s = tanh(%a);",
+    "windows of other heads": "%a = reshape(%p, newshape=[2, 3, 1, 5, 7]); %b = add(%a, %z); "
+    "%s = reshape(%b, newshape=[2, 3, 5, 7]);",
     "other rows": "%a = reshape(%p, newshape=[2, 3, 7, 5]); %s = reshape(%a, newshape=[2, 3, 5, 7]);",
 }
 

@@ -20,7 +20,8 @@ after::
     reshape(%4, newshape=[12, 128, 64])
 
 Scaling and masks may come in any order, and a mask may be added or overwrite scores with the most negative number or
-minus infinity (``where``). Scores with other uses are left alone. MergeTransposes then removes the
+minus infinity (``where``); where the batch is split for it, as into pictures and their windows, it is merged again.
+Scores with other uses are left alone. MergeTransposes then removes the
 transposition of the result where the next layer wants the heads side by side. Keys and values that repeat each group
 for its heads are taken before the repetition (``shared_heads``).
 """
@@ -58,10 +59,14 @@ _MOST_STEPS = 32  # between the two products
 
 @dataclass(frozen=True)
 class _Mask:
-    """An operand added to the scores, or the value that overwrites them where ``condition`` is true (or false)."""
+    """An operand added to the scores, or the value that overwrites them where ``condition`` is true (or false).
+
+    ``scores``: the shape of the scores there.
+    """
 
     value: RelayExpr | float
     factor: float
+    scores: Dims
     condition: RelayExpr | None = None
     where_true: bool = True
 
@@ -87,15 +92,16 @@ class _Scores:
 def _added(scores: _Scores, m: Match) -> list[_Scores]:
     """Match an addition: either operand may be the scores."""
     both = ((m[x], m[y]), (m[y], m[x]))
-    fitting = [(e, mask) for e, mask in both if known_dims(e) == known_dims(m.root)]
-    return [found for e, mask in fitting for found in scores.masked(e, _Mask(mask, scores.scale))]
+    dims = known_dims(m.root)
+    fitting = [(e, mask) for e, mask in both if dims is not None and known_dims(e) == dims]
+    return [found for e, mask in fitting for found in scores.masked(e, _Mask(mask, scores.scale, dims or ()))]
 
 
 def _overwritten(scores: _Scores, m: Match, where_true: bool) -> list[_Scores]:
     low = m.number(number)
     if scores.scale <= 0 or low * min(scores.scale, 1.0) > _OVERWRITES:
         return []
-    return scores.masked(m[x], _Mask(low, scores.scale, m[y], where_true))
+    return scores.masked(m[x], _Mask(low, scores.scale, known_dims(m.root) or (), m[y], where_true))
 
 
 x, y, number = wildcard(), wildcard(), is_scalar()
@@ -190,6 +196,11 @@ def _aligned(mask: _Mask, shape: Dims) -> RelayExpr | None:
     assert not isinstance(source, float)
     while isinstance(source, Call) and SPREAD.match(source):
         source = source.args[0]
+    if len(mask.scores) > 4:
+        merged = _merged(source, mask.scores, shape)
+        if merged is None:
+            return None
+        source = merged
     found, want = known_extents(known_dims(source)), known_extents(shape)
     if found is None or want is None:
         return None
@@ -212,6 +223,19 @@ def _aligned(mask: _Mask, shape: Dims) -> RelayExpr | None:
     assert isinstance(mask.value, float)
     low, zero = const(np.float32(max(mask.value * mask.factor, _lowest(mask.value)))), const(np.float32(0))
     return op.where(aligned, low, zero) if mask.where_true else op.where(aligned, zero, low)
+
+
+def _merged(mask: RelayExpr, scores: Dims, shape: Dims) -> RelayExpr | None:
+    """Return a mask of scores whose batch is several dimensions as one of scores in rank 4."""
+    dims, outer = known_dims(mask), len(scores) - 3
+    known = dims is not None and all(isinstance(extent, int) for extent in (*dims, *scores, *shape))
+    if dims is None or not known or scores[outer:] != shape[1:] or math.prod(scores[:outer]) != shape[0]:
+        return None
+    wide = (1,) * (len(scores) - len(dims)) + dims
+    if any(extent != 1 for extent in wide[:outer]) and wide[:outer] != scores[:outer]:
+        wide = (*scores[:outer], *wide[outer:])
+        mask = op.broadcast_to(mask, wide)
+    return infer_expr(op.reshape(mask, newshape=(math.prod(wide[:outer]), *wide[outer:])))
 
 
 def _reshaped(expr: RelayExpr, have: list[Extent], want: list[Extent]) -> RelayExpr:
