@@ -156,6 +156,7 @@ def test_windows_compute_the_same(
     [
         (AVX2, 7, 2048, 7),  # tiles of 5 columns instead of 4 and 3
         (AVX2, 14, 1024, 14),  # many weights: all rows, or they are read again for each
+        (AVX2, 38, 1024, 1),  # the image, larger than a cache, would be read again for each group of channels
         (AVX2, 12, 64, 1),  # tiles of 6 columns as it is
         (AVX512, 7, 2048, 1),  # registers for a whole row
         (MANY_CORES, 7, 128, 1),  # 8 groups of channels would leave 8 cores idle

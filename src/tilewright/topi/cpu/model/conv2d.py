@@ -208,8 +208,13 @@ def rows_to_merge(
     in_tiles = are_rows_merged(cpu, out, kernel, copied, computed, dtype) if of_words else None
     if in_tiles is not None:
         return choose("merged_rows", [1, height], height if in_tiles else 1)
-    if is_streamed(cpu, weight_bytes):  # then all rows run through a few channels' weights
-        choices = [1, height]
+    if is_streamed(cpu, weight_bytes):
+        # All rows run through a few channels' weights, and then through the next: the data is read as often, unless a
+        # cache holds it. Rows that are not merged read all weights, each.
+        blocks = out_chunks // choose_channel_tile(cpu, height * width, chunks_per_group, lane_block, lanes).vectors
+        data_bytes = images * height * row_bytes
+        fits = data_bytes <= max(cpu.l2_bytes, images * weight_bytes * height // blocks)
+        choices = [1, height] if fits else [1]
     else:
         choices = divisors_up_to(height, max(1, cpu.l2_bytes // 4 // row_bytes))
     best = min(choices, key=lambda rows: (cost(rows), rows))
