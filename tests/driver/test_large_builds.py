@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tiers import full
 
 import tilewright as tvm
 from benchmarks import large
@@ -75,7 +76,7 @@ def test_a_signal_leaves_the_files_that_were_there(
     assert contents(tmp_path) == files and not list((tmp_path / "tmp").iterdir())
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", [*full(False), True])  # without, test_cli.py fills a disk
 def test_a_full_disk_leaves_the_files_that_were_there(
     apart: bool, model: Path, files: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def check(names: Iterable[str], target: str, opt_level: int, dtype: str) -> None
 
 
 @pytest.mark.covering(1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_results_are_rounded_once(target: str, dtype: str) -> None:
