@@ -187,8 +187,15 @@ TVM_DLL int TilewrightObjectFree(TVMObjectHandle object);
 /* Makes "custom[name]bits" an element type, whose code is one of 129 to 255. */
 TVM_DLL int TilewrightRegisterDataType(const char* name, int code);
 TVM_DLL int TilewrightNumThreads(void);
-/* 0 restores the default: TVM_NUM_THREADS, OMP_NUM_THREADS, or the cores this process may use. */
+/* 0 restores the default: TVM_NUM_THREADS, OMP_NUM_THREADS, or the cores this process may use now. */
 TVM_DLL int TilewrightSetNumThreads(int num_threads);
+/* Gives parallel loops to threads of the program's own. `launch` calls task(data, index) for each index from 0 to count - 1, once,
+ * in any order and on any threads, and returns when all have ended: 0, or not 0 where it could not. It may be called by several
+ * threads at once; count is TilewrightNumThreads() for most loops. NULL gives loops back to the runtime's own pool. The pool
+ * has to outlive the runs that use it. */
+typedef void (*TilewrightTask)(void* data, int index);
+typedef int (*TilewrightLaunchTasks)(void* pool, TilewrightTask task, void* data, int count);
+TVM_DLL int TilewrightSetThreadPool(TilewrightLaunchTasks launch, void* pool);
 /* Comma-separated features of this processor, in LLVM's names. */
 TVM_DLL const char* TilewrightHostCpuFeatures(void);
 /* Fails, naming them, when this processor lacks some of the comma-separated features. */

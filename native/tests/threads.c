@@ -1,10 +1,11 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE. */
 #include "test.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_TASKS 64
+#define MAX_TASKS 200
 
 typedef struct {
   atomic_int runs[MAX_TASKS];
@@ -227,7 +228,124 @@ static void run_once_runs_once(void) {
   OK(TVMBackendRunOnce(&other, set_flag_again, &inner, sizeof inner));
 }
 
+/* More threads than any machine of the tests has cores: they take turns, and every task still runs once. */
+static void many_threads_run_every_task_once(void) {
+  OK(TilewrightSetNumThreads(130));
+  for (int tasks = 0; tasks <= MAX_TASKS; tasks += 100) {
+    Counter c = {0};
+    OK(TVMBackendParallelLaunch(count_task, &c, tasks));
+    int expected = tasks == 0 ? 130 : tasks;
+    for (int i = 0; i < MAX_TASKS; ++i) CHECK(c.runs[i] == (i < expected ? 1 : 0));
+  }
+  Phases p;
+  OK(TVMBackendParallelLaunch(two_phases, &p, 0));
+  for (int i = 1; i < 130; ++i) CHECK(p.sums[i] == p.sums[0]);
+}
+
+/* A pool of the program's own: two threads for each launch. */
+typedef struct {
+  TilewrightTask task;
+  void* data;
+  int first, count;
+} Half;
+
+static void* run_half(void* arg) {
+  Half* half = arg;
+  for (int i = half->first; i < half->count; i += 2) half->task(half->data, i);
+  return NULL;
+}
+
+static int launch_halves(void* launches, TilewrightTask task, void* data, int count) {
+  atomic_fetch_add((atomic_int*)launches, 1);
+  Half halves[2] = {{task, data, 0, count}, {task, data, 1, count}};
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, run_half, &halves[1]) != 0) return -1;
+  run_half(&halves[0]);
+  return pthread_join(thread, NULL);
+}
+
+static int launch_nothing(void* result, TilewrightTask task, void* data, int count) {
+  (void)task;
+  (void)data;
+  (void)count;
+  return *(int*)result;
+}
+
+static void a_pool_of_the_program_runs_the_tasks(void) {
+  atomic_int launches = 0;
+  OK(TilewrightSetNumThreads(3));
+  OK(TilewrightSetThreadPool(launch_halves, &launches));
+  for (int tasks = 0; tasks <= 5; ++tasks) {
+    Counter c = {0};
+    OK(TVMBackendParallelLaunch(count_task, &c, tasks));
+    for (int i = 0; i < 6; ++i) CHECK(c.runs[i] == (i < (tasks == 0 ? 3 : tasks) ? 1 : 0));
+  }
+  CHECK(launches == 5); /* one task runs where it is */
+  int task = 2, result = 0;
+  FAILS(TVMBackendParallelLaunch(fail_one, &task, 4), "task failed on purpose");
+  Phases p;
+  FAILS(TVMBackendParallelLaunch(two_phases, &p, 0), "of the runtime's own");
+  OK(TilewrightSetThreadPool(launch_nothing, &result));
+  FAILS(TVMBackendParallelLaunch(fail_one, &task, 4), "ran 0 of 4 tasks");
+  result = 7;
+  FAILS(TVMBackendParallelLaunch(fail_one, &task, 4), "failed with code 7");
+  OK(TilewrightSetThreadPool(NULL, NULL));
+  Counter c = {0};
+  OK(TVMBackendParallelLaunch(count_task, &c, 0));
+  CHECK(c.tasks == 3);
+}
+
+#ifdef __linux__
+int tw_quota_cpus(const char* memberships, const char* root);
+
+static void write_text(const char* folder, const char* name, const char* text) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE* f = fopen(path, "w");
+  CHECK(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* The group of a process, and each that it is in, limits it. */
+static void control_groups_limit_the_cores(void) {
+  char root[] = "/tmp/tilewright-groups-XXXXXX", folder[300], list[300];
+  CHECK(mkdtemp(root) != NULL);
+  snprintf(list, sizeof list, "%s/list", root);
+  const char* folders[] = {"/user", "/user/app", "/cpu", "/cpu/box"};
+  for (int i = 0; i < 4; ++i) {
+    snprintf(folder, sizeof folder, "%s%s", root, folders[i]);
+    CHECK(mkdir(folder, 0700) == 0);
+  }
+  write_text(root, "list", "0::/user/app\n");
+  CHECK(tw_quota_cpus(list, root) == 0);
+  write_text(root, "user/app/cpu.max", "max 100000\n");
+  CHECK(tw_quota_cpus(list, root) == 0);
+  write_text(root, "user/app/cpu.max", "650000 100000\n");
+  CHECK(tw_quota_cpus(list, root) == 7);
+  write_text(root, "user/cpu.max", "250000 100000\n");
+  CHECK(tw_quota_cpus(list, root) == 3);
+  write_text(root, "cpu.max", "150000 100000\n");
+  CHECK(tw_quota_cpus(list, root) == 2);
+  write_text(root, "list", "12:cpuset:/box\n4:cpu,cpuacct:/box\n");
+  CHECK(tw_quota_cpus(list, root) == 0);
+  write_text(root, "cpu/box/cpu.cfs_quota_us", "-1\n");
+  write_text(root, "cpu/box/cpu.cfs_period_us", "100000\n");
+  CHECK(tw_quota_cpus(list, root) == 0);
+  write_text(root, "cpu/box/cpu.cfs_quota_us", "400000\n");
+  CHECK(tw_quota_cpus(list, root) == 4);
+  write_text(root, "list", "no group at all");
+  CHECK(tw_quota_cpus(list, root) == 0);
+  CHECK(tw_quota_cpus("/nowhere/at/all", root) == 2);
+  snprintf(folder, sizeof folder, "rm -r %s", root);
+  OK(system(folder));
+}
+#endif
+
 void test_threads(void) {
+#ifdef __linux__
+  control_groups_limit_the_cores();
+#endif
+  many_threads_run_every_task_once();
+  a_pool_of_the_program_runs_the_tasks();
   every_task_runs_once();
   sleeping_workers_wake_up();
   barriers_separate_phases();

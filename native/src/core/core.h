@@ -43,6 +43,15 @@ void tw_clear_error(void);
 size_t tw_escape(const char* text, char* to);
 #define tw_out_of_memory(nbytes) tw_fail("out of memory: could not allocate %zu bytes", (size_t)(nbytes))
 
+/* ---- cores (cores.c) ---- */
+/* At least 1. */
+int tw_usable_cores(void);
+#ifdef __linux__
+/* The processor time, in whole CPUs, that control groups under `root` leave a process whose groups the file `memberships`
+ * lists as /proc/PID/cgroup does; 0 when unlimited. */
+int tw_quota_cpus(const char* memberships, const char* root);
+#endif
+
 /* ---- locks (lock.c) ---- */
 /* A mutex that is free in a child made by fork, whoever held it: threads do not survive fork, and would never give it back. */
 typedef struct {

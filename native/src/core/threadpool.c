@@ -19,7 +19,6 @@
 #include "core.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #define MAX_THREADS 1024
 /* Turns of waiting before a thread sleeps, of about 25 ns each: longer than the parts of a kernel differ (waking a
@@ -75,6 +74,13 @@ struct Pool {
 static TwLock launch_lock = TW_LOCK_INITIALIZER; /* held during a launch that uses the pool */
 static Pool* pool;                               /* under launch_lock, as is pool_forks */
 static unsigned pool_forks;
+typedef struct {
+  TilewrightLaunchTasks launch;
+  void* pool;
+} OwnPool;
+static TwLock own_lock = TW_LOCK_INITIALIZER;
+static OwnPool own_pool; /* under own_lock: what TilewrightSetThreadPool was given */
+static atomic_bool has_own_pool;
 static atomic_int wanted_threads;                               /* 0: default */
 static atomic_int default_threads;                              /* computed once, then positive */
 
@@ -85,56 +91,9 @@ static int env_threads(const char* name) {
   return n <= 0 ? 0 : n > MAX_THREADS ? MAX_THREADS : (int)n;
 }
 
-#ifdef __linux__
-/* Whether cpu is the first of the hardware threads that share its core. */
-static bool leads_core(int cpu) {
-  char path[96];
-  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-  FILE* f = fopen(path, "r");
-  int first = cpu;
-  if (f != NULL) {
-    if (fscanf(f, "%d", &first) != 1) first = cpu;
-    fclose(f);
-  }
-  return first == cpu;
-}
-
-/* How many numbers a file begins with, of one (b is NULL) or two. */
-static int read_numbers(const char* path, long long* a, long long* b) {
-  FILE* f = fopen(path, "r");
-  if (f == NULL) return 0;
-  int n = b == NULL ? fscanf(f, "%lld", a) : fscanf(f, "%lld %lld", a, b);
-  fclose(f);
-  return n;
-}
-
-/* The CPU time that the container may use, in whole CPUs; 0 when unlimited. */
-static int quota_cpus(void) {
-  long long quota = 0, period = 0;
-  if (read_numbers("/sys/fs/cgroup/cpu.max", &quota, &period) < 2 &&
-      (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota, NULL) < 1 || /* version 1 of control groups */
-       read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, NULL) < 1)) {
-    return 0;
-  }
-  return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
-}
-#endif
-
 static int usable_cores(void) {
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  int n = online < 1 ? 1 : (int)online;
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    int cpus = CPU_COUNT(&set), cores = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) cores += CPU_ISSET(cpu, &set) && leads_core(cpu);
-    /* pinned to the second hardware threads alone, no CPU leads its core */
-    n = cores > 0 ? cores : cpus;
-  }
-  int quota = quota_cpus();
-  if (quota > 0 && quota < n) n = quota;
-#endif
-  return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+  int n = tw_usable_cores();
+  return n > MAX_THREADS ? MAX_THREADS : n;
 }
 
 int TilewrightNumThreads(void) {
@@ -154,6 +113,7 @@ int TilewrightSetNumThreads(int num_threads) {
   if (num_threads < 0 || num_threads > MAX_THREADS) {
     return tw_fail("the number of threads must be 0 (default) to %d, not %d", MAX_THREADS, num_threads);
   }
+  if (num_threads == 0) atomic_store(&default_threads, 0); /* the process may have other cores by now */
   atomic_store(&wanted_threads, num_threads);
   return 0;
 }
@@ -368,12 +328,71 @@ static int run_on_pool(Pool* p, FTVMParallelLambda function, void* data, int num
   return -1;
 }
 
+/* ---- a pool of the program's own ---- */
+typedef struct {
+  FTVMParallelLambda function;
+  void* data;
+  TVMParallelGroupEnv env;
+  atomic_int finished;
+  TwLock lock; /* of error */
+  char* error; /* of the first task that failed, "" of one without words */
+} Lent;
+
+static void run_lent_task(void* launch, int task) {
+  Lent* lent = launch;
+  TwThread* t = tw_thread();
+  bool outer = t->in_parallel;
+  t->in_parallel = true;
+  if (lent->function(task, &lent->env, lent->data) != 0) {
+    tw_lock(&lent->lock);
+    if (lent->error == NULL) lent->error = tw_strdup(TVMGetLastError());
+    tw_unlock(&lent->lock);
+  }
+  t->in_parallel = outer;
+  atomic_fetch_add(&lent->finished, 1);
+}
+
+static int run_on_lent_threads(OwnPool own, FTVMParallelLambda function, void* data, int num_task) {
+  Lent lent = {.function = function, .data = data, .env = {.sync_handle = NULL, .num_task = num_task}};
+  tw_lock_init(&lent.lock);
+  tw_clear_error();
+  int rc = own.launch(own.pool, run_lent_task, &lent, num_task);
+  int finished = atomic_load(&lent.finished);
+  if (rc != 0 && TVMGetLastError()[0] == '\0') {
+    tw_fail("the thread pool that TilewrightSetThreadPool was given failed with code %d", rc);
+  } else if (rc == 0 && lent.error != NULL) {
+    rc = tw_fail("%s", lent.error[0] == '\0' ? "a parallel task failed" : lent.error);
+  } else if (rc == 0 && finished != num_task) {
+    rc = tw_fail("the thread pool that TilewrightSetThreadPool was given ran %d of %d tasks", finished, num_task);
+  }
+  free(lent.error);
+  tw_lock_destroy(&lent.lock);
+  return rc == 0 ? 0 : -1;
+}
+
+int TilewrightSetThreadPool(TilewrightLaunchTasks launch, void* pool_of_program) {
+  tw_lock(&own_lock);
+  own_pool = (OwnPool){launch, pool_of_program};
+  atomic_store(&has_own_pool, launch != NULL);
+  tw_unlock(&own_lock);
+  return 0;
+}
+
+static OwnPool current_own_pool(void) {
+  if (!atomic_load_explicit(&has_own_pool, memory_order_relaxed)) return (OwnPool){NULL, NULL};
+  tw_lock(&own_lock);
+  OwnPool own = own_pool;
+  tw_unlock(&own_lock);
+  return own;
+}
+
 int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
   int threads = TilewrightNumThreads();
   if (num_task < 0) return tw_fail("a parallel launch of %d tasks", num_task);
-  if (threads == 1 || num_task == 1 || tw_thread()->in_parallel || !tw_try_lock(&launch_lock)) {
-    return run_alone(flambda, cdata, num_task);
-  }
+  if (threads == 1 || num_task == 1 || tw_thread()->in_parallel) return run_alone(flambda, cdata, num_task);
+  OwnPool own = current_own_pool();
+  if (own.launch != NULL) return run_on_lent_threads(own, flambda, cdata, num_task == 0 ? threads : num_task);
+  if (!tw_try_lock(&launch_lock)) return run_alone(flambda, cdata, num_task);
   Pool* p = current_pool(threads);
   int rc = p == NULL || p->num_threads == 1 ? run_alone(flambda, cdata, num_task)
                                             : run_on_pool(p, flambda, cdata, num_task);
@@ -386,7 +405,8 @@ int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv* penv) {
   (void)task_id;
   if (penv->num_task == 1) return 0;
   if (p == NULL || penv->num_task > p->num_threads) {
-    return tw_fail("a barrier among %d tasks needs as many threads; launch with num_task=0", penv->num_task);
+    return tw_fail("a barrier among %d tasks needs as many threads of the runtime's own; launch with num_task=0",
+                   penv->num_task);
   }
   unsigned phase = atomic_load(&p->barrier_phase);
   if (atomic_fetch_add(&p->arrived, 1) + 1 == penv->num_task) {

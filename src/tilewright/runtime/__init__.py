@@ -33,6 +33,7 @@ from .module import (
     load_module,
     num_threads,
     set_num_threads,
+    set_thread_pool,
     system_lib,
 )
 from .ndarray import NDArray, array, empty, from_dlpack, numpy_dtype, numpyasarray
@@ -109,6 +110,7 @@ __all__ = [
     "save_param_dict",
     "save_param_dict_to_file",
     "set_num_threads",
+    "set_thread_pool",
     "system_lib",
     "vulkan",
 ]

@@ -134,6 +134,8 @@ GetSource = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Handle)
 SaveFile = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, ctypes.c_char_p)
 Allocator = ctypes.CFUNCTYPE(_Handle, _Handle, ctypes.c_size_t)
 Send = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, ctypes.c_size_t)
+Task = ctypes.CFUNCTYPE(None, _Handle, _Int)
+LaunchTasks = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, _Handle, _Int)
 Receive = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, ctypes.c_size_t, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
 
 
@@ -228,6 +230,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightRegisterDataType": (ctypes.c_char_p, _Int),
     "TilewrightNumThreads": (),
     "TilewrightSetNumThreads": (_Int,),
+    "TilewrightSetThreadPool": (LaunchTasks, _Handle),
     "TilewrightHostCpuFeatures": (),
     "TilewrightCheckCpuFeatures": (ctypes.c_char_p, ctypes.c_char_p),
     "TilewrightContextSymbol": (ctypes.c_char_p,),

@@ -58,10 +58,12 @@ from ._ffi import (
     Finalizer,
     GetFunction,
     GetSource,
+    LaunchTasks,
     ModuleCallbacks,
     Resolve,
     Save,
     SaveFile,
+    Task,
     TVMValue,
     check_call,
     set_last_error,
@@ -556,6 +558,38 @@ def num_threads() -> int:
 def set_num_threads(count: int) -> None:
     """Set how many threads a parallel loop uses; 0 restores ``TVM_NUM_THREADS``, or the cores."""
     check_call(LIB.TilewrightSetNumThreads(count))
+
+
+_thread_pool: list[Any] = []  # the callback that the runtime has: it lives as long as it is in use
+
+
+def set_thread_pool(launch: Callable[[Callable[[int], None], int], object] | None) -> None:
+    """Give parallel loops to threads of the program's own; None gives them back to the runtime's pool.
+
+    ``launch(task, count)`` calls ``task(i)`` for each i from 0 to ``count`` - 1, once, on any threads, and returns when
+    all have ended; ``count`` is ``num_threads()`` for most loops. It may be called by several threads at once. What it
+    raises fails the run as a ``TVMError``. While a task runs, it does not hold the interpreter's lock.
+
+    Example::
+
+        pool = ThreadPoolExecutor(4)
+        runtime.set_num_threads(4)
+        runtime.set_thread_pool(lambda task, count: list(pool.map(task, range(count))))
+    """
+
+    def call(_: int, task: int, data: int, count: int) -> int:
+        try:
+            run = Task(task)
+            assert launch is not None
+            launch(lambda index: run(data, index), count)
+        except BaseException as error:
+            LIB.TVMAPISetLastError(f"the thread pool failed: {type(error).__name__}: {error}".encode())
+            return -1
+        return 0
+
+    made = LaunchTasks(call) if launch is not None else LaunchTasks()
+    check_call(LIB.TilewrightSetThreadPool(made, None))
+    _thread_pool[:] = [made]
 
 
 def host_cpu_features() -> list[str]:
