@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.autotvm.history import ApplyHistoryBest
+from tilewright.ir.collection import rare_collections
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import tensors_of
@@ -89,7 +90,7 @@ def compile(
     if specialize:
         options[SPECIALIZE] = ";".join(specialize)
     tuned = ApplyHistoryBest(str(records)) if records is not None else contextlib.nullcontext()
-    with tuned, PassContext(opt_level=opt_level, config=options), in_budget():
+    with tuned, PassContext(opt_level=opt_level, config=options), in_budget(), rare_collections():
         of_torch = {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
         mod, weights = _imported(model, input_shapes, dims, of_torch)
         weights, state = weights_and_state(mod, weights)

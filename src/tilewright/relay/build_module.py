@@ -17,6 +17,7 @@ import tilewright.relay.backend.dense_task
 import tilewright.relay.backend.kernel_task
 import tilewright.relay.backend.vm_build  # noqa: F401  (all register themselves)
 from tilewright.autotvm.store import records_in_force
+from tilewright.ir.collection import rare_collections
 from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -205,6 +206,7 @@ def build(
 
 @heard_interrupts()
 @in_budget()
+@rare_collections()
 def build(
     ir_mod: IRModule | Function,
     target: TargetLike | None = None,
