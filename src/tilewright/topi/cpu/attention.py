@@ -13,8 +13,10 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     inline_injective,
+    machine,
     measured,
     output_tensors,
+    shares_evenly,
     typical_extent,
     vector_lanes,
 )
@@ -42,7 +44,7 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     work = 2 * (constant_extent(j) or 1) * _count(parts.products)
     height = constant_extent(i)
     matrices = (constant_extent(b) or 1) * (constant_extent(h) or 1)
-    few = matrices < threads.least_tasks and tiles is not None
+    few = (matrices < threads.least_tasks or not shares_evenly(matrices)) and tiles is not None
     group = _group(typical_extent(i.dom.extent), tiles.rows, few) if tiles else 1
     rows, inner = out.split(i, factor=group)
     cut = height is None or height % group != 0
@@ -68,8 +70,8 @@ def _group(rows: int, tile: int, few: bool) -> int:
     """
     attention = measured().attention
     threads = measured().threads
-    tiles = max(1, rows // tile)
-    return tile * min(attention.group_tiles, max(1, tiles // threads.least_tasks) if few else tiles)
+    tiles, most = max(1, rows // tile), max(threads.least_tasks, machine().cores)
+    return tile * min(attention.group_tiles, max(1, tiles // most) if few else tiles)
 
 
 def _partition(stage: te.Stage, *loops: IterVar) -> None:

@@ -54,6 +54,7 @@ def constant_extent(axis: IterVar) -> int | None:
 
 
 _TYPICAL_EXTENT = 64
+_MOST_IDLE = 1.15  # times the even share, from which another way to cut the work is looked for
 
 
 def typical_extent(dim: Any) -> int:
@@ -88,6 +89,17 @@ def worth_threads(op: Any, limit: int | None = None) -> bool:
         limit = measured().threads.least_work
     elements = element_count(op.output(0))
     return choose("threads", [True, False], elements is None or elements * reduction_size(op) > limit)
+
+
+def idleness(tasks: int) -> float:
+    """Return the time of equal tasks on the machine's cores, over the time if they were shared evenly."""
+    cores = machine().cores
+    return -(-tasks // cores) * cores / tasks
+
+
+def shares_evenly(tasks: int) -> bool:
+    """Return whether the cores have so many equal tasks that they idle little."""
+    return idleness(tasks) <= _MOST_IDLE
 
 
 def output_tensors(outs: Any) -> list[te.Tensor]:

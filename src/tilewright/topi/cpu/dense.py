@@ -38,6 +38,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.float_dense import schedule_dense_of_parts
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, schedule_register_tiles, unroll_and_vectorize
+from tilewright.topi.cpu.model.dense import row_parts
 from tilewright.topi.cpu.model.float_tiles import float_tiles
 from tilewright.topi.cpu.model.tiling import RegisterTile, even_tile, steps_to_unroll
 from tilewright.topi.cpu.reduction import schedule_row_reduction
@@ -200,6 +201,9 @@ def _schedule_product(
     m_outer, m_inner = out.split(m, factor=chosen.tile_m)
     n_outer, n_inner = out.split(n, factor=chosen.block)
     grouped = chosen.row_groups > 1
+    tiles = -(-(constant_extent(m) or 0) // chosen.tile_m)
+    split = not grouped and not batch and chosen.columns_outer
+    parts = row_parts(machine(), (constant_extent(n) or 0) // chosen.block, tiles) if split else 1
     if grouped:
         group, m_outer = out.split(m_outer, nparts=chosen.row_groups)
         batch = [*batch, group]
@@ -213,7 +217,12 @@ def _schedule_product(
     whole = whole_columns if chosen.columns_outer else whole_rows
     many = bool(batch) and (constant_extent(batch[0]) or 1) >= threads.least_tasks
     apart = grouped or (many and not whole)
-    fused = fuse_all(out, batch if apart else [*batch, outer[0]])
+    shared = batch if apart else [*batch, outer[0]]
+    if parts > 1 and whole_columns:
+        part, outer[1] = out.split(m_outer, nparts=parts)
+        out.reorder(*shared, part, outer[1], m_inner, n_inner)
+        shared.append(part)
+    fused = fuse_all(out, shared)
     assert fused is not None
     if worth_threads(anchor, threads.least_row_products if constant_extent(m) == 1 else threads.least_products):
         out.parallel(fused)

@@ -40,6 +40,7 @@ from tilewright.target.codegen.llvm.support import argument_check, report
 from tilewright.target.codegen.llvm.tiles import configuration, configuration_of
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.parallel_work import least_of_task, most_tasks
 from tilewright.tir.stmt import AttrStmt, For, Stmt
 
 _PARALLEL_ENV = "{ ptr, i32 }"
@@ -58,6 +59,7 @@ _FIELD_PATHS: dict[int, tuple[str, str]] = {
     ARRAY_STRIDES: ("i32 5", "ptr"),
     ARRAY_BYTE_OFFSET: ("i32 6", "i64"),
 }
+_FEW_CORES = 2  # on which a loop that is worth threads is worth all of them
 _FIELD_DTYPES = {"ptr": "handle", "i8": "uint8", "i16": "uint16", "i32": "int32", "i64": "uint64"}
 
 
@@ -391,10 +393,19 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
     def launch(self, s: For) -> None:
         """The iterations as tasks."""
         self.stays_loop = False
-        self._launch(lambda child: child.shared_out(s))
+        self._launch(lambda child: child.shared_out(s), self._most_tasks(s))
 
-    def _launch(self, body: Callable[[FunctionEmitter], None]) -> None:
-        """Run ``body`` as the tasks of one parallel launch.
+    def _most_tasks(self, s: For) -> int:
+        """Return the tasks of a loop that has too little work for all cores of the target; 0: one for each thread."""
+        cpu = self.unit.features
+        if cpu.cores <= _FEW_CORES:
+            return 0
+        lanes = cpu.lanes(32)
+        found = most_tasks(s, lanes * 32, least_of_task(cpu.processor.threads.least_work, lanes))
+        return found if found is not None and found < cpu.cores else 0
+
+    def _launch(self, body: Callable[[FunctionEmitter], None], tasks: int = 0) -> None:
+        """Run ``body`` as the tasks of one parallel launch, 0: one for each thread.
 
         The variables it uses go through a struct: the lambda that the runtime calls unpacks it and calls the function
         with the body.
@@ -409,7 +420,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         child.finish(f'define internal i32 @"{name}"({params}) noinline nounwind')
         _, closure = self._closure(name, child, "i32 %task", "ptr %env")
         self.check_zero(
-            self.runtime_call("TVMBackendParallelLaunch", "i32", f'ptr @"{name}.lambda", ptr {closure}, i32 0')
+            self.runtime_call("TVMBackendParallelLaunch", "i32", f'ptr @"{name}.lambda", ptr {closure}, i32 {tasks}')
         )
 
     def _closure(self, name: str, child: FunctionEmitter, *given: str) -> tuple[str, str]:
