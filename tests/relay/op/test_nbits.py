@@ -211,6 +211,18 @@ def test_any_number_of_rows(level: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(initial=1))
 
 
+def test_of_a_prompt_only_the_rows_that_are_read_are_multiplied() -> None:
+    made = weights(21, 48, 4, 16, "bytes")
+    x, data = relay.var("x", shape=(1, 7, 48)), random(1, 7, 48)
+    whole = product(4, 16)(x, *map(relay.const, made))
+    last = relay.strided_slice(whole, begin=[-1], end=[1 << 31], axes=[1])
+    with tvm.transform.PassContext(opt_level=3):
+        mod, _ = relay.optimize(tvm.IRModule.from_expr(relay.Function([x], last)), "llvm", fuse=False)
+    assert "Tensor[(1, 21), float32]" in str(mod) and "Tensor[(7, 21), float32]" not in str(mod)
+    expected = data[:, -1:] @ matrix(*made, 4, 16, 48).T
+    np.testing.assert_allclose(run(last, x, data), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
 def test_weights_that_the_program_computes() -> None:
     made = weights(6, 40, 4, 16, "bytes")
     variables = [

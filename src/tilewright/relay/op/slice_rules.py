@@ -73,8 +73,8 @@ def along_others(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> P
 
 
 def dense(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:
-    """Cut rows of the data."""
-    return Part([cut, None], call.attrs) if cut.axis < len(shape) - 1 else None
+    """Cut rows of the data, which the other operands are multiplied with."""
+    return Part([cut, *(None for _ in operands[1:])], call.attrs) if cut.axis < len(shape) - 1 else None
 
 
 def batch_matmul(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:

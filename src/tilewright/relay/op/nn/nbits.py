@@ -18,7 +18,7 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
@@ -163,6 +163,7 @@ class MatmulNBits(OpDef[MatmulNBitsAttrs]):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     kind = "dense"
     in_float32 = True
+    slice_operands = staticmethod(slice_rules.dense)
     legalize = topi.nn.matmul_nbits_legalize
 
     @staticmethod
@@ -231,6 +232,7 @@ class MatmulNBitsPack(OpDef[MatmulNBitsPackAttrs]):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     kind = "dense"
     in_float32 = True
+    slice_operands = staticmethod(slice_rules.dense)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: MatmulNBitsPackAttrs, solver: TypeSolver) -> Type | None:
