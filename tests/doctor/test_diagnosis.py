@@ -17,8 +17,8 @@ from tilewright.doctor import alternatives, peak
 from tilewright.doctor.alternatives import common_groups, other_builds
 from tilewright.doctor.diagnosis import Diagnosis, Finding, diagnose, least_seconds
 from tilewright.doctor.inputs import made_up
-from tilewright.doctor.page import HEADINGS, cells, write_page
 from tilewright.doctor.work import Kernel
+from tilewright.report.doctor import HEADINGS, cells, write_page
 from tilewright.target.target import Target
 
 RATES = {"L2": {1: 100.0, 2: 200.0}, "L3": {1: 50.0, 2: 100.0}, "DRAM": {1: 10.0, 2: 20.0}}

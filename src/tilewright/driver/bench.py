@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from tilewright.driver.dims import combinations, parse_dim_numbers
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, open_library, timer
+from tilewright.driver.options import check_writable
 from tilewright.driver.report import print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from tilewright.report.passes import PassRecorder
 
 _STATISTICS = ("median", "mean", "min", "max", "std")
 _MOST_SINGLE_RUNS = 100_000
@@ -43,6 +47,8 @@ class BenchOptions:
     board: Board | None
     dims: list[str] | None = None
     max_steps: int | None = None
+    report: Path | None = None
+    trace: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,12 @@ class NodeTime:
 
 def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Measure and print the latency, and with ``profile`` the time of each operator."""
-    with open_library(options.file, options.compile_first, options.input_shape, options.board) as library:
+    for output in (options.report, options.trace):
+        if output is not None:
+            check_writable(output)
+    recorder = _recorder(options)
+    opened = open_library(options.file, options.compile_first, options.input_shape, options.board, recorder=recorder)
+    with opened as library:
         results, profiles = [], []
         library.limit_steps(options.max_steps)
         for numbers in combinations(parse_dim_numbers(options.dims)):
@@ -83,6 +94,7 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
                 results.append(replace(_measure(at, options), dims=numbers))
                 if options.profile:
                     profiles.append(_profile(at, results[-1], options))
+        _write_pages(at, results[-1], options)
     if as_json:
         print_json(_json_report(options, results, profiles))
     elif quiet:
@@ -110,16 +122,46 @@ def _measure(library: Library, options: BenchOptions) -> Latency:
     return Latency(library.place.function("runtime.NumThreads")(), len(taken.results), found)
 
 
+def _runs(latency: Latency, options: BenchOptions) -> int:
+    """Return how many runs take as long as the measurements."""
+    runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
+    return min(max(runs, 10), _MOST_SINGLE_RUNS)
+
+
 def _profile(library: Library, latency: Latency, options: BenchOptions) -> list[NodeTime]:
     """The operators, the slowest first."""
-    runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
-    times = library.executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
+    times = library.executor.time_nodes(_runs(latency, options))
     total = sum(seconds for _, seconds in times)
     nodes = [
         NodeTime(name.removeprefix("tvmgen_default_"), s * 1e3, s / total, list(library.sources.get(name, [])))
         for name, s in times
     ]
     return sorted(nodes, key=lambda node: -node.milliseconds)
+
+
+def _recorder(options: BenchOptions) -> PassRecorder | None:
+    """Return a recorder of the compiler's passes, where a page is asked for."""
+    if options.report is None:
+        return None
+    from tilewright.report.passes import PassRecorder
+
+    return PassRecorder()
+
+
+def _write_pages(library: Library, latency: Latency, options: BenchOptions) -> None:
+    """Write the page and the trace that are asked for, of the last measurement."""
+    if options.report is None and options.trace is None:
+        return
+    times = library.executor.time_nodes(_runs(latency, options))
+    if options.trace is not None:
+        from tilewright.report.trace import write_trace
+
+        write_trace(options.trace, options.file.name, times, library.sources)
+    if options.report is not None:
+        from tilewright.driver.bench_page import write_bench_page
+
+        rows = [("measured", f"{latency.milliseconds['median']:.3f} ms in the median, {latency.threads} threads")]
+        write_bench_page(options.report, library, dict(times), latency.threads, rows)
 
 
 def _print_results(results: list[Latency], detailed: bool) -> None:

@@ -47,6 +47,8 @@ from tilewright.relay.frontend import import_model
 from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
+from tilewright.report.model import Measured, ModelPage
+from tilewright.report.passes import PassRecorder
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.state import keep_state
@@ -120,6 +122,7 @@ class CompileOptions:
     weights: Path | None = None
     board: str | None = None
     workspace_pools: str | None = None
+    report: Path | None = None
 
     @property
     def name(self) -> str:
@@ -129,16 +132,21 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A finished library: the build's report, and the seconds from the model's file to the library's."""
+    """A finished library: the build's report, and the seconds from the model's file to the library's.
+
+    ``factory`` is what ``relay.build`` gave, ``recorder`` has its passes where a page was asked for.
+    """
 
     options: CompileOptions
     target: Target
     build: BuildReport
     seconds: float
+    factory: Any
+    recorder: PassRecorder | None = None
 
 
-def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
-    """Compile a model to a library; without ``quiet``, a terminal shows how far it is."""
+def build_library(options: CompileOptions, quiet: bool = False, recorder: PassRecorder | None = None) -> Compiled:
+    """Compile a model to a library; without ``quiet``, a terminal shows how far it is; ``recorder`` notes the passes."""
     start = time.perf_counter()
     shapes = parse_input_shapes(options.input_shape)
     config = runtime_config(options.runtime) | parse_pass_config(options.pass_config) | options.limits.config()
@@ -153,8 +161,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     target = _checked_target(options)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
     with _progress(Console(quiet=quiet, stderr=True)):
-        report, instruments = BuildReport(), [dump] if dump else None
-        context = PassContext(opt_level=options.opt_level, instruments=instruments, config=config)
+        report, instruments = BuildReport(), [item for item in (dump, recorder) if item]
+        context = PassContext(opt_level=options.opt_level, instruments=instruments or None, config=config)
         with _records(options), context, in_budget():
             with report.stage("import"):
                 mod, params = import_model(options.model, shapes, options.frontend, dims=parse_dim_limits(options.dims))
@@ -177,7 +185,17 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             _export(options, factory, mod, params)
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
-    return Compiled(options, target, built, time.perf_counter() - start)
+    return Compiled(options, target, built, time.perf_counter() - start, factory, recorder)
+
+
+def model_page(compiled: Compiled, run: Measured | None = None) -> ModelPage:
+    """Return the page about a compiled model, with the times of a run if there are some."""
+    page = ModelPage(f"{compiled.options.model.name} for {compiled.target}", list(_summary(compiled)))
+    if compiled.recorder is not None:
+        page.add_passes(compiled.recorder)
+    with _records(compiled.options), PassContext(opt_level=compiled.options.opt_level):
+        page.add_build(compiled.factory, compiled.build, run)
+    return page
 
 
 def _checked_target(options: CompileOptions) -> Target:
@@ -245,7 +263,12 @@ def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:
 
 def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Compile a model and report."""
-    compiled = build_library(options, quiet or as_json)
+    if options.report is not None:
+        check_writable(options.report)
+    recorder = PassRecorder() if options.report is not None else None
+    compiled = build_library(options, quiet or as_json, recorder)
+    if options.report is not None:
+        model_page(compiled).write(options.report)
     if as_json:
         print_json(_json_report(compiled))
     elif not quiet:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.driver.board import Board, Here, place_of
 from tilewright.driver.options import check_is_file
@@ -20,6 +20,10 @@ from tilewright.runtime.module import Module
 from tilewright.runtime.profiler_vm import profiled
 from tilewright.runtime.state import first_state
 from tilewright.runtime.vm import Executable, VirtualMachine
+
+if TYPE_CHECKING:
+    from tilewright.driver.compile import Compiled
+    from tilewright.report.passes import PassRecorder
 
 _ELF_MAGIC = b"\x7fELF"
 
@@ -37,6 +41,8 @@ class Library:
     interface: Interface | None = None  # of a library with named dimensions
     sources: Mapping[str, list[str]] = field(default_factory=dict)  # of each graph node, the model's nodes it computes
     state: tuple[str, ...] = ()  # inputs that have their first values, and are none of ``inputs``
+    graph: Mapping[str, Any] | None = None  # that the executor runs
+    compiled: Compiled | None = None  # where the model was compiled for this
 
     def at(self, numbers: Mapping[str, int]) -> Library:
         """The library with numbers for its named dimensions."""
@@ -66,11 +72,12 @@ def open_library(
     precision: str = "float32",
     keep: tuple[str, ...] = (),
     matmul_precision: str = "highest",
+    recorder: PassRecorder | None = None,
 ) -> Iterator[Library]:
     """Open the library in ``file``, or compile the model there for as long as it is in use.
 
     A file that is no library is a model if a front end takes its suffix; any other is ONNX where ``compile_first`` says
-    so. ``precision``, ``keep`` and ``matmul_precision`` are those of ``compile``.
+    so. ``precision``, ``keep`` and ``matmul_precision`` are those of ``compile``; ``recorder`` notes the passes of that.
     """
     check_is_file(file)
     is_library = _is_elf(file)
@@ -95,8 +102,8 @@ def open_library(
             keep=keep,
             matmul_precision=matmul_precision,
         )
-        build_library(options)
-        yield load_library(output, board)
+        compiled = build_library(options, recorder=recorder)
+        yield replace(load_library(output, board), compiled=compiled)
 
 
 def _frontend_of(file: Path, compile_first: bool) -> str | None:
@@ -199,4 +206,5 @@ def _opened(path: Path, place: Here, module: Module) -> Library:
     shapes, dtypes = executor.get_input_info()
     inputs = {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}
     sources = (document.get("metadata") or {}).get("sources", {})
-    return Library(path, place, devices[0], executor, inputs, tuple(executor.get_output_names()), sources=sources)
+    outputs = tuple(executor.get_output_names())
+    return Library(path, place, devices[0], executor, inputs, outputs, sources=sources, graph=document)

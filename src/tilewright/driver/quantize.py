@@ -14,7 +14,7 @@ from rich.status import Status
 
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
 from tilewright.driver.options import check_is_file, check_writable, format_bytes
-from tilewright.driver.quantize_page import HEADINGS, cells, write_page
+from tilewright.report.quantization import HEADINGS, cells, write_page
 from tilewright.driver.report import print_json, print_rows, print_table, print_text
 from tilewright.quantization.graph import Graph
 from tilewright.quantization.measure import Costs, float_reasons, measure

@@ -35,7 +35,7 @@ from tilewright.tuning.network import (
     trials_file,
 )
 from tilewright.tuning.places import place_of
-from tilewright.tuning.report import name_of, write_report
+from tilewright.report.tuning import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 from tilewright.tuning.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 

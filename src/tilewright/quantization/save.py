@@ -36,13 +36,3 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
         else:
             onnx.save(model, file)
         os.replace(file, path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, which appears whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)

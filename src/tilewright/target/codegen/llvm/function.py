@@ -314,7 +314,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         if not isinstance(s.value, StringImm):
             raise TilewrightError(f"{self.name}: coproc_uop_scope is the name of a function, not {s.value}")
         name = self.unit.unique(f"{self.name}.once")
-        child = FunctionEmitter(self.unit, self, self.restrict)
+        child = type(self)(self.unit, self, self.restrict)
         child.visit_stmt(s.body)
         child.finish(f'define internal i32 @"{name}"({", ".join(child.parameters())}) noinline nounwind')
         struct, closure = self._closure(name, child)
@@ -331,7 +331,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
     def _attr_compute_scope(self, s: AttrStmt) -> None:
         """The body as a function of the variables it uses."""
         name = self.unit.unique(f"{self.name}.compute")
-        child = FunctionEmitter(self.unit, self, self.restrict)
+        child = type(self)(self.unit, self, self.restrict)
         child.visit_stmt(s.body)
         child.finish(f'define internal i32 @"{name}"({", ".join(child.parameters())}) noinline nounwind')
         args = ", ".join(f"{ty.register(v.dtype)} {self.value(v)}" for v in child.captured)
@@ -411,7 +411,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         with the body.
         """
         name = self.unit.unique(f"{self.name}.parallel")
-        child = FunctionEmitter(self.unit, self, self.restrict)
+        child = type(self)(self.unit, self, self.restrict)
         count = child.emit(f"getelementptr inbounds {_PARALLEL_ENV}, ptr %env, i32 0, i32 1")
         child.in_task = True
         child.task = ("%task", child.emit(f"load i32, ptr {count}, align 4"), "%env")

@@ -31,7 +31,7 @@ class LLVMGenerator:
 
     def add(self, func: PrimFunc) -> None:
         """Write the function's IR, and have it compiled."""
-        for packed in to_host_form(func, [TransposeLoads(), RoundToBytes()]):
+        for packed in host_functions(func):
             unit = emit_function(packed, self._cpu)
             self._units.append(unit)
             self._batch.add(CompileJob(unit.name, unit.text, self._cpu, self._level))
@@ -41,6 +41,11 @@ class LLVMGenerator:
         compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level, self._system_lib)
         compiled.load()  # now, because an error has no way out of the runtime's look-up
         return from_compiled(compiled, "llvm")
+
+
+def host_functions(func: PrimFunc) -> list[PrimFunc]:
+    """Return the functions whose IR is written for ``func``, after all passes."""
+    return to_host_form(func, [TransposeLoads(), RoundToBytes()])
 
 
 register_ir_files()

@@ -1,44 +1,31 @@
-"""The page about a run of tuning: one HTML file with its pictures inside."""
+"""The page about a run of tuning: its tasks, and the best time over trials."""
 
 from __future__ import annotations
 
-import html
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.autotvm.task.task import task_in_words
 from tilewright.autotvm.utils import mean
 from tilewright.relay.backend.kernel_task import TEMPLATE
+from tilewright.report.page import Section, escape, table, write_page
 from tilewright.tuning.compare import Comparison
 from tilewright.tuning.network import TaskState, own_share
 
 _WIDTH, _HEIGHT = 360, 90
-_STYLE = (
-    "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:.3em .8em;text-align:right}"
-    "td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f4f4}pre{background:#f4f4f4;"
-    "padding:1em;overflow:auto;max-height:30em}svg{background:#fafafa}"
-)
 
 
 def write_report(path: Path, title: str, states: Sequence[TaskState], comparison: Comparison | None) -> None:
     """Write the page, which appears whole or not at all."""
-    parts = [_summary(states, comparison), "<h2>Tasks</h2>", _table(states)]
-    parts += ["<h2>Curves</h2><p>The best time so far (ms), over trials; dashed: the untuned choice.</p>"]
-    parts += [f"<h3>{html.escape(name_of(s))}</h3>{_curve(s)}" for s in states if s.trials]
+    sections = [Section("tasks", "Tasks", _table(states))]
+    curves = "".join(f"<h3>{escape(name_of(s))}</h3>{_curve(s)}" for s in states if s.trials)
+    note = "<p>The best time so far (ms), over trials; dashed: the untuned choice.</p>"
+    sections.append(Section("curves", "Curves", note + curves))
     stories = [story for s in states for story in s.tuner.failures.first.values()]
     if stories:
-        parts.append("<h2>Failures</h2><p>The first of each kind.</p>")
-        parts += [f"<pre>{html.escape(story)}</pre>" for story in stories]
-    write_html(path, title, _STYLE, parts)
-
-
-def write_html(path: Path, title: str, style: str, parts: Sequence[str]) -> None:
-    """Write a page of ``parts`` in HTML under its title; it appears whole or not at all."""
-    head = f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title><style>{style}</style>"
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_text("\n".join([head, f"<h1>{html.escape(title)}</h1>", *parts]))
-    os.replace(unfinished, path)
+        shown = "".join(f"<pre>{escape(story)}</pre>" for story in stories)
+        sections.append(Section("failures", "Failures", f"<p>The first of each kind.</p>{shown}"))
+    write_page(path, title, sections, _summary(states, comparison))
 
 
 def name_of(state: TaskState) -> str:
@@ -47,7 +34,7 @@ def name_of(state: TaskState) -> str:
     return words if state.task.name == TEMPLATE else f"{state.task.name.removesuffix('.x86')} {words}"
 
 
-def _summary(states: Sequence[TaskState], comparison: Comparison | None) -> str:
+def _summary(states: Sequence[TaskState], comparison: Comparison | None) -> list[str]:
     trials = sum(len(s.trials) for s in states)
     lines = [f"{trials} trials of {len(states)} tasks; the tuners' own time was {own_share(states):.0%} of the whole."]
     if comparison is not None:
@@ -56,7 +43,7 @@ def _summary(states: Sequence[TaskState], comparison: Comparison | None) -> str:
             f"({comparison.untuned / comparison.tuned:.2f} times as fast), with {len(comparison.records)} records."
         )
         lines += [f"Dropped: {why}" for why in comparison.dropped]
-    return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return lines
 
 
 def _table(states: Sequence[TaskState]) -> str:
@@ -64,13 +51,11 @@ def _table(states: Sequence[TaskState]) -> str:
     rows = []
     for s in states:
         tuned = mean(s.record[1].costs) if s.record is not None else s.untuned
-        cells = (
+        rows.append((
             name_of(s), s.uses, f"{s.untuned * 1e3:.4f}", f"{tuned * 1e3:.4f}", f"{s.untuned / tuned:.2f}",
             f"{s.least / tuned:.0%}" if s.least else "", len(s.trials), s.tuner.failures.failed, s.note.split("\n")[0],
-        )  # fmt: skip
-        rows.append("".join(f"<td>{html.escape(str(c))}</td>" for c in cells))
-    head = "".join(f"<th>{h}</th>" for h in heads)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        ))  # fmt: skip
+    return table(heads, rows, numbers=lambda column: 0 < column < 8)
 
 
 def _curve(state: TaskState) -> str:
@@ -90,7 +75,7 @@ def _curve(state: TaskState) -> str:
     )
     line = _HEIGHT * (1 - state.untuned / top) if state.untuned < float("inf") else 0.0
     return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}"><line x1="0" x2="{_WIDTH}" y1="{line:.1f}" y2="{line:.1f}" '
+        f'<svg class="plot" width="{_WIDTH}" height="{_HEIGHT}"><line x1="0" x2="{_WIDTH}" y1="{line:.1f}" y2="{line:.1f}" '
         f'stroke="#999" stroke-dasharray="4"/><polyline points="{points}" fill="none" stroke="#06c"/></svg>'
         f"<p>{known[-1] * 1e3:.4f} ms after {len(times)} trials</p>"
     )
