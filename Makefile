@@ -14,10 +14,10 @@ COUNT ?= 400
 # Programs that tests of other processors, of instruction counts, of C projects and of damaged files run, and the Debian
 # packages that have them. PoCL, for tests of OpenCL, is no program but a file among OpenCL's vendors.
 TOOLS    := qemu-system-arm arm-none-eabi-gcc qemu-system-riscv32 riscv64-unknown-elf-gcc \
-            qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang wasm-ld node ip
+            qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang wasm-ld node ip chromium chromedriver
 PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-misc gcc-riscv64-unknown-elf \
             qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
-            gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev lld nodejs iproute2 pocl-opencl-icd ocl-icd-libopencl1
+            gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev lld nodejs iproute2 chromium chromium-driver pocl-opencl-icd ocl-icd-libopencl1
 
 # Python keeps what it compiles, whatever the caller's environment says: each process that a test starts would compile the
 # package again (2 s).

@@ -112,7 +112,7 @@ def test_a_page_and_a_row_say_the_same(tmp_path: Path) -> None:
     found = Diagnosis(MACHINE, [finding(sources=["<script>"])])
     write_page(tmp_path / "page.html", "a <model>", found, (1,))
     text = (tmp_path / "page.html").read_text()
-    assert "<script>" not in text and "a &lt;model&gt;" in text and "0.5000" in text
+    assert "<td>&lt;script&gt;</td>" in text and "a &lt;model&gt;" in text and "0.5000" in text
     assert len(cells(found.findings[0])) == len(HEADINGS)
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 

@@ -146,7 +146,7 @@ class Compiled:
 
 
 def build_library(options: CompileOptions, quiet: bool = False, recorder: PassRecorder | None = None) -> Compiled:
-    """Compile a model to a library; without ``quiet``, a terminal shows how far it is; ``recorder`` notes the passes."""
+    """Compile a model to a library; ``quiet`` hides the progress from a terminal, ``recorder`` notes the passes."""
     start = time.perf_counter()
     shapes = parse_input_shapes(options.input_shape)
     config = runtime_config(options.runtime) | parse_pass_config(options.pass_config) | options.limits.config()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.doctor.diagnosis import Diagnosis, diagnose
-from tilewright.report.doctor import HEADINGS, cells, write_page
 from tilewright.driver.report import print_json, print_table, print_text
 from tilewright.relay.frontend.door import import_model
+from tilewright.report.doctor import HEADINGS, cells, write_page
 
 
 def examine(

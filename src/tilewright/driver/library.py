@@ -77,7 +77,7 @@ def open_library(
     """Open the library in ``file``, or compile the model there for as long as it is in use.
 
     A file that is no library is a model if a front end takes its suffix; any other is ONNX where ``compile_first`` says
-    so. ``precision``, ``keep`` and ``matmul_precision`` are those of ``compile``; ``recorder`` notes the passes of that.
+    so. ``precision``, ``keep`` and ``matmul_precision`` are those of ``compile``, and ``recorder`` notes its passes.
     """
     check_is_file(file)
     is_library = _is_elf(file)

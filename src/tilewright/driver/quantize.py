@@ -14,12 +14,12 @@ from rich.status import Status
 
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
 from tilewright.driver.options import check_is_file, check_writable, format_bytes
-from tilewright.report.quantization import HEADINGS, cells, write_page
 from tilewright.driver.report import print_json, print_rows, print_table, print_text
 from tilewright.quantization.graph import Graph
 from tilewright.quantization.measure import Costs, float_reasons, measure
 from tilewright.quantization.save import file_bytes
 from tilewright.quantization.static import Quantized, quantize
+from tilewright.report.quantization import HEADINGS, cells, write_page
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.interface import TensorInfo
 

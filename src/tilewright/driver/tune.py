@@ -23,6 +23,7 @@ from tilewright.driver.pass_options import parse_pass_config
 from tilewright.driver.report import print_json, print_rows, print_text
 from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend import import_model
+from tilewright.report.tuning import name_of, write_report
 from tilewright.target.target import Target
 from tilewright.tuning.compare import Comparison, compare_tuned
 from tilewright.tuning.extraction import UntunedNetwork
@@ -35,7 +36,6 @@ from tilewright.tuning.network import (
     trials_file,
 )
 from tilewright.tuning.places import place_of
-from tilewright.report.tuning import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 from tilewright.tuning.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 

@@ -14,6 +14,7 @@ from tilewright.ir.container import Map
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.function_attributes import GLOBAL_SYMBOL
+from tilewright.ir.notebook import text_html
 from tilewright.ir.type import GlobalTypeVar
 
 
@@ -207,3 +208,6 @@ class IRModule:
         return IRModule.to_text(self, version=False, show_meta_data=False, annotate=None)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return text_html(f"IRModule, functions: {len(self.functions)}", str(self))

@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.ir.attrs import Attrs, DictAttrs
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.notebook import text_html
 from tilewright.ir.op import Op
 from tilewright.ir.span import Span
 from tilewright.ir.type import FuncType, TensorType, Type, TypeVar
@@ -217,6 +218,9 @@ class Function(BaseFunc, Expr):
 
     def __call__(self, *args: Any) -> Call:
         return Call(self, args)
+
+    def _repr_html_(self) -> str:
+        return text_html("relay.Function", str(self))
 
     @property
     def is_primitive(self) -> bool:

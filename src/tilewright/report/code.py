@@ -9,9 +9,9 @@ from typing import Any
 from tilewright.ir.errors import TilewrightError
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
 from tilewright.relay.expr import Function
-from tilewright.report.schedules import ScheduleLine, schedule_lines
 from tilewright.target.codegen.llvm.lines import Listing, listings
 from tilewright.target.target import Target
+from tilewright.te.schedule.text import ScheduleLine, schedule_lines
 from tilewright.tir.function import PrimFunc
 
 _MOST_LINES = 2500  # of one text
@@ -56,7 +56,7 @@ def _plain(func: PrimFunc) -> Listing:
 
 
 def _sides(schedule: Sequence[ScheduleLine], listing: Listing) -> dict[str, Any]:
-    """Return the three texts; each line of the first and the last with the lines of the TIR that it belongs to, from 0."""
+    """Return the three texts, and for lines of the first and the last those of the TIR that they belong to, from 0."""
     tir = listing.tir.splitlines()[:_MOST_LINES]
     of_loop: dict[str, list[int]] = {}
     for number, line in enumerate(tir):

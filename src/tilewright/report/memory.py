@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tilewright.ir import dtype as dt
 
 
 class Tenancy(NamedTuple):
-    """A storage of intermediate tensors: bytes from ``offset``, from step ``first`` to step ``last`` (nodes of the graph)."""
+    """A tensor's memory: ``nbytes`` from ``offset``, from node ``first`` of the graph to node ``last``."""
 
     name: str
     first: int
@@ -25,34 +26,47 @@ def tenancies(graph: Mapping[str, Any]) -> list[Tenancy]:
 
     Args:
         graph: the graph JSON of the executor. Tensors that share memory, as the result of a reshape with its argument,
-            are one storage; those without offsets are laid one behind the other.
+            are one storage. What one run computes for all runs is there from beginning to end. Arenas, and tensors
+            outside of them, lie one behind the other.
     """
     nodes, rows, attrs = graph["nodes"], graph["node_row_ptr"], graph["attrs"]
-    storage, offsets = attrs["storage_id"][1], attrs.get("storage_offset", [None, None])[1]
-    devices = attrs.get("device_index", [None, [1] * len(storage)])[1]
+    storage, offsets = attrs["storage_id"][1], attrs.get("storage_offset", [None, None])[1] or [0] * rows[-1]
+    devices = attrs.get("device_index", [None, [1] * rows[-1]])[1]
     given = {storage[rows[i]] for i in graph["arg_nodes"]}
-    last = _last_uses(graph)
+    last, sizes = _last_uses(graph), _storage_sizes(graph, offsets)
+    starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
     current: dict[tuple[int, int], Tenancy] = {}
     found: list[Tenancy] = []
-    made: dict[int, int] = {}  # offsets of storages that have none of their own
-    total = 0
     for number, node in enumerate(nodes):
+        once = "run_once" in node.get("attrs", ())
         for entry in range(rows[number], rows[number + 1]):
             if storage[entry] in given:
                 continue
-            nbytes = math.prod(attrs["shape"][1][entry]) * dt.nbytes(attrs["dltype"][1][entry])
-            if offsets is None and storage[entry] not in made:
-                made[storage[entry]], total = total, total + nbytes
-            offset = made[storage[entry]] if offsets is None else offsets[entry]
-            key, new = (storage[entry], offset), Tenancy(node["name"], number, last[entry], offset, nbytes, devices[entry])
-            before = current.get(key)
+            span = (0, len(nodes)) if once else (number, last[entry])
+            at = starts[storage[entry]] + offsets[entry]
+            new = Tenancy(node["name"], *span, at, _nbytes(attrs, entry), devices[entry])
+            before = current.get((storage[entry], offsets[entry]))
             if before is not None and before.last >= number:  # one memory, such as that of a reshape and its argument
-                new = before._replace(last=max(before.last, new.last), nbytes=max(before.nbytes, nbytes))
+                new = before._replace(last=max(before.last, new.last), nbytes=max(before.nbytes, new.nbytes))
             elif before is not None:
                 found.append(before)
-            current[key] = new
-    found += current.values()
-    return sorted(found, key=lambda tenancy: (tenancy.first, tenancy.offset))
+            current[storage[entry], offsets[entry]] = new
+    return sorted([*found, *current.values()], key=lambda tenancy: (tenancy.first, tenancy.offset))
+
+
+def _nbytes(attrs: Mapping[str, Any], entry: int) -> int:
+    return math.prod(attrs["shape"][1][entry]) * dt.nbytes(attrs["dltype"][1][entry])
+
+
+def _storage_sizes(graph: Mapping[str, Any], offsets: Sequence[int]) -> dict[int, int]:
+    """Return the bytes of each storage that is no input or parameter."""
+    attrs, rows = graph["attrs"], graph["node_row_ptr"]
+    given = {attrs["storage_id"][1][rows[i]] for i in graph["arg_nodes"]}
+    sizes: dict[int, int] = {}
+    for entry, storage in enumerate(attrs["storage_id"][1]):
+        if storage not in given:
+            sizes[storage] = max(sizes.get(storage, 0), offsets[entry] + _nbytes(attrs, entry))
+    return sizes
 
 
 def _last_uses(graph: Mapping[str, Any]) -> list[int]:

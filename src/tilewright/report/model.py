@@ -29,20 +29,20 @@ _PREFIX = "tvmgen_default_"
 _NO_KERNEL = ("__nop", "__view", "__copy")
 
 _BODIES = {
-    "graph": ("Graph", '<p class="note keys">Click or Enter folds and unfolds; arrow keys move; the rows that a kernel reads '
-              'are green, those that read it yellow.</p><div id="tree" class="tree" role="tree" tabindex="0" '
+    "graph": ("Graph", '<p class="note keys">Click or Enter folds and unfolds; arrow keys move; what a kernel reads is '
+              'green, what reads it is yellow.</p><div id="tree" class="tree" role="tree" tabindex="0" '
               'aria-label="Graph"></div>'),
     "kernels": ("Kernels", '<div id="kernel-table"></div>'),
     "memory": ("Memory", '<div id="memory-plot"></div>'),
     "passes": ("Passes", '<div id="pass-list"></div>'),
-    "code": ("Code", '<p><select id="code-choice" aria-label="Kernel"></select> <span class="note keys">A click on a line marks '
-             'the lines that belong to it.</span></p><div id="code-sides" class="sides"></div>'),
+    "code": ("Code", '<p><select id="code-choice" aria-label="Kernel"></select> <span class="note keys">A click on a '
+             'line marks the lines that belong to it.</span></p><div id="code-sides" class="sides"></div>'),
 }  # fmt: skip
 
 
 @dataclass
 class Measured:
-    """A measured run: seconds by node of the graph, on so many threads, and the machine's limits where they are known."""
+    """A measured run: seconds by node of the graph, the number of threads, and the machine's limits if known."""
 
     seconds: Mapping[str, float]
     threads: int
@@ -63,7 +63,7 @@ class ModelPage:
         self.data["passes"] = [
             {
                 "name": r.name, "seconds": r.seconds, "added": r.added, "removed": r.removed, "depth": r.depth,
-                "hunks": r.hunks, "dropped": r.dropped,
+                "hunks": r.hunks, "dropped": r.dropped, "unread": r.unread,
             }
             for r in recorder.records
         ]  # fmt: skip
@@ -131,7 +131,7 @@ class ModelPage:
             "steps": steps,
             "peak": [peak(tenants)[0], place.get(peak(tenants)[1], steps)],
             "tensors": [
-                [t.name.removeprefix(_PREFIX), place[t.first], place.get(t.last, steps), t.offset, t.nbytes,
+                [t.name.removeprefix(_PREFIX), place.get(t.first, 0), place.get(t.last, steps), t.offset, t.nbytes,
                  _device(t.device)]
                 for t in tenants
             ],

@@ -194,14 +194,20 @@ function drawMemory() {
     rect.append(make("title", {}, `${name}\n${bytes(size)} at ${offset}, steps ${first} to ${last}, ${device}`));
     svg.append(rect);
   }
-  place("memory-plot").replaceChildren(make("p", {}, `${bytes(peak[0])} in use at step ${peak[1]}; ${bytes(top)} laid out. Across: the kernels in order; up: the address.`), svg);
+  place("memory-plot").replaceChildren(make("p", {}, `At most ${bytes(peak[0])} in use, at kernel ${peak[1] + 1}; ${bytes(top)} laid out. Across: the kernels in order; up: the address.`), svg);
 }
 
 // ---- passes ----
 function drawPasses() {
-  place("pass-list").replaceChildren(...data.passes.map((pass) => {
+  const shown = [];
+  for (const pass of data.passes) {  // those in a row that change nothing are one line
+    const last = shown[shown.length - 1], idle = !pass.hunks.length && !pass.unread;
+    if (idle && last && last.idle && last.depth === pass.depth) { last.name += `, ${pass.name}`; last.seconds += pass.seconds; }
+    else shown.push({ ...pass, idle });
+  }
+  place("pass-list").replaceChildren(...shown.map((pass) => {
     const count = pass.added + pass.removed;
-    const line = `${(1e3 * pass.seconds).toFixed(1)} ms  ${pass.name}${count ? `  +${pass.added} −${pass.removed}` : ""}`;
+    const line = `${(1e3 * pass.seconds).toFixed(1)} ms  ${pass.name}${count ? `  +${pass.added} −${pass.removed}` : pass.unread ? "  (changes not recorded: they took too long)" : ""}`;
     if (!pass.hunks.length) return make("div", { class: "note pass", style: `margin-left:${1.4 * pass.depth}em` }, line);
     const details = make("details", { class: "pass", style: `margin-left:${1.4 * pass.depth}em` }, make("summary", {}, line));
     const fill = () => {

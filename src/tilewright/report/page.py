@@ -1,8 +1,8 @@
 """One HTML file with nothing beside it: its style, its script and its data are inside.
 
-Parts are HTML texts, which stand in the page as they are, so a page without data reads without a script. The data is what
-the script draws: a graph to fold, tables to sort, memory over time, passes, code. It is compressed; a browser of 2023 or
-later unpacks it.
+Parts are HTML texts, which stand in the page as they are, so a page without data reads without a script. The data is
+what the script draws: a graph to fold, tables to sort, memory over time, passes, code. It is compressed; a browser of
+2023 or later unpacks it.
 """
 
 from __future__ import annotations

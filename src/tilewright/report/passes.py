@@ -6,7 +6,7 @@ import difflib
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
@@ -23,47 +23,50 @@ class PassRecord:
     """A pass that ran: its name, seconds, lines added and removed, and the changes.
 
     ``hunks`` are lists of lines, each with its sign before it: " ", "-" or "+". ``dropped`` lines of changes are left
-    out. ``depth`` is the number of passes around it.
+    out. ``depth`` is the number of passes around it. ``unread``: texts were not compared, so it may have changed some.
     """
 
     name: str
     seconds: float
-    added: int
-    removed: int
-    hunks: tuple[tuple[str, ...], ...]
+    added: int = 0
+    removed: int = 0
+    hunks: tuple[tuple[str, ...], ...] = ()
     dropped: int = 0
     depth: int = 0
+    unread: bool = False
 
 
 class PassRecorder(PassInstrument):
     """Records each pass of a build, with the difference of the module's text where the pass returns another module.
 
-    ``spent`` are the seconds that the recording itself takes; ``limit`` bounds them, and later passes have no text.
+    ``spent`` are the processor's seconds that recording takes; ``limit`` bounds them: later passes are unread.
     """
 
     def __init__(self, limit: float = 1.0) -> None:
         self.records: list[PassRecord] = []
         self.limit, self.spent = limit, 0.0
+        self._waited = 0.0  # of the passes' time, what recording took
         self._open: list[tuple[IRModule, float, float, int]] = []
         self._known: tuple[IRModule | None, list[str]] = None, []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Note the module and the time."""
-        self._open.append((mod, time.perf_counter(), self.spent, len(self.records)))
+        self._open.append((mod, time.perf_counter(), self._waited, len(self.records)))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Record the pass; one with passes of its own is their heading, and has no changes of its own."""
-        before, start, spent, inner = self._open.pop()
-        now = time.perf_counter()
-        seconds = now - start - (self.spent - spent)
-        hunks, added, removed = (), 0, 0
-        if mod is not before and len(self.records) == inner and self.spent < self.limit:
-            old, new = self._text(before), self._text(mod)
-            hunks, added, removed = changes(old, new)
-        kept, dropped = _first(hunks, _MOST_LINES)
-        record = PassRecord(info.name, seconds, added, removed, kept, dropped, len(self._open))
+        before, start, waited, inner = self._open.pop()
+        now, busy = time.perf_counter(), time.thread_time()
+        seconds = now - start - (self._waited - waited)
+        differs = mod is not before and len(self.records) == inner
+        record = PassRecord(info.name, seconds, depth=len(self._open), unread=differs)
+        if differs and self.spent < self.limit:
+            hunks, added, removed = changes(self._text(before), self._text(mod))
+            kept, dropped = _first(hunks, _MOST_LINES)
+            record = replace(record, added=added, removed=removed, hunks=kept, dropped=dropped, unread=False)
         self.records.insert(inner, record)
-        self.spent += time.perf_counter() - now
+        self.spent += time.thread_time() - busy
+        self._waited += time.perf_counter() - now
 
     def _text(self, mod: IRModule) -> list[str]:
         if self._known[0] is not mod:

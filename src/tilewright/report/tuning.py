@@ -75,7 +75,8 @@ def _curve(state: TaskState) -> str:
     )
     line = _HEIGHT * (1 - state.untuned / top) if state.untuned < float("inf") else 0.0
     return (
-        f'<svg class="plot" width="{_WIDTH}" height="{_HEIGHT}"><line x1="0" x2="{_WIDTH}" y1="{line:.1f}" y2="{line:.1f}" '
-        f'stroke="#999" stroke-dasharray="4"/><polyline points="{points}" fill="none" stroke="#06c"/></svg>'
+        f'<svg class="plot" width="{_WIDTH}" height="{_HEIGHT}"><line x1="0" x2="{_WIDTH}" y1="{line:.1f}" '
+        f'y2="{line:.1f}" stroke="#999" stroke-dasharray="4"/><polyline points="{points}" fill="none" stroke="#06c"/>'
+        f"</svg>"
         f"<p>{known[-1] * 1e3:.4f} ms after {len(times)} trials</p>"
     )

@@ -8,9 +8,11 @@ from typing import Any
 from tilewright.ir import walk
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.node import Node
+from tilewright.ir.notebook import text_html
 from tilewright.te.operation import Operation, PlaceholderOp, ScanOp
 from tilewright.te.schedule import primitives
 from tilewright.te.schedule.stage import AttachType, Stage
+from tilewright.te.schedule.text import schedule_lines
 from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import IterVar
 
@@ -35,6 +37,9 @@ class Schedule:
         for stage in self.stages:
             if isinstance(stage.op, ScanOp):
                 self._group_scan_body(stage, stage.op)
+
+    def _repr_html_(self) -> str:
+        return text_html("Schedule", "\n".join(line.text for line in schedule_lines(self)))
 
     def _group_scan_body(self, stage: Stage, scan: ScanOp) -> None:
         """Group the operations of a scan's step, and attach the group to the scan's loop."""

@@ -29,12 +29,14 @@ from tilewright.tir.stmt import Stmt
 _FIRST = 1_000_000  # of the numbers of metadata, which a unit gives from 0 on
 _LOCATION = re.compile(r"\s*\.loc\s+\d+ (\d+)")
 _DIRECTIVE = re.compile(r"\s*\.(?!LBB|L)\w")  # of the assembler, except labels
-_NO_CODE = re.compile(r"\.L(CPI|tmp|func|info|sec|debug|str|addr|loclists|line)\w*:")  # labels of data and debug information
+_NO_CODE = re.compile(
+    r"\.L(CPI|tmp|func|info|sec|debug|str|addr|loclists|line)\w*:"
+)  # labels of data and debug information
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The TIR of a kernel and its assembly; ``lines`` has for each line of the assembly that of the TIR, from 1, or 0."""
+    """The TIR of a kernel, its assembly, and for each line of the assembly that of the TIR, from 1; 0 for none."""
 
     tir: str
     assembly: tuple[str, ...]
@@ -54,7 +56,7 @@ class _Printer(FunctionPrinter):
 
 
 class _Emitter(FunctionEmitter):
-    """Marks the instructions of each statement with its line; ``places`` has the lines, ``scopes`` the functions' heads."""
+    """Marks the instructions of each statement with its line, which ``places`` knows."""
 
     def __init__(self, unit: Unit, parent: _Emitter | None = None, restrict: bool = True) -> None:
         super().__init__(unit, parent, restrict)
@@ -102,9 +104,8 @@ class _Places:
         file = self._node('!DIFile(filename: "kernel", directory: "")')
         unit = self._node(f"distinct !DICompileUnit(language: DW_LANG_C, file: {file}, emissionKind: LineTablesOnly)")
         types = self._node("!DISubroutineType(types: !{})")
-        self._scope = (
-            f'distinct !DISubprogram(name: "kernel", file: {file}, unit: {unit}, type: {types}, spFlags: DISPFlagDefinition)'
-        )
+        fields = f'name: "kernel", file: {file}, unit: {unit}, type: {types}, spFlags: DISPFlagDefinition'
+        self._scope = f"distinct !DISubprogram({fields})"
         version = self._node('!{i32 2, !"Debug Info Version", i32 3}')
         self.nodes += [f"!llvm.dbg.cu = !{{{unit}}}", f"!llvm.module.flags = !{{{version}}}"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.ir.prim_expr import IntImm
-from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, Fuse, Split, Stage
 from tilewright.tir.expr import IterVar, IterVarType
+
+if TYPE_CHECKING:
+    from tilewright.te.schedule.schedule import Schedule
 
 _KINDS = {
     IterVarType.CommReduce: "reduction", IterVarType.Unrolled: "unrolled", IterVarType.Vectorized: "vectorized",
