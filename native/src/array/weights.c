@@ -17,8 +17,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "../core/system.h"
 
 enum { UNIT = TW_ALIGNMENT };
 static const char head[UNIT] = "Tilewright weights 1\n";

@@ -33,7 +33,13 @@ typedef struct {
 
 TwThread* tw_thread(void);
 
-void tw_set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
+#ifdef __MINGW32__ /* whose own printf is another */
+#define TW_PRINTF(text, first) __attribute__((format(gnu_printf, text, first)))
+#else
+#define TW_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#endif
+
+void tw_set_error(const char* format, ...) TW_PRINTF(1, 2);
 /* Sets the calling thread's error text and is -1, visibly to the compiler's flow analysis. */
 #define tw_fail(...) (tw_set_error(__VA_ARGS__), tw_minus_one())
 static inline int tw_minus_one(void) { return -1; }
@@ -82,6 +88,7 @@ void tw_add_name(TwNames* names, const char* name);
 /* Memory of a huge page and more lies in huge pages where the system has them. */
 #define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);
+void tw_aligned_free(void* memory);
 /* Gives a warning to the program's callback, or to stderr. */
 void tw_warn(const char* text);
 /* nbytes rounded up to a multiple of unit. */

@@ -102,6 +102,7 @@ static int check_sections(const Elf* e, const unsigned char* header) {
   return 0;
 }
 
+#ifdef __ELF__
 static int check_open(Elf* e) {
   enum { DYNAMIC = 3 };
   unsigned char header[64] = {0};
@@ -125,6 +126,7 @@ static int check_open(Elf* e) {
   }
   return check_segments(e, header) != 0 ? -1 : check_sections(e, header);
 }
+#endif
 
 int tw_elf_check(const char* path) {
 #ifdef __ELF__

@@ -7,12 +7,14 @@
 static unsigned forks;
 static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
 
+#ifndef _WIN32 /* which has no fork */
 static void after_fork_in_child(void) {
   ++forks;
   pthread_mutex_init(&renewing, NULL);
 }
 
 __attribute__((constructor)) static void install_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+#endif
 
 unsigned tw_forks(void) { return forks; }
 

@@ -1,13 +1,10 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * Shared libraries and files of data in memory, counted by those who use what is in them. */
-#include "core.h"
+#include "system.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 /* What is mapped. The lock is held from the look at a file until it is there, and while it goes. */
 static TwMapping* mappings;

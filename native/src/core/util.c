@@ -1,9 +1,7 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * Strings, aligned memory, and the string-keyed hash map. */
-#include "core.h"
-
-#include <sys/mman.h>
+#include "system.h"
 
 #include <time.h>
 
@@ -32,9 +30,22 @@ void* tw_aligned_alloc(size_t nbytes, size_t alignment) {
   if (nbytes >= TW_HUGE_PAGE && alignment < TW_HUGE_PAGE) alignment = TW_HUGE_PAGE;
   void* p = NULL;
   /* zero bytes still give a distinct address, so that empty tensors have a valid pointer */
+#ifdef _WIN32
+  p = nbytes > SIZE_MAX - alignment ? NULL : _aligned_malloc(nbytes == 0 ? alignment : nbytes, alignment);
+  if (p == NULL) return NULL;
+#else
   if (nbytes > SIZE_MAX - alignment || posix_memalign(&p, alignment, nbytes == 0 ? alignment : nbytes) != 0) return NULL;
+#endif
   if (nbytes >= TW_HUGE_PAGE) tw_advise_huge_pages(p, nbytes / TW_HUGE_PAGE * TW_HUGE_PAGE);
   return p;
+}
+
+void tw_aligned_free(void* memory) {
+#ifdef _WIN32
+  _aligned_free(memory);
+#else
+  free(memory);
+#endif
 }
 
 static void (*take_message)(void* context, const char* text);

@@ -258,7 +258,7 @@ static int copy_through_host(const TwPlace* from, const TwPlace* to, size_t nbyt
   if (between.data == NULL) return tw_out_of_memory(nbytes);
   int rc = copy_by(from->device, from, &between, nbytes, hint, NULL);
   if (rc == 0) rc = copy_by(to->device, &between, to, nbytes, hint, NULL);
-  free(between.data);
+  tw_aligned_free(between.data);
   return rc;
 }
 

@@ -53,7 +53,7 @@ static int cpu_free(void* ctx, int id, void* ptr) {
   (void)ctx, (void)id;
   if (ptr == NULL) return 0;
   if (allocator.free == NULL) {
-    free(ptr);
+    tw_aligned_free(ptr);
   } else {
     allocator.free(allocator.context, ptr);
   }

@@ -3,7 +3,8 @@
  * Plug-ins: shared libraries that add devices. */
 #include "device.h"
 
-#include <dlfcn.h>
+#include "../core/system.h"
+
 #include <errno.h>
 
 /* What has been loaded. Code of a plug-in is in the table of devices, so that it stays as long as the process. */

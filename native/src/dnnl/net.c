@@ -181,7 +181,7 @@ static int reorder_now(TwNet* net, int from, int to) {
   }
   if (primitive != NULL) api->primitive_destroy(primitive);
   api->primitive_desc_destroy(desc);
-  free(room);
+  tw_aligned_free(room);
   return status == ONEDNN_SUCCESS ? 0 : tw_fail("dnnl_json: oneDNN failed to reorder a constant (status %d)", status);
 }
 
@@ -259,7 +259,7 @@ void tw_net_free(TwNet* net) {
     api->memory_desc_destroy(net->tensors[i].desc);
   }
   for (int i = 0; i < net->num_buffers; ++i) {
-    if (net->buffers[i].owned) free(net->buffers[i].data);
+    if (net->buffers[i].owned) tw_aligned_free(net->buffers[i].data);
   }
   if (net->stream != NULL) api->stream_destroy(net->stream);
   free(net->steps);
@@ -268,6 +268,6 @@ void tw_net_free(TwNet* net) {
   free(net->copies);
   free(net->values);
   free(net->reads);
-  free(net->memory);
+  tw_aligned_free(net->memory);
   tw_region_free(&net->region);
 }

@@ -241,7 +241,7 @@ static int host_alloc(void* ctx, int id, size_t nbytes, size_t alignment, DLData
 static int host_free(void* ctx, int id, void* ptr) {
   (void)ctx, (void)id;
   if (!pins_memory()) {
-    free(ptr);
+    tw_aligned_free(ptr);
     return 0;
   }
   return tw_cuda_device(0) == NULL ? -1 : tw_cuda_check(tw_cuda()->MemFreeHost(ptr), "cuMemFreeHost");

@@ -3,12 +3,13 @@
  * Modules from shared libraries, and the system library of code linked into the program. */
 #include "module.h"
 
-#include <dlfcn.h>
+#include "../core/system.h"
+
 #include <errno.h>
 #include <limits.h>
+#ifndef _WIN32
 #include <link.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#endif
 
 #define HUGE_PAGES_FROM (4u << 20) /* bytes of a module table that holds a whole huge page, wherever it begins */
 
@@ -109,10 +110,11 @@ static TwModule* wrap_library(TwMapping* mapping) {
 /* Weights stay where the file is mapped. A network reads all of them in each run, and the processor then looks up an
  * address for 2 MiB instead of for 4 KiB. The linker has put them where it can (runtime/export.py). */
 static void advise_weights(const char* start, uint64_t size) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)start & ~(page - 1);
+  uintptr_t page = (uintptr_t)tw_page_size(), first = (uintptr_t)start & ~(page - 1);
   if (size >= HUGE_PAGES_FROM) tw_advise_huge_pages((void*)first, (uintptr_t)start - first + size);
 }
 
+#ifndef _WIN32
 typedef struct {
   uintptr_t address;
   bool writable;
@@ -130,13 +132,14 @@ static int look_at_segments(struct dl_phdr_info* info, size_t size, void* data) 
   return 0;
 }
 
-/* Whether memory of a loaded library may be written to. Callers may write to the parameters that they get, so those of a
+/* Whether memory of a loaded library may be written to. On Windows system_windows.c has it. Callers may write to the parameters that they get, so those of a
  * table among constants, which is where TVM's libraries have it, must be copied. */
-static bool is_writable(const void* address) {
+static bool tw_is_writable(const void* address) {
   Place place = {(uintptr_t)address, false};
   dl_iterate_phdr(look_at_segments, &place);
   return place.writable;
 }
+#endif
 
 /* The root of a module table whose "_lib" is m, which it takes over; m itself where there is no table. */
 static int open_table(TwModule* m, const char* blob, TwMapping* mapping, const char* path, TwModule** out) {
@@ -145,7 +148,7 @@ static int open_table(TwModule* m, const char* blob, TwMapping* mapping, const c
   if (blob == NULL) return 0;
   memcpy(&size, blob, sizeof size);
   advise_weights(blob, size);
-  int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, path, m, out);
+  int rc = tw_load_blob(blob + sizeof size, (size_t)size, tw_is_writable(blob) ? mapping : NULL, path, m, out);
   tw_module_release(m); /* the root holds what it needs */
   return rc;
 }

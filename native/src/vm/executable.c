@@ -3,13 +3,15 @@
  * "VMExecutable": a program for the virtual machine as a module, which makes machines. */
 #include "vm.h"
 
+#include "../core/system.h"
+
 /* The file's bytes in memory that the caller frees. */
 static int saved_bytes(const VmProgram* p, char** data, size_t* size) {
-  FILE* file = open_memstream(data, size);
+  FILE* file = tw_memory_file(data, size);
   if (file == NULL) return tw_out_of_memory(0);
   TilewrightStream s = {.file = file};
   int rc = vm_write_program(&s, p, false);
-  if (fclose(file) != 0 && rc == 0) rc = tw_out_of_memory(*size);
+  if (tw_memory_file_close(file, data, size) != 0 && rc == 0) rc = tw_out_of_memory(*size);
   return rc;
 }
 

@@ -48,15 +48,15 @@ def check_is_file(path: Path) -> None:
 
 
 # What other systems have libraries in; here they would hold what Linux loads.
-_FOREIGN = (".dll", ".dylib", ".exe", ".lib", ".obj")
+_FOREIGN = (".dylib", ".exe", ".lib", ".obj")
 
 
 def check_is_library(path: Path) -> None:
     """Refuse the name of a library of a system that none are made for."""
     if path.suffix.lower() in _FOREIGN:
         raise TVMError(
-            f"{path}: libraries are made for Linux and Android (.so, .a, .o, .tar), not {path.suffix} files of other "
-            "systems"
+            f"{path}: libraries are made for Linux, Android (.so, .a, .o, .tar) and Windows (.dll), not "
+            f"{path.suffix} files of other systems"
         )
 
 

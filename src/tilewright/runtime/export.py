@@ -37,6 +37,7 @@ from .mapped_files import check_mapped_files
 from .partial_files import remove_abandoned, this_thread
 from .saving import Saver
 from .weights_file import WeightsFile, adding_weights, check_place, check_weights_file
+from .windows_library import compiler_names, is_windows, link_dll, table_object, zig_target
 
 if TYPE_CHECKING:
     from .module import Module
@@ -195,9 +196,11 @@ def find_compiler(cc: str | None = None, triple: str | None = None) -> list[str]
     elif triple is not None:
         arch, *rest = triple.split("-")
         family = re.sub(r"^armv\d\w*$", "arm", arch)  # tool chains have one name for armv7l and its like
-        machine = "-".join([family, *rest[-2:]])
+        machine = zig_target(triple) if is_windows(triple) else "-".join([family, *rest[-2:]])
         package, zig_options = f"gcc-{machine}", ["-target", machine]
         names = [f"{arch}-{'-'.join(rest)}-gcc", f"{'-'.join([arch, *rest[-2:]])}-gcc", f"{machine}-gcc"]
+        if is_windows(triple):
+            package, names = "gcc-mingw-w64-x86-64", compiler_names(triple)
     else:
         chosen = os.environ.get("CC", "")
         if chosen.strip() and _command(chosen) is None:
@@ -314,6 +317,8 @@ def _write_objects(
     elif any(module is not None for module in parts.entries):
         blob, target = folder / "devc.bin", folder / "devc.o"
         write_blob(root, blob, weights)
+        if is_windows(_other_machine(root)):
+            return [*files, str(table_object(blob, SYMBOL, compiler, run_compiler))]
         place = _blob_section(blob.stat().st_size, _other_machine(root))
         target.write_bytes(data_object(_like(files), SYMBOL, blob.read_bytes(), *place))
         blob.unlink()
@@ -427,6 +432,13 @@ def _check_destination(target: Path, suffix: str) -> None:
     check_place(target)
 
 
+def _check_system(target: Path, triple: str | None) -> None:
+    """Raise ExportError for code for Windows in another library than a ``.dll``, and for other code in one."""
+    if is_windows(triple) != (target.suffix == ".dll") and target.suffix not in (".tar", ".o", ".a"):
+        wanted = ".dll" if is_windows(triple) else ".so"
+        raise ExportError(f"cannot export to {target}: the code is for {triple or 'this machine'}; name it {wanted}")
+
+
 def check_space(target: Path, nbytes: int) -> None:
     """Raise ExportError where the disk of a file to be written has less space than its weights take.
 
@@ -512,6 +524,7 @@ def export_library(
     fcompile = fcompile or None  # TVM's programs give False
     if fcompile is None:
         _check_destination(target, suffix)
+        _check_system(target, _other_machine(root))
     if symbol_prefix:
         check_symbol_prefix(symbol_prefix, target)
     if weights is not None:
@@ -543,6 +556,8 @@ def export_library(
                 files = [_with_prefix(files, symbol_prefix, folder)]
             if fcompile is not None:
                 fcompile(str(partial), files, options=extra, **kwargs)
+            elif suffix == ".dll":
+                link_dll(files, partial, target.name, compiler, [*extra, *libraries], run_compiler)
             else:
                 _combine(files, partial, suffix, compiler, [*extra, *libraries], triple)
             if apart:

@@ -221,6 +221,14 @@ def _checked_stand_in(cpu: str) -> str:
     return cpu
 
 
+def operating_system(triple: str) -> str:
+    """Return what a triple says of the system: "windows", "darwin", or "" for those whose files are ELF."""
+    text = triple.lower()
+    if "windows" in text:
+        return "windows"
+    return "darwin" if any(name in text for name in ("darwin", "macos", "apple")) else ""
+
+
 def architecture(triple: str) -> str:
     """The family of a target triple: x86, aarch64, arm, riscv or other."""
     name = triple.split("-")[0]

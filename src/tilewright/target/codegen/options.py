@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.target.codegen.source.names import KEYWORDS
-from tilewright.target.features import CpuFeatures
+from tilewright.target.features import CpuFeatures, operating_system
 from tilewright.target.interfaces import WORKSPACE_ALIGNMENT, is_freestanding
 from tilewright.target.llvm_compile import riscv_abi
 from tilewright.target.target import Target
@@ -62,11 +62,14 @@ def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
 
 
 def _check_system(cpu: CpuFeatures) -> None:
-    if "windows" in cpu.triple or "-win32" in cpu.triple:
-        raise UnsupportedError(
-            f"the triple {cpu.triple}: objects and libraries for Windows are not made; triples of Linux, Android and "
-            "of boards without a system (aarch64-none-elf) are"
-        )
+    """Refuse a triple of Windows but that of MinGW-w64 on x86-64, by which the runtime is compiled."""
+    if "-win32" in cpu.triple or operating_system(cpu.triple) == "windows":
+        machine, *_, abi = cpu.triple.split("-")
+        if (machine, abi) != ("x86_64", "gnu"):
+            raise UnsupportedError(
+                f"the triple {cpu.triple}: of Windows there is x86_64-pc-windows-gnu alone; a .dll for it runs in "
+                "programs of any compiler"
+            )
 
 
 def _check_riscv(target: Target, cpu: CpuFeatures) -> None:

@@ -10,7 +10,7 @@ from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.function import TENSOR, FunctionEmitter
-from tilewright.target.codegen.llvm.support import ARGUMENT, SHARED_FUNCTIONS
+from tilewright.target.codegen.llvm.support import ARGUMENT, SHARED_FUNCTIONS, weak_linkage
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.expr import Call, StringImm
 from tilewright.tir.function import PrimFunc
@@ -30,7 +30,7 @@ class _CheckEmitter(FunctionEmitter):
             params.append(f"{ty.register(param.dtype)} %p{i}")
         linkage, symbol = "internal", name
         if name in checks.SHARED:
-            linkage, symbol = "weak hidden", SHARED_FUNCTIONS[name]
+            linkage, symbol = f"{weak_linkage(self.unit.features)}hidden", SHARED_FUNCTIONS[name]
         attributes = " noinline" if name in checks.HOT else " cold noinline minsize optsize"
         return f"define {linkage} i32 @{symbol}({', '.join(params)}){'' if name == checks.CHECK else attributes}"
 
@@ -66,4 +66,6 @@ def check_ir(features: CpuFeatures) -> str:
     for func in functions:
         unit.declarations.pop(exported_name(func), None)  # it is defined here
     text = unit.text()
-    return text + _half() if features.arch == "x86" else text  # with F16C, float64 to float16 is still a call
+    return (
+        text + _half().replace("weak ", weak_linkage(features)) if features.arch == "x86" else text
+    )  # with F16C, float64 to float16 is still a call

@@ -10,7 +10,7 @@ from tilewright.target import llvm_compile
 from tilewright.target.codegen.llvm.argument_check import check_ir
 from tilewright.target.codegen.llvm.module import UnitText
 from tilewright.target.codegen.llvm.support import SHARED_FUNCTIONS, names_ir, refusing_ir, registering_ir
-from tilewright.target.features import CpuFeatures, architecture, host_features, host_triple
+from tilewright.target.features import CpuFeatures, architecture, host_features, host_triple, operating_system
 from tilewright.target.intrinsics import LIBM_FUNCTIONS
 from tilewright.target.loader import LoadedObjects, in_process
 from tilewright.target.workers import CompileJob, compile_cached
@@ -64,12 +64,15 @@ class LLVMCode:
             return False
         if self.cpu.triple.split("-")[0] != host_triple().split("-")[0]:
             return False
+        if operating_system(self.cpu.triple) != operating_system(host_triple()):
+            return False
         return not self.missing_features()
 
     @property
     def other_machine(self) -> str | None:
-        """The triple of the machine that the code is for, when it is of another architecture than this one."""
-        return None if architecture(self.cpu.triple) == architecture(host_triple()) else self.cpu.triple
+        """The triple of the machine that the code is for, when architecture or system are not those of this one."""
+        here, there = ((architecture(t), operating_system(t)) for t in (host_triple(), self.cpu.triple))
+        return None if here == there else self.cpu.triple
 
     def missing_features(self) -> list[str]:
         """The features that the code needs and this machine lacks."""
@@ -109,7 +112,7 @@ class LLVMCode:
     def _other_machine(self) -> str:
         """Return the message why the code cannot run on this machine."""
         host = host_features()
-        if architecture(self.cpu.triple) == host.arch:
+        if self.other_machine is None:
             lacks = ", ".join(self.missing_features()) or self.cpu.triple
             why = f"this machine lacks {lacks}"
         else:

@@ -13,7 +13,7 @@ from tilewright.target.codegen.common.argument_check import CHECK, REPORT_INDEX,
 from tilewright.target.codegen.common.host import Argument
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
-from tilewright.target.features import CpuFeatures
+from tilewright.target.features import CpuFeatures, operating_system
 
 CHECK_FUNCTION = "__tilewright_check_arguments"
 SHARED_FUNCTIONS = {
@@ -55,6 +55,11 @@ def report(unit: Unit, name: str) -> str:
     return symbol
 
 
+def weak_linkage(features: CpuFeatures) -> str:
+    """Return the linkage of what every module brings: any one of them stays, where a system's linkers can choose."""
+    return "" if operating_system(features.triple) == "windows" else "weak "
+
+
 def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: bool = False) -> str:
     """IR of a module's own names: pointers that the loader fills, ``__tvm_main__``, the needed features.
 
@@ -62,7 +67,7 @@ def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: 
     kernels call through pointers; ``linked`` says that the pointers begin with the functions' addresses, for code that
     is linked with the runtime.
     """
-    lines = [f'target triple = "{features.triple}"']
+    lines, weak = [f'target triple = "{features.triple}"'], weak_linkage(features)
     for name in context:
         symbol, value = f"__{name}", "null"
         if name.startswith("__"):
@@ -70,13 +75,13 @@ def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: 
         elif linked:
             lines.append(f"@{name} = external global i8")
             value = f"@{name}"
-        lines.append(f"@{symbol} = weak global ptr {value}, align 8")
+        lines.append(f"@{symbol} = {weak}global ptr {value}, align 8")
     constants = {"__tilewright_cpu_features": ",".join(features.names)}
     if entry:
         constants["__tvm_main__"] = entry
     for name, text in constants.items():
         size, body = ty.string_constant(text)
-        lines.append(f"@{name} = weak constant [{size} x i8] {body}, align 1")
+        lines.append(f"@{name} = {weak}constant [{size} x i8] {body}, align 1")
     return "\n".join(lines) + "\n"
 
 
