@@ -109,6 +109,10 @@ MaxSteps = Annotated[
     int | None,
     typer.Option(min=1, help="Limit of calls and backward jumps in one run of the virtual machine."),
 ]
+Report = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a page in HTML: graph, kernels, memory, passes, code."),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

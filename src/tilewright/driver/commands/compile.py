@@ -17,6 +17,7 @@ from tilewright.driver.commands.arguments import (
     PassConfig,
     Precision,
     Quiet,
+    Report,
     Timeout,
     Verbose,
     check_verbosity,
@@ -50,6 +51,7 @@ def compile(
             "the one it needs."
         ),
     ] = "auto",
+    report: Report = None,
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
@@ -140,6 +142,6 @@ def compile(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
             Limits(max_nodes, max_memory, timeout), executor, unchecked_indices, tuple(partition or ()), frontend,
             symbol_prefix or "", precision, tuple(keep or ()), output_format, matmul_precision, weights,
-            board, workspace_pools,
+            board, workspace_pools, report,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)

@@ -50,14 +50,17 @@ def show(
             metavar="NAME", help="Print which operators the external compiler NAME takes, and why not the others."
         ),
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the graph to this file; with --partition its regions.")
+    ] = None,
 ) -> None:
-    """Print the Relay text of an ONNX model."""
+    """Print the Relay text of an ONNX model, or draw it."""
     from tilewright.driver.show import show_model, show_partition
 
     if partition is not None:
-        show_partition(model, input_shape, partition)
+        show_partition(model, input_shape, partition, svg)
         return
-    show_model(model, input_shape, opt_level, target)
+    show_model(model, input_shape, opt_level, target, svg)
 
 
 def opt(

@@ -22,6 +22,7 @@ from tilewright.driver.commands.arguments import (
     Model,
     Precision,
     Quiet,
+    Report,
     Server,
     Timeout,
     Tracker,
@@ -99,6 +100,10 @@ def bench(
     board_key: BoardKey = None,
     timeout: Timeout = None,
     max_steps: MaxSteps = None,
+    report: Report = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a trace of a run for Perfetto, in JSON.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the median alone, in ms.")] = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -114,21 +119,9 @@ def bench(
     pictures, counts, wanted = parse_image_options(image), parse_threads(threads), parse_percentiles(percentiles)
     board = Board.of(server, tracker, board_key)
     options = BenchOptions(
-        library,
-        inputs,
-        pictures,
-        counts,
-        warmup,
-        repeat,
-        seconds,
-        wanted,
-        profile,
-        compile_first,
-        input_shape,
-        board,
-        dim,
-        max_steps,
-    )
+        library, inputs, pictures, counts, warmup, repeat, seconds, wanted, profile, compile_first, input_shape, board,
+        dim, max_steps, report, trace,
+    )  # fmt: skip
     with time_limit(timeout, f"measuring {library}"):
         bench_library(options, quiet, verbose, as_json)
 
