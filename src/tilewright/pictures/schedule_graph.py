@@ -7,6 +7,7 @@ from tilewright.te.operation import PlaceholderOp
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, Fuse, Rebase, Split
 from tilewright.te.schedule.text import attachment, axis_text
+from tilewright.tir.expr import IterVar
 
 
 def draw_stages(schedule: Schedule) -> Drawing:
@@ -36,6 +37,7 @@ def draw_loops(schedule: Schedule) -> Drawing:
                 Box((f"{stage.name}: {axis_text(stage, axis)}",), "loop" if axis in stage.leaf_iter_vars else "")
             )
         for relation in stage.relations:
+            ends: tuple[tuple[IterVar, ...], tuple[IterVar, ...]]
             match relation:
                 case Split(parent, outer, inner, factor, nparts):
                     ends, text = ((parent,), (outer, inner)), f"split {factor if factor is not None else nparts}"

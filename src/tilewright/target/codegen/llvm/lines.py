@@ -62,7 +62,7 @@ class _Emitter(FunctionEmitter):
         super().__init__(unit, parent, restrict)
         self.places: _Places = parent.places if parent is not None else _Places()
         self.scope = self.places.scope()
-        self.line = parent.line if parent is not None else 1
+        self.line: int = parent.line if parent is not None else 1
         self.marked = 0
 
     def visit_stmt(self, stmt: Stmt | None) -> None:
