@@ -20,8 +20,6 @@ from tilewright.doctor.inputs import made_up
 from tilewright.doctor.work import Kernel
 from tilewright.report.doctor import HEADINGS, cells, write_page
 from tilewright.target.target import Target
-from tilewright.doctor.work import Kernel
-from tilewright.report.doctor import HEADINGS, cells, write_page
 
 RATES = {"L2": {1: 100.0, 2: 200.0}, "L3": {1: 50.0, 2: 100.0}, "DRAM": {1: 10.0, 2: 20.0}}
 READS = {level: {count: 2 * rate for count, rate in by.items()} for level, by in RATES.items()}

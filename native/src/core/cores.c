@@ -2,7 +2,7 @@
  *
  * How many cores this process may use: those that its affinity allows, one thread for each, and no more than the
  * processor time that control groups leave it. */
-#include "core.h"
+#include "system.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -97,7 +97,7 @@ int tw_quota_cpus(const char* memberships, const char* root) {
 #endif
 
 int tw_usable_cores(void) {
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  int online = tw_processors();
   int n = online < 1 ? 1 : online > INT_MAX ? INT_MAX : (int)online;
 #ifdef __linux__
   cpu_set_t set;

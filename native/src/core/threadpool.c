@@ -19,7 +19,6 @@
 #include "core.h"
 
 #include <sched.h>
-#include "system.h"
 
 #define MAX_THREADS 1024
 /* Turns of waiting before a thread sleeps, of about 25 ns each: longer than the parts of a kernel differ (waking a
@@ -95,19 +94,6 @@ static int env_threads(const char* name) {
 static int usable_cores(void) {
   int n = tw_usable_cores();
   return n > MAX_THREADS ? MAX_THREADS : n;
-  int online = tw_processors(), n = online < 1 ? 1 : online;
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    int cpus = CPU_COUNT(&set), cores = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) cores += CPU_ISSET(cpu, &set) && leads_core(cpu);
-    /* pinned to the second hardware threads alone, no CPU leads its core */
-    n = cores > 0 ? cores : cpus;
-  }
-  int quota = quota_cpus();
-  if (quota > 0 && quota < n) n = quota;
-#endif
-  return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
 }
 
 int TilewrightNumThreads(void) {
