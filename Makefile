@@ -23,7 +23,7 @@ PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-syste
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels coverage mutants lint format bench doctor bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: site demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels coverage mutants lint format bench doctor bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -35,6 +35,7 @@ help:
 	@echo "make wheels  build the wheels of a release in dist/: manylinux and musllinux, x86-64 and AArch64, and check them"
 	@echo "make coverage  which share of branches (Python) and lines (C) make test runs, for each package"
 	@echo "make mutants  which of COUNT=400 random mistakes in the compiler the tests notice (hours)"
+	@echo "make site    the documents as a site in build/site, with its links checked"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
@@ -81,6 +82,14 @@ $(VENV)/.bench: $(VENV)/.develop
 	@echo "==> installing what the benchmarks need"
 	$(EXTRAS) bench | $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r /dev/stdin
 	@touch $@
+
+$(VENV)/.site: | $(VENV)/.lint
+	@echo "==> installing what makes the site"
+	$(EXTRAS) site | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@touch $@
+
+site: $(VENV)/.site
+	$(BIN)/mkdocs build --strict
 
 demo: $(VENV)/.runtime
 	$(BIN)/python examples/digits/demo.py
