@@ -17,6 +17,7 @@ from tilewright.topi.nn.nbits import WORD_BITS, default_zero
 
 _UNROLLED = 8  # words of a span
 _PARTS = 8  # vectors of codes that stay in registers while many rows are multiplied with them
+_PANELS = 4  # whose totals are stored together
 _MOST_ROWS = 256  # whose sums stay in the first cache
 _LARGEST = 127  # of a rounded number
 _LARGEST_SHORT = (1 << 15) - 1
@@ -222,34 +223,46 @@ class ByteRows:
     # ------------------------------------------------------------------------------------------------ shared codes
 
     def shared(self) -> None:
-        """Multiply all rows with each panel, a span of whose codes is unpacked in registers for many of them."""
+        """Multiply all rows with each panel, a span of whose codes is unpacked in registers for many of them.
+
+        Totals of a few panels are stored together, whole cache lines of each row.
+        """
         k, ib = self.k, self.k.ib
         at_once = min(_MOST_ROWS, max(1, CHUNK_BYTES // self.row_bytes))
+        groups = -(-k.panels // _PANELS)
         chunk = ib.for_range(0, ops.floordiv(k.rows + (at_once - 1), at_once), name="chunk")
-        with chunk as c, ib.for_range(0, k.panels, name="panel", kind=k.kind()) as panel:
-            rows = ops.minimum(k.rows - c * at_once, at_once)
-            totals = ib.allocate("float32", (at_once * k.lanes,), name="totals", scope="global")
-            with ib.for_range(0, rows, name="row") as row:
-                self._put(totals, row, ops.const(0.0, k.vector("float32")))
-            with ib.for_range(0, k.blocks, name="block") as b:
-                factors = self._factors(panel, b)
-                add = functools.partial(self._add_span_of_many, totals, panel, (c * at_once, rows), b, factors)
-                _spans(k, self.sums, add)
-            with ib.for_range(0, rows, name="row") as row:
-                k.store(panel, c * at_once + row, self._total(totals, row))
+        with chunk as c, ib.for_range(0, groups, name="group", kind=k.kind()) as group:
+            rows = c * at_once, ops.minimum(k.rows - c * at_once, at_once)
+            first = group * _PANELS
+            panels = ops.minimum(k.panels - first, _PANELS)
+            totals = ib.allocate("float32", (_PANELS * at_once * k.lanes,), name="totals", scope="global")
+            with ib.for_range(0, panels, name="panel") as panel:
+                self._multiply_many(totals, panel * at_once, first + panel, rows)
+            with ib.for_range(0, rows[1], name="row") as row, ib.for_range(0, panels, name="panel") as panel:
+                k.store(first + panel, rows[0] + row, self._total(totals, panel * at_once + row))
 
-    def _place(self, row: Any) -> Any:
-        return tir.Ramp(row * self.k.lanes, ops.const(1), self.k.lanes)
+    def _multiply_many(self, totals: Any, base: Any, panel: Any, rows: tuple[Any, Any]) -> None:
+        """Write the totals of many rows and a panel, from the vector ``base`` on."""
+        k, ib = self.k, self.k.ib
+        with ib.for_range(0, rows[1], name="row") as row:
+            self._put(totals, base + row, ops.const(0.0, k.vector("float32")))
+        with ib.for_range(0, k.blocks, name="block") as b:
+            factors = self._factors(panel, b)
+            _spans(k, self.sums, functools.partial(self._add_span_of_many, totals, base, panel, rows, b, factors))
 
-    def _total(self, totals: Any, row: Any) -> Any:
-        return tir.Load(self.k.vector("float32"), totals.asobject(), self._place(row))
+    def _place(self, vector: Any) -> Any:
+        return tir.Ramp(vector * self.k.lanes, ops.const(1), self.k.lanes)
 
-    def _put(self, totals: Any, row: Any, value: Any) -> None:
-        self.k.ib.emit(tir.Store(totals.asobject(), value, self._place(row)))
+    def _total(self, totals: Any, vector: Any) -> Any:
+        return tir.Load(self.k.vector("float32"), totals.asobject(), self._place(vector))
+
+    def _put(self, totals: Any, vector: Any, value: Any) -> None:
+        self.k.ib.emit(tir.Store(totals.asobject(), value, self._place(vector)))
 
     def _add_span_of_many(
-        self, totals: Any, panel: Any, rows: tuple[Any, Any], b: Any, factors: tuple[Any, Any], span: Any, count: int
-    ) -> None:
+        self, totals: Any, base: Any, panel: Any, rows: tuple[Any, Any], b: Any, factors: tuple[Any, Any], span: Any,
+        count: int,
+    ) -> None:  # fmt: skip
         """Add the products of a span with many rows to their totals."""
         k, ib = self.k, self.k.ib
         first, words = span * self.sums.span, range(count)
@@ -259,7 +272,8 @@ class ByteRows:
             sums = self.sums.start(self.rounded, self._span_at(row, b, span))
             for step, part in enumerate(parts):
                 sums = self.sums.add(sums, part, self._value(row, b, first * self.each + step))
-            self._put(totals, place, self._total(totals, place) + self._scaled(sums, row, b, span, factors))
+            total = self._total(totals, base + place)
+            self._put(totals, base + place, total + self._scaled(sums, row, b, span, factors))
 
 
 # ------------------------------------------------------------------------------------------------------------ rounding
