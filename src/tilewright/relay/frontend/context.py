@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.frontend.onnx.dimensions import element
+from tilewright.relay.frontend.dimensions import element
 from tilewright.relay.type_infer import infer_expr
 
 

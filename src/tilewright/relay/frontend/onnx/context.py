@@ -21,8 +21,8 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Var, const
 from tilewright.relay.frontend.context import ConverterContext
 from tilewright.relay.frontend.context import typed as typed
+from tilewright.relay.frontend.dimensions import Elements, element, is_number, numbers
 from tilewright.relay.frontend.onnx.attributes import dtype_of, parse_attributes
-from tilewright.relay.frontend.onnx.dimensions import Elements, element, is_number, numbers
 from tilewright.relay.frontend.onnx.registry import find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable
 from tilewright.relay.op.tensor.unary import cast
@@ -227,7 +227,7 @@ class NodeContext(ConverterContext):
         return int(dim.value)
 
     def elements(self, expr: RelayExpr) -> Elements | None:
-        """Return what is known of the elements of an integer tensor (``dimensions.py``)."""
+        """Return what is known of the elements of an integer tensor (``elements.py``)."""
         return self.importer.elements(self, expr)
 
     def shape_elements(self, index: int) -> list[Any] | None:

@@ -13,8 +13,8 @@ from tilewright.ir.budget import made_nodes
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.context import NodeContext, ValueNeededError, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.run_time_control import (
     branch_at_run_time,

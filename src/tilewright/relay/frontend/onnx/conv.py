@@ -8,9 +8,9 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import element, is_number
+from tilewright.relay.frontend.dynamic import integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number
-from tilewright.relay.frontend.onnx.dynamic import integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.windows import same_padding
 from tilewright.relay.op.relations import dim_add, dim_floordiv

@@ -10,10 +10,11 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import counted, filled, integer, low_of, runtime_extent
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import difference, is_number
-from tilewright.relay.frontend.onnx.dynamic import counted, filled, integer, low_of, runtime_extent
+from tilewright.relay.frontend.onnx.elements import difference
 from tilewright.relay.frontend.onnx.indices import checked_range, checked_shape
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.strings import is_text

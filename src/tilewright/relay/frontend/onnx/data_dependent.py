@@ -11,7 +11,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import ConverterContext
-from tilewright.relay.frontend.onnx.dynamic import FAR, first, integer, vector
+from tilewright.relay.frontend.dynamic import FAR, first, integer, vector
 from tilewright.relay.op.transform.data_dependent import coordinates, places_of
 from tilewright.relay.type_infer import infer_expr
 

@@ -22,6 +22,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Constant, Function, Tuple, TupleWrapper, Var, comes_from, const
+from tilewright.relay.frontend.dimensions import Elements, numbers
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
 from tilewright.relay.frontend.onnx.context import (
     MAX_CONSTANT_BYTES,
@@ -34,7 +35,7 @@ from tilewright.relay.frontend.onnx.context import (
     typed,
     warn_of_training,
 )
-from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
+from tilewright.relay.frontend.onnx.elements import MOST_ELEMENTS, elements_of
 from tilewright.relay.frontend.onnx.functions import with_subgraphs
 from tilewright.relay.frontend.onnx.host import host_operators
 from tilewright.relay.frontend.onnx.inputs import InputShapes, Limits, checked_limits, checked_shapes

@@ -11,9 +11,9 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import low_of
 from tilewright.relay.frontend.onnx.context import NodeContext, describe, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import low_of
 from tilewright.relay.op.transform.checks import CheckIndices, CheckIndicesAttrs, check_indices
 from tilewright.relay.op.transform.shape_checks import CheckShape, CheckShapeAttrs, check_shape
 

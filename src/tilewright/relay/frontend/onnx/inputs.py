@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,6 @@ import onnx
 from tilewright.ir.prim_expr import DimVar, PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.relay.frontend.onnx.context import OnnxImportError, without_shapes
-from tilewright.relay.frontend.onnx.dimensions import summands
 from tilewright.relay.op.relations import dim_add
 
 _MOST_ELEMENTS = 1 << 60  # of an input: what no machine has
@@ -124,7 +123,7 @@ class InputShapes:
         """
         if not isinstance(dim, str):
             return dim
-        if dim not in self._limits and (parts := summands(dim, self._names)):
+        if dim not in self._limits and (parts := _summands(dim, self._names)):
             return dim_add(*(int(part) if part.isdigit() else self._dim(part) for part in parts))
         if dim not in self._dim_vars:
             low, high, multiple = self._limits.get(dim, (1, None, 1))
@@ -147,3 +146,10 @@ class InputShapes:
         if name not in self._ranks:
             raise without_shapes(self._inputs, {*self._given, *self._ranks})
         return self._ranks[name]
+
+
+def _summands(name: str, names: Container[str]) -> list[str]:
+    """Return the parts of "past + new" or "past + 1": names among ``names``, and numbers; none of other names."""
+    parts = [part.strip() for part in name.split("+")]
+    known = all(part in names or part.isdigit() for part in parts)
+    return parts if known and len(parts) > 1 and len(set(parts)) == len(parts) and not name.isdigit() else []

@@ -10,9 +10,8 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number, same_element
-from tilewright.relay.frontend.onnx.dynamic import (
+from tilewright.relay.frontend.dimensions import is_number, same_element
+from tilewright.relay.frontend.dynamic import (
     FAR,
     broadcast_elements,
     broadcast_shape,
@@ -22,6 +21,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     runtime_extent,
     runtime_shape,
 )
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
 # Stand for the axes of an ellipsis, the last axes last.

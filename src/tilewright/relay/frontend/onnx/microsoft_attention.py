@@ -13,9 +13,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number, same_element
+from tilewright.relay.frontend.dynamic import counted, runtime_extent
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number, same_element
-from tilewright.relay.frontend.onnx.dynamic import counted, runtime_extent
 from tilewright.relay.frontend.onnx.indices import checked_numbers, checked_range
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter

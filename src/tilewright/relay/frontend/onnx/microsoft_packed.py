@@ -17,8 +17,8 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.indices import checked_range
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.microsoft_attention import attended, heads_of, lowest_where_not, places_along

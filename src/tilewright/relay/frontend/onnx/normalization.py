@@ -12,9 +12,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import element, is_number
+from tilewright.relay.frontend.dynamic import reshape_to, vector
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number
-from tilewright.relay.frontend.onnx.dynamic import reshape_to, vector
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.relations import dim_mul
 

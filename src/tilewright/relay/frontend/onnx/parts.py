@@ -15,8 +15,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Constant, TupleWrapper, Var, const
+from tilewright.relay.frontend.dimensions import Elements, numbers
 from tilewright.relay.frontend.onnx.context import DESCRIBED_AS, NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
+from tilewright.relay.frontend.onnx.elements import MOST_ELEMENTS, elements_of
 from tilewright.relay.frontend.onnx.registry import find_converter
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute

@@ -11,9 +11,9 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.conv import padded, padding, pads_at_run_time, spatial
-from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}

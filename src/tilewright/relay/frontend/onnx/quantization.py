@@ -11,10 +11,10 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import convolution, pads_at_run_time
-from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.elementwise import small_float
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.matrix_blocks import matrix_of_blocks

@@ -11,9 +11,9 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import filled, integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import filled, integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.indices import checked_lengths
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.run_time_control import rounds

@@ -8,9 +8,9 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import first, integer, runtime_extent
 from tilewright.relay.frontend.onnx.context import NodeContext
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import first, integer, runtime_extent
 from tilewright.relay.frontend.onnx.indices import checked_lengths
 from tilewright.relay.frontend.onnx.registry import converter
 

@@ -17,9 +17,8 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number, same_element
-from tilewright.relay.frontend.onnx.dynamic import (
+from tilewright.relay.frontend.dimensions import element, is_number, same_element
+from tilewright.relay.frontend.dynamic import (
     counted,
     integer,
     joined,
@@ -28,6 +27,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     runtime_shape,
     vector,
 )
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.indices import checked_range, checked_shape
 from tilewright.relay.frontend.onnx.resampling import NARROW, NEAR_HALF, Axis, scaled_size
 from tilewright.relay.op.relations import dim_floordiv, dim_mul

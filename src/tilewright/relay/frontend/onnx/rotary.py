@@ -5,9 +5,9 @@ from __future__ import annotations
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import counted, runtime_extent
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import counted, runtime_extent
 from tilewright.relay.frontend.onnx.indices import checked_numbers
 from tilewright.relay.frontend.onnx.registry import converter
 

@@ -16,9 +16,8 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, If, Tuple, TupleGetItem, Var, const
-from tilewright.relay.frontend.onnx.context import NodeContext, TensorSequence, typed
-from tilewright.relay.frontend.onnx.dimensions import element
-from tilewright.relay.frontend.onnx.dynamic import (
+from tilewright.relay.frontend.dimensions import element
+from tilewright.relay.frontend.dynamic import (
     filled,
     integer,
     reshape_to,
@@ -26,6 +25,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     runtime_extent,
     runtime_shape,
 )
+from tilewright.relay.frontend.onnx.context import NodeContext, TensorSequence, typed
 from tilewright.relay.frontend.onnx.indices import checked_range
 from tilewright.relay.loops import while_loop
 from tilewright.relay.op.dyn import any_dims

@@ -10,9 +10,8 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
-from tilewright.relay.frontend.onnx.dimensions import as_elements, element, is_number, resolved
-from tilewright.relay.frontend.onnx.dynamic import (
+from tilewright.relay.frontend.dimensions import as_elements, element, is_number, resolved
+from tilewright.relay.frontend.dynamic import (
     FAR,
     counted,
     expand_to,
@@ -25,6 +24,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     slice_length,
     vector,
 )
+from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.indices import checked_indices, checked_lengths, checked_range, checked_shape
 from tilewright.relay.frontend.onnx.matrix_blocks import rows_of_blocks
 from tilewright.relay.frontend.onnx.registry import converter

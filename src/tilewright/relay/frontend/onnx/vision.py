@@ -9,10 +9,10 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import counted, integer
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import add_bias, padding, spatial
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import counted, integer
 from tilewright.relay.frontend.onnx.indices import checked_numbers, checked_range
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.attributes import call

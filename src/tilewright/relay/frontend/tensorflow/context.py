@@ -15,7 +15,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, Var, const
 from tilewright.relay.frontend.context import ConverterContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number, numbers
+from tilewright.relay.frontend.dimensions import is_number, numbers
 from tilewright.relay.frontend.onnx.parts import part_of
 from tilewright.relay.frontend.tensorflow.graph import Node
 from tilewright.relay.frontend.tensorflow.proto import TensorflowImportError

@@ -11,7 +11,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dynamic import first
+from tilewright.relay.frontend.dynamic import first
 from tilewright.relay.frontend.tensorflow.context import NodeContext
 from tilewright.relay.frontend.tensorflow.registry import converter
 from tilewright.relay.frontend.tensorflow.shape import vector

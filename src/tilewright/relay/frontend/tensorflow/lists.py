@@ -18,8 +18,8 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number
-from tilewright.relay.frontend.onnx.dynamic import filled, integer, runtime_extent
+from tilewright.relay.frontend.dimensions import element, is_number
+from tilewright.relay.frontend.dynamic import filled, integer, runtime_extent
 from tilewright.relay.frontend.tensorflow.context import NodeContext
 
 

@@ -14,7 +14,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Var
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dynamic import integer
+from tilewright.relay.frontend.dynamic import integer
 from tilewright.relay.frontend.onnx.run_time_control import branches, rounds
 from tilewright.relay.frontend.tensorflow.context import NodeContext
 from tilewright.relay.frontend.tensorflow.lists import TensorList, as_tensors, like_values, stacked

@@ -11,8 +11,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import runtime_extent
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import runtime_extent
 from tilewright.relay.frontend.tensorflow.context import NodeContext
 from tilewright.relay.frontend.tensorflow.conv import is_channels_first, over_images
 from tilewright.relay.frontend.tensorflow.registry import converter

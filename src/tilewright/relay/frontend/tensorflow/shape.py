@@ -11,8 +11,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import FAR, broadcast_shape
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import FAR, broadcast_shape
 from tilewright.relay.frontend.tensorflow.context import NodeContext, channels_first_order, channels_last_order
 from tilewright.relay.frontend.tensorflow.registry import converter
 

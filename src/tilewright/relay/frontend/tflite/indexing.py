@@ -9,8 +9,8 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dynamic import first
 from tilewright.relay.frontend.onnx.data_dependent import non_zero
-from tilewright.relay.frontend.onnx.dynamic import first
 from tilewright.relay.frontend.tflite.context import OperatorContext, typed
 from tilewright.relay.frontend.tflite.registry import converter
 

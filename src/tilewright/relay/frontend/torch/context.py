@@ -16,8 +16,8 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, TupleWrapper, Var, const
 from tilewright.relay.frontend.context import ConverterContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import (
+from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import (
     expand_to,
     filled,
     integer,
@@ -245,18 +245,18 @@ class TorchContext(ConverterContext):
             if 0 in known:
                 return typed(relay_op.zeros(tuple(known), self.dtype(value)))
             return typed(relay_op.reshape(value, newshape=tuple(known)))
-        from tilewright.relay.frontend.onnx.dimensions import resolved
+        from tilewright.relay.frontend.dimensions import resolved
 
         dims = resolved(self.dims(value), wanted, allowzero=True)
         shape = None if any(s is None for s in sizes) else self.vector(sizes)
-        return typed(reshape_to(self, value, dims, shape, allowzero=True))  # type: ignore[arg-type]
+        return typed(reshape_to(self, value, dims, shape, allowzero=True))
 
     def expand(self, value: RelayExpr, sizes: Sequence[Any]) -> RelayExpr:
         """Broadcast a tensor to sizes."""
         wanted, own = self.elements(sizes), self.dims(value)
         if all(map(is_number, (*own, *wanted))):
             return value if list(wanted) == own else typed(relay_op.broadcast_to(value, tuple(wanted)))
-        return typed(expand_to(self, value, wanted, self.vector(sizes)))  # type: ignore[arg-type]
+        return typed(expand_to(self, value, wanted, self.vector(sizes)))
 
     def full(self, sizes: Sequence[Any], value: Any, dtype: str) -> RelayExpr:
         """Return a tensor of one value."""

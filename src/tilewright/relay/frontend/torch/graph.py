@@ -21,7 +21,7 @@ from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Function, Tuple, TupleWrapper, Var, comes_from, const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dynamic import known_dims
+from tilewright.relay.frontend.dynamic import known_dims
 from tilewright.relay.frontend.onnx.parts import EAGER_FOLD_ELEMENTS, PartsHost
 from tilewright.relay.frontend.torch import converters, scalars
 from tilewright.relay.frontend.torch.context import TorchContext, described, place_of

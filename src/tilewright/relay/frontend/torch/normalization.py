@@ -10,7 +10,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.elementwise import refuse_training
 from tilewright.relay.frontend.torch.registry import converter

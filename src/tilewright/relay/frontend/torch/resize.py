@@ -11,7 +11,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.conv import spread
 from tilewright.relay.frontend.torch.registry import converter

@@ -17,7 +17,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar, PrimExpr
 from tilewright.ir.prim_ops import as_expr
-from tilewright.relay.frontend.onnx.dimensions import element, is_number
+from tilewright.relay.frontend.dimensions import element, is_number
 from tilewright.relay.op.relations import dim_add, dim_floordiv, dim_map, dim_mul
 
 _MOST = 1 << 31  # bounds from here on mean that there is none

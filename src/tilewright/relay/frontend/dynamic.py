@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType
 from tilewright.ir.walk import post_order
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Var, const
-from tilewright.relay.frontend.onnx.dimensions import as_dim, element, is_number, relay_shape, same_element
+from tilewright.relay.frontend.dimensions import as_dim, element, is_number, relay_shape, same_element
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.dyn import iota, with_dims
 from tilewright.relay.op.relations import dim_add
@@ -22,7 +22,7 @@ from tilewright.relay.op.transform.reshape import ReshapeAttrs
 from tilewright.relay.type_infer import infer_expr
 
 if TYPE_CHECKING:
-    from tilewright.relay.frontend.onnx.context import NodeContext
+    from tilewright.relay.frontend.context import ConverterContext
 
 FAR = np.iinfo(np.int32).max
 
@@ -82,7 +82,7 @@ def same_dims(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 
 def reshape_to(
-    ctx: NodeContext, data: RelayExpr, dims: Sequence[Any], shape: RelayExpr | None = None, allowzero: bool = False
+    ctx: ConverterContext, data: RelayExpr, dims: Sequence[Any], shape: RelayExpr | None = None, allowzero: bool = False
 ) -> RelayExpr:
     """Reshape ``data`` to the dimensions ``dims`` (elements), which the vector ``shape`` holds at run time."""
     codes = relay_shape(ctx.dims(data), dims)
@@ -120,7 +120,7 @@ def broadcast_shape(a: RelayExpr, rank_a: int, b: RelayExpr, rank_b: int) -> Rel
     return relay_op.where(relay_op.equal(a, vector([1])), b, a)
 
 
-def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: RelayExpr) -> RelayExpr:
+def expand_to(ctx: ConverterContext, data: RelayExpr, wanted: Sequence[Any], shape: RelayExpr) -> RelayExpr:
     """Broadcast ``data`` with the shape in the vector ``shape``, both ways."""
     own = ctx.dims(data)
     dims = broadcast_elements(own, wanted)
