@@ -148,3 +148,26 @@ def test_a_rest_of_a_quotient_has_a_bound() -> None:
         run(tir.PrimFunc([*buffers, w], body, buffer_map=buffers), data, before, width)
         run(tir.PrimFunc([*buffers, w], specialize_tails(body), buffer_map=buffers), data, after, width)
         np.testing.assert_array_equal(after, before)
+
+
+def test_neighbours_that_do_not_repeat_the_test_are_not_written_out() -> None:
+    ib = ir_builder.create()
+    a, b, c = ib.pointer("float32", "A"), ib.pointer("float32", "B"), ib.pointer("float32", "C")
+    rest = tir.floormod(tir.SizeVar("n"), 4)
+    with ib.for_range(0, 2, "i") as i:
+        with ib.for_range(0, 4, "before") as row:
+            c[i * 4 + row] = 1.0
+        total = ib.allocate("float32", (4,), "total", scope="local")
+        with ib.for_range(0, 4, "j", kind="unroll") as j, ib.if_scope(ib.likely(i * 4 + j < rest)):
+            total[j] = 0.0
+        with (
+            ib.for_range(0, 5, "k") as k,
+            ib.for_range(0, 4, "j", kind="unroll") as j,
+            ib.if_scope(ib.likely(i * 4 + j < rest)),
+        ):
+            total[j] += a[(i * 4 + j) * 5 + k]
+        with ib.for_range(0, 4, "j", kind="unroll") as j, ib.if_scope(ib.likely(i * 4 + j < rest)):
+            b[i * 4 + j] = total[j]
+    text = str(specialize_tails(ib.get()))
+    assert text.count("for (before") == 1
+    assert text.count("for (k") == 3 and text.count("allocate(total") == 3 and "likely" not in text

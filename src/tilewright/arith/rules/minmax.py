@@ -29,6 +29,8 @@ RULES: list[tuple[str, ...]] = [
     ("max((x // c1)*c1, x)", "x", "c1 > 0"),  # rounding down
     ("min(((x + c2) // c1)*c1, x)", "x", "c1 > 0 and c2 == c1 - 1"),  # rounding up
     ("max(((x + c2) // c1)*c1, x)", "((x + c2) // c1)*c1", "c1 > 0 and c2 == c1 - 1"),  # rounding up
+    ("min(((x + c2) // c1)*c1 - c3, x - c3)", "x - c3", "c1 > 0 and c2 == c1 - 1"),  # last of rounded up
+    ("max(((x + c2) // c1)*c1 - c3, x - c3)", "((x + c2) // c1)*c1 - c3", "c1 > 0 and c2 == c1 - 1"),  # last of those
     ("min(x*c1, y*c1)", "min(x, y)*c1", "c1 > 0"),  # monotone
     ("max(x*c1, y*c1)", "max(x, y)*c1", "c1 > 0"),  # monotone
     ("min(x*c1, y*c1)", "max(x, y)*c1", "c1 < 0"),  # antitone

@@ -14,7 +14,9 @@ Before and after::
                                                           }
                                                         }
 
-The test is made once for a tile, not for each row in an inner loop, so that sums stay in registers. Only conditions
+The test is made once for a tile, not for each row in an inner loop, so that sums stay in registers. Of statements side
+by side those alone are written out that test rows again and again, unless registers hold what passes between them. Only
+conditions
 marked ``likely`` count, of unrolled loops inside one that is not, over what loops outside leave: what LoopPartition,
 which runs before, made of a tile of an extent that is not known. Where a number of rows beyond the tile's cannot be
 excluded, the last ``else`` has the tests.
@@ -32,10 +34,11 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import LE, LT, Call, FloorDiv, IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass
 from tilewright.tir.analysis import conjuncts
-from tilewright.tir.stmt import For, ForKind, IfThenElse, Stmt
+from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, SeqStmt, Stmt
 from tilewright.tir.transform.common import ScopedMutator, body_pass
 from tilewright.tir.transform.loop_partition import Assume
-from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, stmt_vars, with_fresh_vars
+from tilewright.tir.transform.threads import storage_scope
+from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, StmtVisitor, stmt_vars, with_fresh_vars
 
 _MOST_ROWS = 32  # of a tile: each number of them is code
 
@@ -113,6 +116,42 @@ def _remainder(terms: dict[PrimExpr, int], const: int, dtype: str) -> PrimExpr:
     return build(terms, const, dtype)
 
 
+class _Repeats(StmtVisitor):
+    """Finds whether a loop of a statement repeats one of ``loops``, the tail's."""
+
+    def __init__(self, loops: set[Var]) -> None:
+        super().__init__()
+        self.loops = loops
+        self.serial = 0
+        self.found = False
+
+    def visit_for(self, s: For) -> None:
+        self.found |= s.loop_var in self.loops and self.serial > 0
+        self.serial += s.kind == ForKind.SERIAL
+        super().visit_for(s)
+        self.serial -= s.kind == ForKind.SERIAL
+
+
+def _places(s: Stmt, loops: set[Var]) -> list[Stmt]:
+    """Return the parts of ``s`` that repeat the tail's ``loops``, each as large as it is without its neighbours.
+
+    What an allocation in registers is for is one part.
+    """
+    if isinstance(s, SeqStmt):
+        inner = [_places(part, loops) for part in s.seq]
+        whole = all(places == [part] for places, part in zip(inner, s.seq, strict=True))
+        return [s] if whole else [place for places in inner for place in places]
+    if isinstance(s, (For, Allocate, AttrStmt)) and not (
+        isinstance(s, Allocate) and storage_scope(s.buffer_var) == "local"
+    ):
+        below = _places(s.body, loops)
+        if below and below != [s.body]:
+            return below
+    repeats = _Repeats(loops)
+    repeats.visit_stmt(s)
+    return [s] if repeats.found else []
+
+
 class _Shorten(StmtMutator):
     """Ends loops earlier."""
 
@@ -129,16 +168,25 @@ class _Shorten(StmtMutator):
 
 
 class _Specialize(ScopedMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[Stmt, _Tail] = {}  # what is to be written out, inside the loops around the current statement
+
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
         return expr
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        tail = self.places.pop(stmt, None)
+        new: Stmt = super().visit_stmt(stmt) if tail is None else self._choice(stmt, tail)
+        return new
 
     def visit_for(self, s: For) -> Stmt:
         """Choose by the rows of the outermost loop's tail first: what inner loops test depends on them."""
         tail = self._tail(s)
         if tail is None:
             return super().visit_for(s)
-        self.bind(s.loop_var, s.min, s.extent)
-        return s.replace(body=self._choice(s.body, tail))
+        self.places.update(dict.fromkeys(_places(s.body, tail.loops) or [s.body], tail))
+        return super().visit_for(s)
 
     def _tail(self, s: For) -> _Tail | None:
         if s.kind not in (ForKind.SERIAL, ForKind.PARALLEL):

@@ -34,7 +34,7 @@ from tilewright.topi.reduction import greatest_number
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, rounded
 
 LOG2_E = 1.4426950408889634
-
+_MOST_ROWS = 8  # of a tile when the number of rows is symbolic: each number of rows of the last tile is code
 
 # Added to a number of at least -127, leaves it rounded to an integer plus 127, the bias of exponents, in the low bits.
 _ROUND = 1.5 * 2**23 + 127
@@ -72,6 +72,8 @@ def attention(
     candidates = attention_tiles(machine(), likely_rows, typical_extent(keys), depth, width, bits)
     if not isinstance(keys, int):  # scores are whole blocks: what is too much of them is computed
         candidates = [t for t in candidates if t.score_block <= 2 * machine().lanes(bits)]
+    if not isinstance(rows, int):
+        candidates = [t for t in candidates if t.rows <= _MOST_ROWS]
     candidates = candidates[:TUNING_CANDIDATES]
     cfg.define_knob("tiles", [(t.rows, t.score_block, t.value_block) for t in candidates])
     tiles = candidates[0] if cfg.is_fallback else AttentionTiles(*cfg["tiles"].val)
