@@ -336,7 +336,7 @@ STATE_INPUTS = declare(
     "state_inputs",
     TEXTS,
     "parameters of main that keep values from run to run: the result called NAME.next is the next value of NAME",
-    writers="from_exported_program",
+    writers="from_exported_program, from_tflite",
     readers="tilewright.compile",
     carriers=Carrier.MODULE,
     last=Stage.CODE,

@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter
 from flatbuffers import flexbuffers
 from tests.relay.frontend.tflite_files import Array, File, interpreted, litert, one_operator
+
+import tilewright
+from tilewright.ir.errors import TilewrightError
 
 T, B, N, U = 5, 2, 3, 4
 
@@ -135,3 +140,56 @@ def test_boxes_that_overlap_better_ones_are_left_out(by_class: bool) -> None:
     options = detection_options(use_regular_nms=by_class)
     data, _ = one_operator("TFLite_Detection_PostProcess", inputs, [anchors], outputs, custom=options)
     _close(data, inputs, "graph")
+
+
+def counter(first: bool = True) -> File:
+    """A file that adds its input to the variable ``total``, which begins as [1, 2], and returns the sum times 3."""
+    file = File()
+
+    def handle() -> int:
+        made = file.tensor((), "resource")
+        file.op("VAR_HANDLE", [], [made], "VarHandleOptions", container="", sharedName="total")
+        return made
+
+    x, before, after, y = (file.tensor((2,)) for _ in range(4))
+    if first:
+        file.op("CALL_ONCE", [], [], "CallOnceOptions", initSubgraphIndex=1)
+    total = handle()
+    file.op("READ_VARIABLE", [total], [before], "ReadVariableOptions")
+    file.op("ADD", [before, x], [after], "AddOptions")
+    file.op("ASSIGN_VARIABLE", [total, after], [], "AssignVariableOptions")
+    again = file.tensor((2,))
+    file.op("READ_VARIABLE", [total], [again], "ReadVariableOptions")
+    file.op("MUL", [again, file.constant(np.float32(3))], [y], "MulOptions")
+    file.ends([x], [y])
+    file.subgraph()
+    file.op("ASSIGN_VARIABLE", [handle(), file.constant(np.float32([1, 2]))], [], "AssignVariableOptions")
+    return file.ends([], [])
+
+
+def test_variables_keep_what_a_run_assigns() -> None:
+    data, inputs = counter().data, [np.float32([1, 10]), np.float32([2, -4]), np.float32([0, 0.5])]
+    interpreter = Interpreter(model_content=data)
+    interpreter.allocate_tensors()
+    model = tilewright.compile(schema.Model.GetRootAs(data))
+    for x in inputs:
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+        interpreter.invoke()
+        want = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+        np.testing.assert_array_equal(model(x), want)
+    assert {name: value.tolist() for name, value in model.state.items()} == {"total": [4, 8.5]}
+    model.reset()
+    np.testing.assert_array_equal(model(inputs[0]), np.float32([6, 36]))
+
+
+def test_a_variable_that_is_only_read_is_a_constant() -> None:
+    file = counter()
+    del file.model.subgraphs[0].operators[4]  # the assignment
+    mod, params = tilewright.relay.frontend.from_tflite(file.data)
+    assert len(mod["main"].params) == 1 and not params
+    _close(file.data, [np.float32([5, 7])])
+
+
+def test_a_variable_without_a_value_is_an_error() -> None:
+    with pytest.raises(TilewrightError, match=r"READ_VARIABLE.*'total' is read before a value"):
+        tilewright.relay.frontend.from_tflite(counter(first=False).data)

@@ -6,6 +6,7 @@ importer.py    walks a graph                         context.py   the interface 
 registry.py    converters by name                    integers.py  sums and products of quantized tensors
 fixed_point.py sigmoid and tanh in 16 bits  integer_recurrent.py  recurrent cells of integers
 elementwise.py conv.py hybrid.py images.py shape.py reduce.py indexing.py recurrent.py control.py detection.py
+variables.py   resource variables
 """
 
 from tilewright.relay.frontend.tflite import (
@@ -18,11 +19,12 @@ from tilewright.relay.frontend.tflite import (
     recurrent,
     reduce,
     shape,
+    variables,
 )
 from tilewright.relay.frontend.tflite.flatbuffer import TfliteImportError
 from tilewright.relay.frontend.tflite.importer import OperatorConverter, from_tflite, load
 
 __all__ = [
     "OperatorConverter", "TfliteImportError", "control", "conv", "detection", "elementwise", "from_tflite", "images",
-    "indexing", "load", "recurrent", "reduce", "shape",
+    "indexing", "load", "recurrent", "reduce", "shape", "variables",
 ]  # fmt: skip

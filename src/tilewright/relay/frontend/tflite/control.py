@@ -30,7 +30,8 @@ def convert_if(ctx: OperatorContext) -> Sequence[RelayExpr]:
     known = ctx.constant_or_none(0)
     if known is not None:
         return ctx.subgraph(numbers[0 if known.reshape(-1)[0] else 1], inputs)
-    branches = [ctx.subgraph(number, inputs) for number in numbers]
+    with ctx.importer.params.resources.in_branch():
+        branches = [ctx.subgraph(number, inputs) for number in numbers]
     types = [[ctx.tensor_type(value) for value in branch] for branch in branches]
     if [str(t) for t in types[0]] != [str(t) for t in types[1]]:
         ctx.unsupported(f"a branch that gives {types[0]}, beside one that gives {types[1]}")
@@ -43,10 +44,11 @@ def convert_while(ctx: OperatorContext) -> Sequence[RelayExpr]:
     """Values after a subgraph ran on them again and again, while another holds of them."""
     condition, body = int(ctx.option("condition_subgraph")), int(ctx.option("body_subgraph"))
     inputs = [ctx.raw(i) for i in range(ctx.num_inputs)]
-    loop = while_loop(
-        lambda *values: _scalar(ctx.subgraph(condition, [typed(v) for v in values])[0]),
-        inputs,
-        lambda *values: ctx.subgraph(body, [typed(v) for v in values]),
-    )
+    with ctx.importer.params.resources.in_branch():
+        loop = while_loop(
+            lambda *values: _scalar(ctx.subgraph(condition, [typed(v) for v in values])[0]),
+            inputs,
+            lambda *values: ctx.subgraph(body, [typed(v) for v in values]),
+        )
     final = typed(loop(*inputs))  # type: ignore[operator]
     return [TupleGetItem(final, i) for i in range(len(inputs))]

@@ -21,7 +21,8 @@ from tilewright.relay.frontend.tflite.context import FIRST, LAST, OperatorContex
 from tilewright.relay.frontend.tflite.flatbuffer import TfliteImportError
 from tilewright.relay.frontend.tflite.model import Model, Operator, Subgraph, Tensor, read_model
 from tilewright.relay.frontend.tflite.registry import ANY, CONVERTERS, IMAGES, Converter
-from tilewright.relay.function_attributes import OUTPUT_NAMES
+from tilewright.relay.frontend.tflite.variables import Variables
+from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
@@ -36,19 +37,25 @@ class Params:
     def __init__(self) -> None:
         self.arrays: dict[str, nd.NDArray] = {}
         self.variables: dict[str, Var] = {}
+        self.resources = Variables()
 
     def add(self, name: str, array: Array) -> RelayExpr:
         """Return an expression that stands for an array."""
         if array.size <= _INLINE_ELEMENTS:
             return typed(const(array))
-        unique, number = name, 2
-        while unique in self.arrays:
-            unique, number = f"{name}_{number}", number + 1
-        self.arrays[unique] = nd.array(np.ascontiguousarray(array))
+        unique = self.hold(name, array)
         var = typed(Var(unique, TensorType(array.shape, str(array.dtype))))
         assert isinstance(var, Var)
         self.variables[unique] = var
         return var
+
+    def hold(self, name: str, array: Array) -> str:
+        """Keep an array as the value of a parameter; return the parameter's name."""
+        unique, number = name, 2
+        while unique in self.arrays:
+            unique, number = f"{name}_{number}", number + 1
+        self.arrays[unique] = nd.array(np.ascontiguousarray(array))
+        return unique
 
     def bound(self, expr: RelayExpr) -> RelayExpr:
         """Return an expression with constants instead of parameters."""
@@ -308,7 +315,9 @@ def from_tflite(
 
     Returns
     -------
-    The module, whose attribute ``output_names`` has the names of the model's outputs; and the constants by name.
+    The module, whose attribute ``output_names`` has the names of the model's outputs; and the constants by name. A
+    variable that the model writes is an input, listed in the module's attribute ``state_inputs``, and its next value a
+    result called ``NAME.next``; its first value is among the constants.
 
     Raises
     ------
@@ -319,14 +328,20 @@ def from_tflite(
     converter = op_converter(read, graph, params)
     converter.check_unsupported_ops()
     inputs = _inputs(graph, shape_dict or {}, dtype_dict or {})
+    params.resources = Variables.of(read)
     outputs = [typed(o) for o in converter.convert_op_to_relay(inputs)]
-    body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
+    state = {var.name_hint: (var, last) for var, last in params.resources.state().values()}
+    results = [*outputs, *(typed(last) for _, last in state.values())]
+    body = results[0] if len(results) == 1 else Tuple(results)
     used = set(free_vars(body))
     kept = {name: var for name, var in params.variables.items() if var in used}
     variables = [v for v in inputs.values() if isinstance(v, Var)]
-    module = IRModule.from_expr(Function([*variables, *kept.values()], body))
-    module = module.with_attr(OUTPUT_NAMES.key, _unique([graph.tensors[i].name for i in graph.outputs]))
-    return module, {name: params.arrays[name] for name in kept}
+    module = IRModule.from_expr(Function([*variables, *(var for var, _ in state.values()), *kept.values()], body))
+    names = [*_unique([graph.tensors[i].name for i in graph.outputs]), *(f"{name}.next" for name in state)]
+    module = module.with_attr(OUTPUT_NAMES.key, names)
+    if state:
+        module = module.with_attr(STATE_INPUTS.key, list(state))
+    return module, {name: params.arrays[name] for name in (*state, *kept)}
 
 
 def _unique(names: Sequence[str]) -> list[str]:

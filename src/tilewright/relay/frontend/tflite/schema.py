@@ -72,6 +72,7 @@ intermediates:[i] large_offset:Q large_size:Q options2_type:B options2:*
 102 exclusive:? reverse:?
 103 subgraph:i
 106 padding:b stride_d:i stride_w:i stride_h:i activation:b dilation_d:i=1 dilation_w:i=1 dilation_h:i=1
+111 container:s shared_name:s
 115 boundaries:[f]
 116 approximate:?
 """.replace("\\\n", "")
