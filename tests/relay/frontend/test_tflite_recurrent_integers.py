@@ -40,8 +40,9 @@ def _lstm(forms: set[str], op: str = "UNIDIRECTIONAL_SEQUENCE_LSTM", cell: float
     inputs += [weight(width, U), bias(width)] if projected else [-1, -1]
     inputs += [file.tensor((B, width), "int8", scale=0.008, zero=zero, variable=True)]
     inputs += [file.tensor((B, U), "int16", scale=cell, variable=True)]
-    inputs += [-1] * 4
-    between = [file.tensor((1,), "int16", scale=2.0**-12) for _ in range(4)]
+    norms, step = "norms" in forms, 2.0**-12 if "norms" not in forms else 3e-4
+    inputs += [weight(U, scale=1e-4, dtype="int16") if norms and there else -1 for there in gates]
+    between = [file.tensor((1,), "int16", scale=step) for _ in range(4)]
     between += [file.tensor((1,), "int8", scale=0.0078 if projected else 0.008, zero=zero)]
     values: dict[str, Any] = {"fusedActivationFunction": 4}
     values |= {"cellClip": 3.0} if "clip" in forms else {}
@@ -64,6 +65,8 @@ def _lstm(forms: set[str], op: str = "UNIDIRECTIONAL_SEQUENCE_LSTM", cell: float
         {"time first", "clip"},
         {"projection", "clip"},
         {"peepholes", "clip"},
+        {"norms", "zero points"},
+        {"norms", "coupled", "peepholes"},
     ],
     ids=lambda forms: ", ".join(sorted(forms)) or "plain",
 )

@@ -4,7 +4,8 @@ flatbuffer.py  reads a file, every offset checked    schema.py    its tables, nu
 model.py       tensors, operators, subgraphs         sparsity.py  sparse constants as dense ones
 importer.py    walks a graph                         context.py   the interface of converters
 registry.py    converters by name                    integers.py  sums and products of quantized tensors
-fixed_point.py sigmoid and tanh in 16 bits  integer_recurrent.py  recurrent cells of integers
+fixed_point.py sigmoid and tanh in 16 bits  integer_norm.py  layer normalization in 32 bits
+integer_recurrent.py  recurrent cells of integers
 elementwise.py conv.py hybrid.py images.py shape.py reduce.py indexing.py recurrent.py control.py detection.py
 variables.py   resource variables
 """

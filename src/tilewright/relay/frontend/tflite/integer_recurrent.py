@@ -18,9 +18,11 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.tflite.context import OperatorContext, typed
 from tilewright.relay.frontend.tflite.fixed_point import sigmoid_table, tanh_table
+from tilewright.relay.frontend.tflite.integer_norm import normalized
 from tilewright.relay.frontend.tflite.model import Tensor
 
 _GATE = 2.0**-12  # the step of a gate before its activation
+_VARIANCE = 10000  # times a norm's scale: the variance of rows of equal numbers
 _INT16 = (-32768.0, 32767.0)
 _INT8 = (-128.0, 127.0)
 
@@ -101,9 +103,8 @@ class IntegerCell:
     def __init__(self, ctx: OperatorContext) -> None:
         if ctx.tensor(0).dtype != "int8" or ctx.tensor(19).dtype != "int16":
             ctx.unsupported(f"a recurrent network of {ctx.tensor(0).dtype} with a cell of {ctx.tensor(19).dtype}")
-        if any(ctx.has(i) for i in range(20, 24)):
-            ctx.unsupported("an LSTM of integers with layer normalization")
         self.ctx = ctx
+        self.normalizes = ctx.has(21)
         self.data, self.state, self.cell = ctx.tensor(0), ctx.tensor(18), ctx.tensor(19)
         self.exponent = self._power_of_two()
 
@@ -137,15 +138,25 @@ class IntegerCell:
     def _gate(self, which: int, data: RelayExpr, output: RelayExpr, cell: RelayExpr | None) -> RelayExpr:
         """Return a gate before its activation, numbers of 16 bits in steps of 2^-12."""
         ctx = self.ctx
-        total = self._product(1 + which, 12 + which, self.data, _GATE)(data)
-        total = relay_op.add(_narrow(total, _INT16), self._product(5 + which, None, self.state, _GATE)(output))
+        step = _scale(ctx, ctx.intermediate(which), "a gate before its norm") if self.normalizes else _GATE
+        total = self._product(1 + which, None if self.normalizes else 12 + which, self.data, step)(data)
+        total = relay_op.add(_narrow(total, _INT16), self._product(5 + which, None, self.state, step)(output))
         total = _narrow(total, _INT16)
         peephole = 9 + (0, 1, 0, 2)[which]
         if cell is not None and ctx.has(peephole):
-            factor = 2.0**self.exponent * _scale(ctx, ctx.tensor(peephole), "a peephole's weight") / _GATE
+            factor = 2.0**self.exponent * _scale(ctx, ctx.tensor(peephole), "a peephole's weight") / step
             seen = relay_op.multiply(_wide(cell), _wide(ctx.plain(peephole)))
             total = _narrow(relay_op.add(total, scaled(seen, factor)), _INT16)
-        return total
+        return self._normalized(which, total) if self.normalizes else total
+
+    def _normalized(self, which: int, total: RelayExpr) -> RelayExpr:
+        """Return a gate after layer normalization, in steps of 2^-12."""
+        ctx = self.ctx
+        scale = _scale(ctx, ctx.tensor(20 + which), "a norm's weight")
+        weight = ctx.constant(20 + which, "a norm's weight")
+        bias = ctx.constant(12 + which, "a gate's bias")
+        made = normalized(typed(total), weight, bias, max(1, int(_VARIANCE * scale)))
+        return _narrow(scaled(made, scale / _GATE), _INT16)
 
     def _product(self, weight: int, bias: int | None, data: Tensor, step: float) -> _Product:
         ctx = self.ctx
