@@ -79,6 +79,20 @@ def test_module_in_training_mode():
         tilewright.compile(cnn(), (torch.randn(2, 3, 17, 19),))
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.0])
+def test_functions_in_training_mode(rate):
+    class Module(nn.Module):
+        def forward(self, x):
+            return nn.functional.dropout(x, rate, training=self.training) + 1
+
+    x = torch.randn(3)
+    if rate:
+        with pytest.raises(TilewrightError, match=r"the module Module is in training mode; call \.eval\(\)"):
+            tilewright.compile(Module(), (x,))
+    else:
+        torch.testing.assert_close(tilewright.compile(Module(), (x,))(x), x + 1)
+
+
 def test_module_without_example_inputs():
     with pytest.raises(TilewrightError, match="the module Sequential needs example inputs"):
         tilewright.compile(mlp().eval())

@@ -35,7 +35,7 @@ def _written(model: Model) -> set[str]:
     """Return the variables that a run writes: not those that CALL_ONCE's subgraphs alone write."""
     calls = [op for graph in model.subgraphs for op in graph.operators if op.name == "CALL_ONCE"]
     once = {int(getattr(op.options, "subgraph", -1)) for op in calls}
-    found = set()
+    found: set[str] = set()
     for number, graph in enumerate(model.subgraphs):
         if number not in once:
             handles = _handles(graph)

@@ -70,8 +70,9 @@ def _loaded(path: Any) -> ExportedProgram:
 
 def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
     name = type(module).__name__
+    in_training = TorchImportError(f"the module {name} is in training mode; call .eval() before compiling it")
     if module.training and any(m.training and _acts_in_training(m) for m in module.modules()):
-        raise TorchImportError(f"the module {name} is in training mode; call .eval() before compiling it")
+        raise in_training
     if example_inputs is None:
         raise TorchImportError(
             f"the module {name} needs example inputs: tilewright.compile(module, example_inputs=(x,))"
@@ -87,16 +88,29 @@ def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shape
             )
     try:
         with torch.no_grad():
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         why = str(error).partition("The error above occurred")[0].strip() or type(error).__name__
         raise TorchImportError(f"torch.export does not export the module {name}: {why}") from error
+    if module.training and any(map(_trains, program.graph.nodes)):
+        raise in_training
+    return program
 
 
 def _acts_in_training(module: torch.nn.Module) -> bool:
     """Return whether a module computes something else in training."""
     own = type(module).__name__
     return "Dropout" in own or "BatchNorm" in own or getattr(module, "dropout", 0) not in (0, 0.0, None, False)
+
+
+def _trains(node: torch.fx.Node) -> bool:
+    """Return whether an operator computes what it does in training alone, such as ``F.dropout`` with ``training``."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return False
+    given = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)) | node.kwargs
+    trains = any(given.get(name) is True for name in ("train", "training"))
+    return (trains and given.get("p", given.get("dropout", 1.0)) != 0) or bool(given.get("dropout_p", 0.0))
 
 
 def _is_tensor(value: Any) -> bool:
