@@ -61,7 +61,7 @@ def _one_over_root(value: RelayExpr) -> tuple[RelayExpr, RelayExpr]:
         shift = relay_op.subtract(shift, relay_op.multiply(small, _number(pairs)))
     x = relay_op.right_shift(x, _number(1))
     half = relay_op.right_shift(relay_op.add(x, _number(1)), _number(1))
-    root = relay_op.full_like(x, _number(_ONE))
+    root: RelayExpr = relay_op.full_like(x, _number(_ONE))
     for _ in range(_STEPS):
         cube = _raised(_high(_high(root, root), root), 6)
         root = _raised(relay_op.subtract(_high(_number(_THREE_HALVES), root), _high(half, cube)), 3)
