@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.runtime.partial_files import whole_file
 from tilewright.testing import zoo
 from tilewright.testing.quantized import quantize_model, quantized
 
@@ -53,10 +54,8 @@ def _quantized_dynamically(name: str) -> Path:
     model = zoo.export(name)
     output = model.with_name("quantized-dynamic.onnx")
     if not output.exists():
-        with tempfile.TemporaryDirectory(dir=model.parent) as folder:
-            made = Path(folder) / "model.onnx"
-            quantization.quantize_dynamic(str(model), str(made), weight_type=quantization.QuantType.QInt8)
-            os.replace(made, output)
+        with whole_file(output) as partial:
+            quantization.quantize_dynamic(str(model), str(partial), weight_type=quantization.QuantType.QInt8)
     return output
 
 

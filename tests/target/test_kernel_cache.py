@@ -116,7 +116,7 @@ def test_processes_share_it(tmp_path: Path) -> None:
         assert worker.exitcode == 0
     cache = KernelCache(tmp_path, 1 << 20)
     assert all(cache.get(cache_key(str(i))) == cache_key(str(i)).encode() * 100 for i in range(50))
-    assert not [p for p in files(tmp_path) if p.name.startswith(".new-")]
+    assert not [p for p in files(tmp_path) if p.name.startswith(".")]
 
 
 def test_the_default_folder_is_under_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tilewright.auto_scheduler.measure_pair import (
 )
 from tilewright.auto_scheduler.utils import calc_workload_dis_factor, decode_workload_key
 from tilewright.autotvm.whole_records import whole_records
+from tilewright.runtime.partial_files import whole_file
 from tilewright.target.target import Target
 
 logger = logging.getLogger("auto_scheduler")
@@ -134,10 +135,8 @@ def distill_record_file(in_file: str, out_file: str) -> None:
         if res.error_no == MeasureErrorNo.NO_ERROR and (key not in best or res.mean < best[key][1].mean):
             best[key] = inp, res
     kept = {serialize_input(inp): (inp, res) for inp, res in best.values()}
-    partial = Path(f"{out_file}.partial")
-    partial.unlink(missing_ok=True)
-    save_records(str(partial), [inp for inp, _ in kept.values()], [res for _, res in kept.values()])
-    partial.replace(out_file)
+    with whole_file(out_file) as partial:
+        save_records(str(partial), [inp for inp, _ in kept.values()], [res for _, res in kept.values()])
     logger.info("Extract %d best records from %s to %s", len(kept), in_file, out_file)
 
 

@@ -14,6 +14,7 @@ from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.ir.errors import TilewrightError
 from tilewright.runtime import ndarray
 from tilewright.runtime.environment import NUM_THREADS
+from tilewright.runtime.partial_files import whole_file
 from tilewright.target.gpu import limits_of
 from tilewright.target.kind import BlockLimits
 from tilewright.target.target import Target
@@ -191,9 +192,8 @@ def register_task_input_buffer(
     if save_to_file:
         values = input_data.numpy()
         path = Path(_saved_file(input_name, values))
-        partial = path.with_suffix(".partial")
-        values.tofile(partial, " ")
-        partial.replace(path)
+        with whole_file(path) as partial:
+            values.tofile(partial, " ")
     return input_data
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.auto_scheduler.tensor_records import tensors_from_record, tensors_to_record
 from tilewright.auto_scheduler.utils import deserialize_args, get_func_name, register_by_name, serialize_args
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.partial_files import write_whole
 from tilewright.te.tensor import Tensor
 
 WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
@@ -80,9 +81,7 @@ def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
 def save_workload_func_registry(filename: str) -> None:
     """Write the computations of networks' tasks to a file; functions are code, and stay in their modules."""
     entries = {k: tensors_to_record(v) for k, v in WORKLOAD_FUNC_REGISTRY.items() if not callable(v)}
-    partial = Path(f"{filename}.partial")
-    partial.write_text(json.dumps(entries))
-    partial.replace(filename)
+    write_whole(filename, json.dumps(entries))
 
 
 def load_workload_func_registry(filename: str) -> None:

@@ -17,6 +17,7 @@ from tilewright.autotvm.lines import (
     write_records,
 )  # fmt: skip
 from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
+from tilewright.runtime.partial_files import whole_file
 
 Record = tuple[MeasureInput, MeasureResult]
 
@@ -47,10 +48,8 @@ def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str] 
 
 def save_records(path: str | os.PathLike[str], records: list[Record]) -> None:
     """Write a file of records, which appears whole or not at all."""
-    unfinished = f"{os.fspath(path)}.{os.getpid()}"
-    with open(unfinished, "w") as file:
+    with whole_file(path) as partial, partial.open("w") as file:
         write_records(file, records)
-    os.replace(unfinished, path)
 
 
 def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> list[Path]:

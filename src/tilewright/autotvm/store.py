@@ -11,7 +11,6 @@ import contextlib
 import functools
 import gzip
 import io
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from tilewright.autotvm.record import Record, best_records, save_records
 from tilewright.autotvm.task.dispatcher import DispatchContext
 from tilewright.autotvm.task.task import template_version
 from tilewright.runtime.environment import RECORDS, SHIPPED_RECORDS
+from tilewright.runtime.partial_files import write_whole
 from tilewright.target.features import features
 from tilewright.target.target import Target
 
@@ -79,9 +79,7 @@ def save_shipped(target: Target, records: list[Record]) -> Path:
     path = shipped_file(target)
     text = io.StringIO()
     write_records(text, best_records([*shipped_records(target), *(r for r in records if is_current(r))]))
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
-    os.replace(unfinished, path)
+    write_whole(path, gzip.compress(text.getvalue().encode(), mtime=0))
     return path
 
 

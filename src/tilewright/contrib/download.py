@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import tempfile
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+
+from tilewright.runtime.partial_files import whole_file
 
 logger = logging.getLogger("download")
 
@@ -41,14 +42,8 @@ def download(
 
 
 def _fetch(url: str, target: Path) -> None:
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
-        try:
-            with urllib.request.urlopen(url) as source:
-                shutil.copyfileobj(source, file)
-            os.replace(file.name, target)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    with whole_file(target) as partial, urllib.request.urlopen(url) as source, partial.open("wb") as file:
+        shutil.copyfileobj(source, file)
 
 
 def _size(url: str) -> int | None:

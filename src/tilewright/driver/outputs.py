@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 
 from tilewright.driver.options import check_writable
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.partial_files import whole_file
 
 SUFFIXES = (".npz", ".npy", ".json")
 
@@ -28,25 +27,12 @@ def check_output(file: Path, count: int) -> None:
 
 
 def write_outputs(file: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write beside the target and rename, so that a failure leaves nothing half-written."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    """Write the outputs to a file, which appears whole or not at all."""
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with whole_file(file) as partial, partial.open("wb") as stream:
             _WRITERS[file.suffix](stream, arrays)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, file)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise OSError(f"cannot write {file}: {error.strerror or error}") from None
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def to_lists(array: np.ndarray[Any, Any]) -> Any:

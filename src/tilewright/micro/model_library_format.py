@@ -19,7 +19,6 @@ import datetime
 import io
 import json
 import math
-import os
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +37,7 @@ from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.export import ExportError
 from tilewright.runtime.module import Module
 from tilewright.runtime.params import save_param_dict
+from tilewright.runtime.partial_files import whole_file
 from tilewright.target.build import OperatorModule
 from tilewright.target.codegen.c.code import LINK_RUNTIME
 from tilewright.target.target import Target
@@ -82,19 +82,15 @@ def export_model_library_format(module: Exportable, file_name: str | Path) -> Pa
         )
     files = dict(_operator_files(module) if isinstance(module, OperatorModule) else _files(module))
     target = Path(file_name).absolute()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        with tarfile.open(partial, "w") as tar:
+        with whole_file(target) as partial, tarfile.open(partial, "w") as tar:
             for name, data in files.items():
                 entry = tarfile.TarInfo(f"./{name}")
                 entry.size, entry.mode = len(data), 0o644
                 entry.uname = entry.gname = "root"
                 tar.addfile(entry, io.BytesIO(data))
-        os.replace(partial, target)
     except OSError as error:
         raise ExportError(f"cannot write {file_name}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return target
 
 

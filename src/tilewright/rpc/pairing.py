@@ -13,14 +13,13 @@ import contextlib
 import datetime
 import hashlib
 import json
-import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.runtime import environment as variables
 from tilewright.runtime.error import RPCError
+from tilewright.runtime.partial_files import whole_file
 
 _VERSION = "tw1"
 _TOKEN = 16
@@ -130,17 +129,9 @@ def _new_identity() -> str:
 def _write(path: Path, text: str, replace: bool) -> None:
     """Write a file that only this user reads, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        if replace:
-            os.replace(temporary, path)
-        else:
-            os.link(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    with whole_file(path, replace) as partial:
+        partial.touch(0o600)
+        partial.write_text(text)
 
 
 # ---- clients ----

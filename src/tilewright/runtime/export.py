@@ -34,7 +34,7 @@ from .elf_objects import as_object, data_object, join_objects
 from .elf_segments import SYMBOL, append_segment, place_object
 from .error import ExportError, TVMError
 from .mapped_files import check_mapped_files
-from .partial_files import remove_abandoned, this_thread
+from .partial_files import partial_name, remove_abandoned, whole_file
 from .saving import Saver
 from .weights_file import WeightsFile, adding_weights, check_place, check_weights_file
 from .windows_library import compiler_names, is_windows, link_dll, table_object, zig_target
@@ -470,7 +470,7 @@ def _with_prefix(files: list[str], prefix: str, folder: Path) -> str:
 
 def _storing(library: Path, weights: Path) -> contextlib.AbstractContextManager[WeightsFile]:
     remove_abandoned(weights.parent)
-    return adding_weights(library, weights, weights.with_name(f".{weights.name}.{this_thread()}.partial"))
+    return adding_weights(library, weights, partial_name(weights))
 
 
 def export_library(
@@ -536,41 +536,36 @@ def export_library(
     named = cc or getattr(fcompile, "compiler", None)
     more = fcompile is not None or (suffix == ".so" and (standalone or addons))
     compiler = _compiler_or_none(root, "" if more else suffix, named, extra)
-    # beside the target, so that the finished file is moved within one file system
-    partial = target.with_name(f".{target.name}.{this_thread()}.partial{suffix}")
     storing = contextlib.nullcontext() if weights is None else _storing(target, weights)
-    remove_abandoned(target.parent)
     try:
-        # finds out what permission bits do not tell, before the work is done
-        partial.touch()
-        partial.unlink()
-        if weights is None or not weights.exists():
-            check_space(weights or target, saved_bytes(root))
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary, storing as store:
-            folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
-            apart = fcompile is None and suffix == ".so" and weights is None and _in_segment(root)
-            files = [*_write_objects(root, folder, compiler, extra, apart, store), *(addons or [])]
-            if standalone:
-                files += _runtime_archive(triple)
-            if symbol_prefix:
-                files = [_with_prefix(files, symbol_prefix, folder)]
-            if fcompile is not None:
-                fcompile(str(partial), files, options=extra, **kwargs)
-            elif suffix == ".dll":
-                link_dll(files, partial, target.name, compiler, [*extra, *libraries], run_compiler)
-            else:
-                _combine(files, partial, suffix, compiler, [*extra, *libraries], triple)
-            if apart:
-                append_segment(partial, lambda path: write_blob(root, path))
-        check_mapped_files()
-        os.replace(partial, target)
+        with whole_file(target) as partial:
+            # finds out what permission bits do not tell, before the work is done
+            partial.touch()
+            partial.unlink()
+            if weights is None or not weights.exists():
+                check_space(weights or target, saved_bytes(root))
+            with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary, storing as store:
+                folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
+                apart = fcompile is None and suffix == ".so" and weights is None and _in_segment(root)
+                files = [*_write_objects(root, folder, compiler, extra, apart, store), *(addons or [])]
+                if standalone:
+                    files += _runtime_archive(triple)
+                if symbol_prefix:
+                    files = [_with_prefix(files, symbol_prefix, folder)]
+                if fcompile is not None:
+                    fcompile(str(partial), files, options=extra, **kwargs)
+                elif suffix == ".dll":
+                    link_dll(files, partial, target.name, compiler, [*extra, *libraries], run_compiler)
+                else:
+                    _combine(files, partial, suffix, compiler, [*extra, *libraries], triple)
+                if apart:
+                    append_segment(partial, lambda path: write_blob(root, path))
+            check_mapped_files()
     except OSError as error:
         why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
         raise ExportError(f"cannot write {target}: {why}") from error
     except TVMError as error:
         raise ExportError(f"cannot export {target}: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return str(target)
 
 

@@ -11,7 +11,6 @@ import math
 import mmap
 import os
 import struct
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from .dtype import DataType, make_dtype
 from .ndarray import NDArray, array, empty
+from .partial_files import whole_file
 
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
@@ -157,13 +157,8 @@ def load_param_dict_from_file(path: str | Path) -> dict[str, NDArray]:
 
 def save_param_dict_to_file(params: Mapping[str, NDArray | np.ndarray[Any, Any]], path: str | Path) -> None:
     """Write ``save_param_dict`` to a file, which appears whole or not at all."""
-    partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}-{threading.get_ident()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.writelines(_parts(params))
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as partial, partial.open("wb") as file:
+        file.writelines(_parts(params))
 
 
 def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:

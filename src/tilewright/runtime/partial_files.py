@@ -1,4 +1,7 @@
-"""Names of files that are being written: who died while writing one leaves it behind, and others remove it."""
+"""Files that appear whole or not at all: they are written beside their place, and renamed.
+
+Who died while writing one leaves it behind, and who writes the next one there removes it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,45 @@ import os
 import platform
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str], replace: bool = True) -> Iterator[Path]:
+    """Give a new name in the folder of ``path``; its file gets the name ``path`` when the block ends without an error.
+
+    The new name has the suffix of ``path``. After an error, ``path`` is as it was.
+
+    Args:
+        path: the file to write.
+        replace: take the place of a file that is there.
+
+    Raises:
+        FileExistsError: there is a file, which is not to be replaced.
+    """
+    target = Path(path).absolute()
+    remove_abandoned(target.parent)
+    partial = partial_name(target)
+    try:
+        yield partial
+        if replace:
+            os.replace(partial, target)
+        else:
+            os.link(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def partial_name(target: Path) -> Path:
+    """Return the name that this thread writes a file under before it is whole."""
+    return target.with_name(f".{target.name}.{this_thread()}.partial{target.suffix}")
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a text in UTF-8, or bytes, to a file, which appears whole or not at all."""
+    with whole_file(path) as partial:
+        partial.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def this_thread() -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tilewright.runtime import environment
 from tilewright.runtime.fork import forked_lock
+from tilewright.runtime.partial_files import write_whole
 
 _MAGIC = b"TWKERN1\n"
 _DIGEST_BYTES = 32
@@ -78,17 +79,10 @@ class KernelCache:
     def put(self, key: str, data: bytes) -> None:
         """Add an entry."""
         path = self._path(key)
-        temporary = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(data).digest() + data)
-            os.replace(temporary, path)
+            write_whole(path, _MAGIC + hashlib.sha256(data).digest() + data)
         except OSError:
-            if temporary:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
             return
         with self._lock:
             self._written += len(data)

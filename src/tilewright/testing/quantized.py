@@ -7,8 +7,6 @@ inputs.
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tilewright.runtime.partial_files import whole_file
 from tilewright.testing.zoo.export import export, reference
 
 
@@ -74,7 +73,6 @@ def quantized(name: str, activations: str = "uint8", **options: Any) -> Path:
     output = model.with_name(f"quantized-{activations}.onnx")
     if not output.exists():
         inputs, _ = reference(model)
-        with tempfile.TemporaryDirectory(dir=model.parent) as folder:
-            made = quantize_model(model, Path(folder) / "model.onnx", inputs, activations)
-            os.replace(made, output)
+        with whole_file(output) as partial:
+            quantize_model(model, partial, inputs, activations)
     return output

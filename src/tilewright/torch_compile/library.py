@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,5 @@ def _loaded(path: Path) -> Module | None:
 
 def _keep(module: Module, path: Path) -> None:
     """Write a library; trouble with the disk is no trouble for the program."""
-    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / "library.so"
-        module.export_library(str(made))
-        os.replace(made, path)
+    with contextlib.suppress(OSError):
+        module.export_library(str(path))

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from tilewright.runtime.partial_files import write_whole
 from tilewright_npu.chip import NpuError
 from tilewright_npu.isa import Program
 from tilewright_npu.report import table
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
             for program in programs:
                 print("\n".join((program.name, *table(measure(program)))))
         else:
-            _write(Path(options.output), svg([measure(program) for program in programs]))
+            write_whole(Path(options.output), svg([measure(program) for program in programs]))
     except BrokenPipeError:  # of `show LIB | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, NpuError) as error:
@@ -52,12 +53,6 @@ def _chosen(library: str, name: str | None) -> list[Program]:
     if not chosen:
         raise ValueError(f"{library}: no program {name!r}; there are {', '.join(p.name for p in programs)}")
     return chosen
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 if __name__ == "__main__":

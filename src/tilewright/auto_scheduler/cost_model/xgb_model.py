@@ -8,7 +8,6 @@ the fast ones are fastest.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from tilewright.auto_scheduler.feature import (
 )
 from tilewright.auto_scheduler.measure_record import RecordReader
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.partial_files import whole_file
 
 logger = logging.getLogger("auto_scheduler")
 
@@ -148,9 +148,10 @@ class XGBModel(PythonBasedModel):
         """Write the trees to a file."""
         if self.bst is None:
             raise TilewrightError("the model has learned nothing yet; there is nothing to save")
-        partial = f"{file_name}.partial.json"
-        self.bst.save_model(partial)
-        os.replace(partial, file_name)
+        with whole_file(file_name) as partial:
+            as_json = partial.with_suffix(".json")  # by which it chooses the format
+            self.bst.save_model(as_json)
+            as_json.replace(partial)
 
     def load(self, file_name: str) -> None:
         """Load trees from a file; scores are learned ones from then on."""
