@@ -48,6 +48,9 @@ typedef struct {
 
 /* Opens an exported library; path is NULL for the model that is linked into the program or exported with standalone=True. */
 TVM_DLL int TilewrightModelOpen(const char* path, DLDevice device, TilewrightModel** out);
+/* Compares a library with the checksum at its end (SHA-256), without running anything of it: opening one with a byte that
+ * changed may crash. Weights in a file beside it are compared when it is opened with TILEWRIGHT_VERIFY_WEIGHTS=1. */
+TVM_DLL int TilewrightVerifyFile(const char* path);
 /* Opens a model that was exported as an object file with a symbol prefix and linked into the program, of which there may be
  * several, static programs included: with the prefix NAME its symbols are `extern const TilewrightSymbol NAME_model[];`. */
 typedef struct {

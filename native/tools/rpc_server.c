@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sha256.h"
+#include "hmac.h"
 
 #define MAGIC 0xFF271
 #define SECRET_MAGIC 0xFF2A1

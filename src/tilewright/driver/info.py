@@ -8,15 +8,18 @@ from pathlib import Path
 from tilewright.driver.options import check_is_file, format_bytes
 from tilewright.driver.report import print_json, print_rows
 from tilewright.runtime.interface import Interface, TensorInfo
-from tilewright.runtime.library_info import LibraryInfo, library_info, verify_weights
+from tilewright.runtime.library_info import LibraryInfo, library_info, verify_library
 
 
 def show_info(library: Path, as_json: bool, verify: bool = False) -> None:
-    """Print a library's metadata; with ``verify``, compare the checksums of its weights in a file first."""
+    """Print a library's metadata; with ``verify``, compare it and its weights with their checksums first."""
     check_is_file(library)
-    info = library_info(library)
     if verify:
-        verify_weights(library)
+        verify_library(library)
+    if library.suffix == ".tar" and verify:
+        print_json({"library": str(library)}) if as_json else print_rows([("archive", f"{library}  (as written)")])
+        return
+    info = library_info(library)
     if as_json:
         print_json({"library": str(library)} | asdict(info))
     else:

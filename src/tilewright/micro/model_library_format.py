@@ -30,6 +30,7 @@ from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.micro.tvm_interface import c_interface, has_c_interface, packed_interface
+from tilewright.runtime.checksum import add_checksum
 from tilewright.runtime.dtype import DataType
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule
@@ -89,6 +90,8 @@ def export_model_library_format(module: Exportable, file_name: str | Path) -> Pa
                 entry.size, entry.mode = len(data), 0o644
                 entry.uname = entry.gname = "root"
                 tar.addfile(entry, io.BytesIO(data))
+            tar.close()
+            add_checksum(partial)
     except OSError as error:
         raise ExportError(f"cannot write {file_name}: {error.strerror}") from error
     return target

@@ -209,6 +209,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
         ctypes.POINTER(SavingState),
     ),
     "TilewrightCheckWeights": (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t),
+    "TilewrightVerifyFile": (ctypes.c_char_p,),
     "TilewrightModSavedBytes": (_Handle, ctypes.POINTER(ctypes.c_uint64)),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),
     "TilewrightRpcCallForBytes": (_Handle, _Values, _Codes, _Int, Allocator, _Handle),

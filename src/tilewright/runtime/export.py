@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
+from .checksum import add_checksum
 from .elf_library import link_library
 from .elf_objects import as_object, data_object, join_objects
 from .elf_segments import SYMBOL, append_segment, place_object
@@ -560,6 +561,8 @@ def export_library(
                     _combine(files, partial, suffix, compiler, [*extra, *libraries], triple)
                 if apart:
                     append_segment(partial, lambda path: write_blob(root, path))
+            if suffix in (".so", ".tar"):
+                add_checksum(partial)
             check_mapped_files()
     except OSError as error:
         why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ._ffi import LIB, check_call
 from .bytecode import Opcode, read_code
+from .checksum import verify_checksum
 from .error import TVMError
 from .interface import Interface, Limits, TensorInfo
 from .params import Reader
@@ -63,6 +64,23 @@ def library_info(path: str | Path) -> LibraryInfo:
         TVMError: the file is no shared library, is damaged, or holds no network.
     """
     return _read(Path(path))[0]
+
+
+def verify_library(path: str | Path) -> None:
+    """Compare a library or archive with the checksum at its end, and weights in a file beside it with theirs.
+
+    Nothing of the library runs.
+
+    Raises:
+        TVMError: a byte is another one than when it was written; there is no checksum; or the file of weights is
+            missing, too short, another build's or damaged.
+    """
+    verify_checksum(path)
+    try:
+        library_info(path)
+    except TVMError:
+        return  # it is as it was written, and no network's: it has no weights
+    verify_weights(path)
 
 
 def verify_weights(path: str | Path) -> int:

@@ -241,7 +241,12 @@ class Model:
 
 
 def load(
-    path: str | Path, device: Device | None = None, *, threads: int | None = None, max_steps: int | None = None
+    path: str | Path,
+    device: Device | None = None,
+    *,
+    threads: int | None = None,
+    max_steps: int | None = None,
+    verify: bool = False,
 ) -> Model:
     """Open a library that ``tilewright compile`` or ``Model.save`` wrote. Loading runs code of the file: trust it.
 
@@ -250,14 +255,15 @@ def load(
         device: as for :class:`Model`.
         threads: as for :class:`Model`.
         max_steps: as for :class:`Model`.
+        verify: compare the file with the checksum at its end first.
 
     Raises:
-        TVMError: the file is no library, not for this processor, or holds code but no model.
+        TVMError: the file is no library, damaged, not for this processor, or holds code but no model.
     """
     file = Path(path)
     if not file.is_file():
         raise TVMError(f"{file}: there is no such file")
-    return Model(load_module(str(file)), device, threads=threads, max_steps=max_steps)
+    return Model(load_module(str(file), verify=verify), device, threads=threads, max_steps=max_steps)
 
 
 # ---- what runs a model ----

@@ -497,15 +497,25 @@ def context_symbols() -> dict[str, int]:
     return symbols
 
 
-def load_module(path: str | Path, fmt: str = "") -> Module:
+def load_module(path: str | Path, fmt: str = "", *, verify: bool = False) -> Module:
     """Load an exported library (".so"; ".o", ".a" and ".tar" files are linked first), or a file of another format.
 
     The global function ``runtime.module.loadfile_<format>`` loads it; the format is ``fmt``, or the file's suffix.
+
+    Args:
+        path: the file.
+        fmt: its format.
+        verify: compare the file with its checksum first (``library_info.verify_library``): a library of which bytes
+            have changed may crash when it is loaded, or give other results.
 
     Raises:
         TVMError: the file is missing, damaged, for another machine, or needs absent CPU features, or nothing here loads
             files of its format, or a module in it.
     """
+    if verify:
+        from .library_info import verify_library
+
+        verify_library(path)
     out = ctypes.c_void_p()
     check_call(LIB.TVMModLoadFromFile(os.fsencode(path), fmt.encode(), ctypes.byref(out)))
     assert out.value is not None

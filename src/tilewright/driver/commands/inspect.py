@@ -30,7 +30,7 @@ def info(
     library: Library,
     as_json: Json = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare the checksums of weights in a file beside the library.")
+        bool, typer.Option("--verify", help="Compare the file, and weights beside it, with their checksums.")
     ] = False,
 ) -> None:
     """Print a library's inputs, outputs, requirements and origin."""
