@@ -23,7 +23,7 @@ PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-syste
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: site demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels coverage mutants lint format bench doctor bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: site demo check test test-packages test-full test-gpu test-oldest test-newest test-floors wheels test-wheels sbom licences coverage mutants lint format bench doctor bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -33,6 +33,9 @@ help:
 	@echo "make test-floors  compile a network with the oldest packages that we declare"
 	@echo "make test-oldest, test-newest  demo, examples and a tenth of the tests with the oldest and newest packages that we declare"
 	@echo "make wheels  build the wheels of a release in dist/: manylinux and musllinux, x86-64 and AArch64, and check them"
+	@echo "make test-wheels  build them; compile and run a network with each, installed alone in an empty root"
+	@echo "make sbom    write dist/tilewright.cdx.json: what pip installs with Tilewright (CycloneDX)"
+	@echo "make licences  print the licences of all dependencies; fail where one is not permissive"
 	@echo "make coverage  which share of branches (Python) and lines (C) make test runs, for each package"
 	@echo "make mutants  which of COUNT=400 random mistakes in the compiler the tests notice (hours)"
 	@echo "make site    the documents as a site in build/site, with its links checked"
@@ -152,6 +155,17 @@ test-floors: $(VENV)/.runtime | $(BIN)/uv
 # Each wheel's C is compiled by ziglang; see docs/deployment.md, "Wheels".
 wheels: $(VENV)/.runtime $(VENV)/.release | $(BIN)/uv
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python packaging/wheels.py
+
+# Each wheel is installed alone, without a compiler, and compiles and runs a network.
+test-wheels: wheels
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python packaging/try_wheels.py --rebuild
+
+# What "pip install tilewright" brings, by CycloneDX; and whether its licences are permissive.
+sbom: $(VENV)/.release | $(BIN)/uv
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python packaging/sbom.py
+
+licences: $(VENV)/.develop
+	$(BIN)/python packaging/licences.py --extras
 
 coverage: system-packages $(VENV)/.plugin
 	$(BIN)/python -m tests.coverage -n $(JOBS) $(TESTS)
