@@ -7,28 +7,27 @@
 
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
-static _Thread_local TwThread* current;
+static _Thread_local TwThread own; /* not allocated: it reports that memory ends */
+static _Thread_local bool known;
 
 static void destroy_thread(void* p) {
   TwThread* t = p;
   free(t->error);
   free(t->result);
   free(t->names);
-  free(t);
-  current = NULL;
+  memset(t, 0, sizeof *t);
+  known = false;
 }
 
 static void make_key(void) { pthread_key_create(&thread_key, destroy_thread); }
 
 TwThread* tw_thread(void) {
-  if (current == NULL) {
+  if (!known) {
     pthread_once(&thread_once, make_key);
-    TwThread* t = calloc(1, sizeof(TwThread));
-    if (t == NULL) abort(); /* not even an error could be reported */
-    pthread_setspecific(thread_key, t);
-    current = t;
+    pthread_setspecific(thread_key, &own);
+    known = true;
   }
-  return current;
+  return &own;
 }
 
 const char* TVMGetLastError(void) {

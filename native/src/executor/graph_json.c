@@ -235,7 +235,7 @@ static int read_output_names(TilewrightGraph* g, const Json* metadata) {
   if (names != NULL && names->count != (size_t)g->num_outputs) return bad("metadata[\"outputs\"] must name each output");
   g->output_names = zeros((size_t)g->num_outputs, sizeof(char*));
   g->targets = zeros((size_t)g->num_outputs, sizeof *g->targets);
-  if (g->output_names == NULL) return -1;
+  if (g->output_names == NULL || g->targets == NULL) return -1;
   const Json* name = names == NULL ? NULL : names->first;
   for (int i = 0; i < g->num_outputs; ++i) {
     char made_up[32];

@@ -346,7 +346,10 @@ int rpc_serve(RpcChannel* channel) {
 
 int TilewrightRpcServe(int read_fd, int write_fd) {
   RpcChannel* channel = rpc_channel_over_fds(read_fd, write_fd);
-  return channel == NULL ? -1 : rpc_serve(channel);
+  if (channel != NULL) return rpc_serve(channel);
+  close(read_fd); /* as when it has served: the other end would wait for ever */
+  if (write_fd != read_fd) close(write_fd);
+  return -1;
 }
 
 int TilewrightRpcServeOver(const TilewrightRpcCallbacks* callbacks, void* context) {
