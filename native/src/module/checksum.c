@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../core/sha256.h"
+#include "../core/system.h"
 
 enum { MARK = 32, READ_TOGETHER = 1 << 16 };
 static const char mark[MARK + 1] = "Tilewright SHA-256 of all before";

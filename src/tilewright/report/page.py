@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import html
 import json
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.runtime.partial_files import write_whole
 from tilewright.runtime.text import printable
 
 _HERE = Path(__file__).parent
@@ -63,16 +63,6 @@ def write_page(
         parts.append(f'<script id="data" type="application/octet-stream">{packed}</script>')
     parts.append(f"<script>{(_HERE / 'page.js').read_text()}</script></html>")
     write_whole(path, "\n".join(parts))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file, which appears whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, "utf-8")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def escape(text: str) -> str:

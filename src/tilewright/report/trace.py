@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.report.page import write_whole
+from tilewright.runtime.partial_files import write_whole
 
 _PREFIX = "tvmgen_default_"
 
