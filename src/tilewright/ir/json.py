@@ -240,12 +240,29 @@ def _block(start: str, parts: Sequence[str], end: str, indent: int, lines: bool 
     return start + inner + f", {inner}".join(parts) + "\n" + " " * indent + end
 
 
+# Of classes that are no nodes: what makes a node of an object, and what makes an object of such a node.
+_AS_NODE: dict[type, Callable[[Any], Node]] = {}
+_RESTORED: dict[type, Callable[[Any], Any]] = {}
+
+
+def register_record(cls: type, record: type[Node], save: Callable[[Any], Any], restore: Callable[[Any], Any]) -> None:
+    """Let ``save_json`` write objects of ``cls``, which are no nodes, and ``load_json`` make them again.
+
+    Args:
+        cls: their class, such as ``te.Schedule``.
+        record: the class of the nodes that are written.
+        save: makes such a node of an object.
+        restore: makes an object of such a node.
+    """
+    _AS_NODE[cls], _RESTORED[record] = save, restore
+
+
 def save_json(node: Any) -> str:
     """Serialize ``node`` (a node, module, schedule, list, or mapping) as TVM's JSON; raises TilewrightError if it
-    cannot. What is no node itself, as a schedule, is written as the node that its method ``as_node`` returns.
+    cannot.
     """
-    as_node = getattr(node, "as_node", None)
-    return _Writer().text(node if as_node is None else as_node())
+    as_node = _AS_NODE.get(type(node))
+    return _Writer().text(node if as_node is None else as_node(node))
 
 
 # Reading
@@ -430,11 +447,11 @@ def load_json(json_str: str) -> Any:
         if str((document.get("attrs") or {}).get("tvm_version", "")).startswith("0.6"):
             document["nodes"] = _with_todays_names(document["nodes"])
         node = _Reader(document).build(int(document["root"]))
-        restored = getattr(node, "restored", None)
-        return node if restored is None else restored()
+        restore = _RESTORED.get(type(node))
+        return node if restore is None else restore(node)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise TilewrightError(f"the JSON graph of nodes is damaged: {reason}") from None
 
 
-__all__ = ["load_json", "save_json", "type_key_of"]
+__all__ = ["load_json", "register_record", "save_json", "type_key_of"]

@@ -6,9 +6,11 @@ domains.py     values and ranges through splits and fuses      bounds.py   Infer
 lower.py       a schedule with its bounds to TIR statements     tensorized.py  the same inside tensor intrinsics
 nest.py        what loop nests are put together from
 auto_inline.py inlining by rule                schedule_ops.py  bounds and loops by TVM's names
+saved.py       schedules as nodes, for JSON
 graph.py       graphs of operations, loops around stages, what a recurrence hands on
 """
 
+import tilewright.te.schedule.saved  # noqa: F401  (registers the form in which save_json writes schedules)
 from tilewright.ir.memory import Buffer
 from tilewright.te.schedule.auto_inline import AutoInlineBroadcast, AutoInlineElemWise, AutoInlineInjective
 from tilewright.te.schedule.graph import (

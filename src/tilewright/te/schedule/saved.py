@@ -1,7 +1,7 @@
 """Schedules as nodes that do not change, with the fields of TVM's: the form in which ``ir.save_json`` writes them.
 
 A schedule and its stages change while primitives are applied, and stages know their schedule. The records here hold
-the same, without the way back: ``save`` makes them, ``ScheduleRecord.restored`` makes a schedule of them again.
+the same, without the way back: ``save`` makes them, ``restore`` makes a schedule of them again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.json import register_record
 from tilewright.ir.node import Node
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import (
@@ -99,21 +100,22 @@ class ScheduleRecord(Node):
     groups: tuple[StageRecord, ...]
     stage_map: dict[Any, StageRecord]
 
-    def restored(self) -> Schedule:
-        """Return the schedule, with stages and groups of its own."""
-        result = Schedule(self.outputs)
-        made = {record: Stage(record.op, result) for record in (*self.stages, *self.groups)}
-        for record, stage in made.items():
-            _fill(stage, record, made)
-        result.stages = [made[record] for record in self.stages]
-        result.groups = [made[record] for record in self.groups]
-        result.stage_map = {op: made[record] for op, record in self.stage_map.items()}
-        return result
-
 
 _RELATIONS: tuple[tuple[type[Relation], type[Node]], ...] = (
     (Split, SplitRecord), (Fuse, FuseRecord), (Rebase, RebaseRecord), (Singleton, SingletonRecord),
 )  # fmt: skip
+
+
+def restore(record: ScheduleRecord) -> Schedule:
+    """Return the schedule of a record, with stages and groups of its own."""
+    result = Schedule(record.outputs)
+    made = {one: Stage(one.op, result) for one in (*record.stages, *record.groups)}
+    for one, stage in made.items():
+        _fill(stage, one, made)
+    result.stages = [made[one] for one in record.stages]
+    result.groups = [made[one] for one in record.groups]
+    result.stage_map = {op: made[one] for op, one in record.stage_map.items()}
+    return result
 
 
 def _fill(stage: Stage, record: StageRecord, made: dict[StageRecord, Stage]) -> None:
@@ -210,3 +212,6 @@ def _attr_record(stage: Stage, attr: IterVarAttr) -> IterVarAttrRecord:
         pragma_keys=attr.pragma_keys,
         pragma_values=attr.pragma_values,
     )
+
+
+register_record(Schedule, ScheduleRecord, save, restore)

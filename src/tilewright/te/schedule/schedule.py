@@ -7,7 +7,6 @@ from typing import Any
 
 from tilewright.ir import walk
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.node import Node
 from tilewright.ir.notebook import text_html
 from tilewright.te.operation import Operation, PlaceholderOp, ScanOp
 from tilewright.te.schedule import primitives
@@ -69,12 +68,6 @@ class Schedule:
             known = ", ".join(s.op.name for s in self.stages)
             raise TilewrightError(f"{name} is not part of this schedule, whose stages are {known}")
         return stage
-
-    def as_node(self) -> Node:
-        """Return the schedule as a node that does not change: what ``ir.save_json`` writes."""
-        from tilewright.te.schedule.saved import save
-
-        return save(self)
 
     def consumes(self, reader: Operation, read: Operation) -> bool:
         """Return whether ``reader`` reads ``read``, directly or through other operations."""
