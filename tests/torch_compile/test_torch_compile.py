@@ -237,6 +237,21 @@ def test_without_fallback_an_unknown_operator_is_an_error() -> None:
         compiled(_twisted, torch.randn(4), fallback=False)
 
 
+def test_random_numbers_are_those_of_torchs_generator() -> None:
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return (x + torch.randn(3)).relu() + torch.rand_like(x)
+
+    x, results = torch.zeros(3), []
+    with pytest.warns(CompileWarning, match="numbers of torch's generator"):
+        run = compiled(noisy, x)
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            results.append(_list(run(x))[0])
+            torch.manual_seed(seed)
+            close(results[-1], noisy(x))
+    assert (results[0] != results[1]).any()
+
+
 def test_complex_numbers_stay_in_pytorch() -> None:
     x = torch.randn(4)
     run = compiled(lambda x: [torch.view_as_real(torch.complex(x, x) * 2) + 1], x)

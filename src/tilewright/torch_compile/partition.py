@@ -42,6 +42,8 @@ def refusals(gm: torch.fx.GraphModule) -> dict[str, str]:
             found.setdefault(node.name, "complex numbers")
         if node.op == "call_function" and _off_host(node):
             found.setdefault(node.name, "a tensor on another device than the CPU")
+        if node.op == "call_function" and _draws(node):
+            found.setdefault(node.name, "numbers of torch's generator")
     return found
 
 
@@ -74,6 +76,16 @@ def _values(node: torch.fx.Node) -> list[Any]:
 
 def _complex(node: torch.fx.Node) -> bool:
     return any(isinstance(value, torch.Tensor) and value.is_complex() for value in _values(node))
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    """Return whether an operator draws random numbers; attention does unless it drops nothing."""
+    if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    arguments = node.target._schema.arguments
+    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    given |= dict(zip((a.name for a in arguments), node.args, strict=False)) | node.kwargs
+    return bool(given.get("dropout_p", 1.0))
 
 
 def _off_host(node: torch.fx.Node) -> bool:
