@@ -16,10 +16,9 @@ Before and after::
 
 The test is made once for a tile, not for each row in an inner loop, so that sums stay in registers. Of statements side
 by side those alone are written out that test rows again and again, unless registers hold what passes between them. Only
-conditions
-marked ``likely`` count, of unrolled loops inside one that is not, over what loops outside leave: what LoopPartition,
-which runs before, made of a tile of an extent that is not known. Where a number of rows beyond the tile's cannot be
-excluded, the last ``else`` has the tests.
+conditions marked ``likely`` count, of unrolled loops inside one that is not, over what loops outside leave: what
+LoopPartition, which runs before, made of a tile of an extent that is not known. Where a number of rows beyond the
+tile's cannot be excluded, the last ``else`` has the tests.
 """
 
 from __future__ import annotations
