@@ -88,7 +88,8 @@ def test_convolutions_beside_branches_are_packed(build: Callable[[], tuple[Funct
     convolutions = [kernel for kernel in kernels if "conv2d" in kernel]
     assert convolutions
     assert all(
-        "NCHWc" in kernel and "weight_transform" not in kernel.replace("without_", "") for kernel in convolutions
+        "NCHWc" in kernel and "weight_transform" not in kernel.replace("without_weight_transform", "")
+        for kernel in convolutions
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.saturating import skip_where_oracles_saturate
 from torch import nn
 from torch.ao import quantization as q
 
@@ -50,6 +51,7 @@ def test_operators_of_quantized_tensors(config: Any) -> None:
     module(x)
     q.convert(module, inplace=True)
     mod, found, expected = _imported(module, x)
+    skip_where_oracles_saturate()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1.01 * float(module.dense.scale))
     assert "int8" in str(mod["main"])  # the weights are integers
 
