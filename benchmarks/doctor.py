@@ -28,6 +28,7 @@ from tilewright.doctor import diagnose, peak
 from tilewright.driver.doctor import kernels_as_json
 from tilewright.relay.frontend.door import import_model
 from tilewright.runtime import environment
+from tilewright.runtime.partial_files import write_whole
 
 from . import structures
 from .engines import ENGINES, FLOAT32, TORCH
@@ -82,9 +83,7 @@ def read(path: Path, name: str, threads: int) -> Network:
 
 def write(path: Path, network: Network) -> None:
     """Keep what is known."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(network), indent=1) + "\n")
-    partial.rename(path)
+    write_whole(path, json.dumps(asdict(network), indent=1) + "\n")
 
 
 def examine(

@@ -7,10 +7,10 @@ drawing, which Jupyter shows, or its text in that language.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tilewright.pictures.drawing import Drawing
 from tilewright.pictures.schedule_graph import draw_data_flow, draw_loops, draw_stages
+from tilewright.runtime.partial_files import write_whole
 from tilewright.te.schedule.schedule import Schedule
 
 
@@ -19,7 +19,7 @@ def _view(
 ) -> Drawing | str:
     drawing = draw(sch)
     if dot_file_path:
-        Path(dot_file_path).write_text(drawing.dot(), "utf-8")
+        write_whole(dot_file_path, drawing.dot())
     return drawing.dot() if output_dot_string else drawing
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,8 @@ from tilewright.driver.dims import combinations, parse_dim_numbers
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, open_library, timer
-from tilewright.driver.options import check_writable
+from tilewright.driver.options import check_writable, recorder_for
 from tilewright.driver.report import print_json, print_table, print_text
-
-if TYPE_CHECKING:
-    from tilewright.report.passes import PassRecorder
 
 _STATISTICS = ("median", "mean", "min", "max", "std")
 _MOST_SINGLE_RUNS = 100_000
@@ -79,7 +76,7 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
     for output in (options.report, options.trace):
         if output is not None:
             check_writable(output)
-    recorder = _recorder(options)
+    recorder = recorder_for(options.report)
     opened = open_library(options.file, options.compile_first, options.input_shape, options.board, recorder=recorder)
     with opened as library:
         results, profiles = [], []
@@ -137,15 +134,6 @@ def _profile(library: Library, latency: Latency, options: BenchOptions) -> list[
         for name, s in times
     ]
     return sorted(nodes, key=lambda node: -node.milliseconds)
-
-
-def _recorder(options: BenchOptions) -> PassRecorder | None:
-    """Return a recorder of the compiler's passes, where a page is asked for."""
-    if options.report is None:
-        return None
-    from tilewright.report.passes import PassRecorder
-
-    return PassRecorder()
 
 
 def _write_pages(library: Library, latency: Latency, options: BenchOptions) -> None:

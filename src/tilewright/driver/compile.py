@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -26,7 +26,14 @@ from tilewright.driver.c_bundle import (
 )
 from tilewright.driver.dims import parse_dim_limits
 from tilewright.driver.limits import Limits
-from tilewright.driver.options import check_is_file, check_is_library, check_writable, format_bytes, parse_input_shapes
+from tilewright.driver.options import (
+    check_is_file,
+    check_is_library,
+    check_writable,
+    format_bytes,
+    parse_input_shapes,
+    recorder_for,
+)
 from tilewright.driver.pass_options import parse_pass_config, runtime_config
 from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
@@ -47,8 +54,6 @@ from tilewright.relay.frontend import import_model
 from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.transform.partition.partition_for import partition_for
 from tilewright.relay.transform.precision.halve_weights import FLOAT32, precision_config
-from tilewright.report.model import Measured, ModelPage
-from tilewright.report.passes import PassRecorder
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.export import check_symbol_prefix
 from tilewright.runtime.state import keep_state
@@ -57,6 +62,10 @@ from tilewright.runtime.vm import Executable
 from tilewright.runtime.weights_file import check_weights_file
 from tilewright.target.target import Target
 from tilewright.topi.cpu.model.float_tiles import HIGHEST, matmul_precision_config
+
+if TYPE_CHECKING:
+    from tilewright.report.model import Measured, ModelPage
+    from tilewright.report.passes import PassRecorder
 
 _STAGES = {
     "import": "importing",
@@ -190,6 +199,8 @@ def build_library(options: CompileOptions, quiet: bool = False, recorder: PassRe
 
 def model_page(compiled: Compiled, run: Measured | None = None) -> ModelPage:
     """Return the page about a compiled model, with the times of a run if there are some."""
+    from tilewright.report.model import ModelPage
+
     page = ModelPage(f"{compiled.options.model.name} for {compiled.target}", list(_summary(compiled)))
     if compiled.recorder is not None:
         page.add_passes(compiled.recorder)
@@ -265,8 +276,7 @@ def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: 
     """Compile a model and report."""
     if options.report is not None:
         check_writable(options.report)
-    recorder = PassRecorder() if options.report is not None else None
-    compiled = build_library(options, quiet or as_json, recorder)
+    compiled = build_library(options, quiet or as_json, recorder_for(options.report))
     if options.report is not None:
         model_page(compiled).write(options.report)
     if as_json:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from tilewright.runtime.error import TVMError
+
+if TYPE_CHECKING:
+    from tilewright.report.passes import PassRecorder
 
 T = TypeVar("T")
 
@@ -107,3 +110,12 @@ def _listed(
     if numbers is None or not all(map(allowed, numbers)):
         raise typer.BadParameter(f"{option} {value}: takes {takes}") from None
     return numbers
+
+
+def recorder_for(report: Path | None) -> PassRecorder | None:
+    """Return a recorder of the compiler's passes, where a page is asked for."""
+    if report is None:
+        return None
+    from tilewright.report.passes import PassRecorder
+
+    return PassRecorder()

@@ -8,11 +8,12 @@ means of its neighbours, arrows through points of their own in the layers that t
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from tilewright.runtime.partial_files import write_whole
 
 _CHARACTER, _LINE, _PAD = 7.0, 16, 8
 _GAP, _LAYER_GAP = 18.0, 34.0
@@ -74,12 +75,7 @@ class Drawing:
 
     def write(self, path: Path) -> None:
         """Write the picture to a file, which appears whole or not at all."""
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_text(self.svg(), "utf-8")
-            os.replace(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(path, self.svg())
 
 
 def _colors(boxes: Sequence[Box]) -> dict[str, str]:

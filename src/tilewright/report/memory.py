@@ -32,7 +32,6 @@ def tenancies(graph: Mapping[str, Any]) -> list[Tenancy]:
     nodes, rows, attrs = graph["nodes"], graph["node_row_ptr"], graph["attrs"]
     storage, offsets = attrs["storage_id"][1], attrs.get("storage_offset", [None, None])[1] or [0] * rows[-1]
     devices = attrs.get("device_index", [None, [1] * rows[-1]])[1]
-    given = {storage[rows[i]] for i in graph["arg_nodes"]}
     last, sizes = _last_uses(graph), _storage_sizes(graph, offsets)
     starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
     current: dict[tuple[int, int], Tenancy] = {}
@@ -40,7 +39,7 @@ def tenancies(graph: Mapping[str, Any]) -> list[Tenancy]:
     for number, node in enumerate(nodes):
         once = "run_once" in node.get("attrs", ())
         for entry in range(rows[number], rows[number + 1]):
-            if storage[entry] in given:
+            if storage[entry] not in sizes:
                 continue
             span = (0, len(nodes)) if once else (number, last[entry])
             at = starts[storage[entry]] + offsets[entry]

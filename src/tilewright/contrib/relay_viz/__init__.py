@@ -14,6 +14,7 @@ from tilewright.pictures.drawing import Drawing
 from tilewright.pictures.relay_graph import draw_module
 from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.type_infer import infer_module
+from tilewright.runtime.partial_files import write_whole
 
 
 class Plotter(Protocol):
@@ -29,7 +30,7 @@ class DotPlotter:
     def render(self, drawing: Drawing, filename: str) -> None:
         """Write both files."""
         drawing.write(Path(f"{filename}.svg"))
-        Path(f"{filename}.dot").write_text(drawing.dot(), "utf-8")
+        write_whole(f"{filename}.dot", drawing.dot())
 
 
 class TermPlotter:
