@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 from tests.quantization.networks import network, products, samples
-from tests.saturating import skip_where_oracles_saturate
+from tests.saturating import narrowed_weights
 
 import tilewright
 from tilewright.ir.errors import TilewrightError
@@ -39,12 +39,13 @@ def test_the_file_runs_the_same_in_onnx_runtime(per_channel: bool) -> None:
     onnx.checker.check_model(made.model, full_check=True)
     kinds = [node.op_type for node in made.model.graph.node]
     assert kinds.count("MatMulInteger") == kinds.count("DynamicQuantizeLinear") == 2 and "MatMul" not in kinds
-    skip_where_oracles_saturate()
     data = samples(model, 1)[0]
-    session = onnxruntime.InferenceSession(made.model.SerializeToString(), providers=["CPUExecutionProvider"])
-    found = tilewright.compile(made.model)(**data)
+    comparable = narrowed_weights(made.model)
+    session = onnxruntime.InferenceSession(comparable.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = tilewright.compile(comparable)(**data)
     np.testing.assert_allclose(found, session.run(None, data)[0], rtol=0, atol=1e-5)
     if per_channel:
+        found = tilewright.compile(made.model)(**data)
         np.testing.assert_allclose(found, by_hand(model, data["x"]), rtol=0, atol=0.02)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.saturating import skip_where_oracles_saturate
 from torch import nn
 from torch.ao import quantization as q
 
@@ -29,9 +28,10 @@ class Sums(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.relu(self.conv(self.quantize(x)))
-        y = self.sums.mul_scalar(self.sums.add(y, y), -0.3)
+        y = self.sums.add(y, y)
         y = nn.functional.adaptive_avg_pool2d(y, (2, 2)).flatten(1)
-        made: torch.Tensor = self.dequantize(self.dense(y))
+        # last: turned round, bytes exceed the seven bits whose products PyTorch's kernels sum exactly without VNNI
+        made: torch.Tensor = self.dequantize(self.sums.mul_scalar(self.dense(y), -0.3))
         return made
 
 
@@ -51,7 +51,6 @@ def test_operators_of_quantized_tensors(config: Any) -> None:
     module(x)
     q.convert(module, inplace=True)
     mod, found, expected = _imported(module, x)
-    skip_where_oracles_saturate()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1.01 * float(module.dense.scale))
     assert "int8" in str(mod["main"])  # the weights are integers
 
