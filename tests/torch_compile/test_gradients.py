@@ -71,3 +71,23 @@ def test_pooling(pool: Any) -> None:
 
 def test_losses_and_normalizations() -> None:
     check(lambda x, w: F.mse_loss(F.log_softmax(F.layer_norm(x, (5,), w), 1), x).reshape(1), (2, 5), (5,))
+
+
+def masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention of a mask that hides all keys from the third row."""
+    rows, keys = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    mask = (rows != 2) & (keys >= rows - 2)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        masked,
+    ],
+    ids=["all", "causal", "masked"],
+)
+def test_attention(attend: Any) -> None:
+    check(attend, (1, 2, 5, 4), (1, 2, 3, 4), (1, 2, 3, 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import warnings
 from collections.abc import Sequence
@@ -228,6 +229,30 @@ def test_an_unknown_operator_runs_in_pytorch_and_is_named_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         close(run(x), _twisted(x))
+
+
+def test_a_part_may_return_several_results_of_one_operator() -> None:
+    def split(x: torch.Tensor) -> list[torch.Tensor]:
+        normal, mean, inverse = torch.native_layer_norm(x, [4], None, None, 1e-5)
+        return [twist(normal), mean, inverse]
+
+    x = torch.randn(3, 4)
+    with pytest.warns(CompileWarning, match="twist"):
+        close(compiled(split, x)(x), split(x))
+
+
+def test_a_result_that_a_converter_leaves_out_stays_in_pytorch() -> None:
+    x, graph = torch.randn(1, 2, 3, 4), torch.fx.Graph()
+    attention = torch.ops.aten._scaled_dot_product_attention_math.default
+    given = graph.placeholder("x")
+    both = graph.call_function(attention, (given, given, given))
+    weights = graph.call_function(operator.getitem, (both, 1))
+    graph.output([weights])
+    for node, value in ((given, x), (both, attention(x, x, x)), (weights, attention(x, x, x)[1])):
+        node.meta["val"] = value
+    run = compile_graph(Options(), torch.fx.GraphModule({}, graph), [x])
+    with pytest.warns(CompileWarning, match="attention_math.*result 1, which the graph reads, is not computed"):
+        close(run([x]), [attention(x, x, x)[1]])
 
 
 def test_without_fallback_an_unknown_operator_is_an_error() -> None:

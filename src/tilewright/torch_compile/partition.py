@@ -20,7 +20,7 @@ PREFIX = "tilewright_"
 
 # Parts of these alone are no work.
 _NO_WORK = (
-    "_operator.getitem", "torch.ops.aten.view", "torch.ops.aten.permute", "torch.ops.aten.unsqueeze",
+    "torch.ops.aten.view", "torch.ops.aten.permute", "torch.ops.aten.unsqueeze",
     "torch.ops.aten.squeeze", "torch.ops.aten.expand", "torch.ops.aten.alias", "torch.ops.aten.detach",
 )  # fmt: skip
 

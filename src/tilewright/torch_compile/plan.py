@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._prims_common import is_contiguous_or_false
 
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Function, Tuple, TupleGetItem
 from tilewright.relay.frontend.torch.graph import function_of
+from tilewright.torch_compile.aliases import Geometry, bases, geometry
 
 
 @dataclass(frozen=True)
@@ -19,15 +21,17 @@ class Output:
     """The source of one output.
 
     Attributes:
-        kind: "value" (always the same), "input" (an input as it is), "computed" (a tensor), or "number" (the number in
-            a computed tensor).
+        kind: "value" (always the same), "input" (an input as it is), "computed" (a tensor), "view" (of a computed
+            tensor), or "number" (the number in a computed tensor).
         value: the value; or the place of the input, or of the computed tensor.
         order: of a tensor whose elements lie in another order than its dimensions', the dimensions by their strides.
+        geometry: of a view, where it lies in the memory of the tensor.
     """
 
     kind: str
     value: Any
     order: tuple[int, ...] | None = None
+    geometry: Geometry | None = None
 
 
 @dataclass
@@ -75,52 +79,88 @@ def plan_of(gm: fx.GraphModule, constants: Mapping[str, torch.Tensor]) -> Plan:
     """Return the plan of a graph."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    results = graph.graph_copy(gm.graph, copies)
-    originals = gm.graph.find_nodes(op="output")[0].args[0]
-    originals = originals if isinstance(originals, (list, tuple)) else [originals]
-    copied = results if isinstance(results, (list, tuple)) else [results]
-    inputs = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    places = {node: i for i, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
-    computed: dict[fx.Node, int] = {}
-    outputs = [_output(old, new, places, computed, graph) for old, new in zip(originals, copied, strict=True)]
-    stated = [node.meta.get("val") for node in computed]
-    graph.output(tuple(computed))
+    graph.graph_copy(gm.graph, copies)
+    results = gm.graph.find_nodes(op="output")[0].args[0]
+    results = results if isinstance(results, (list, tuple)) else [results]
+    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    inputs = [node.name for node in places]
+    planner = _Planner(graph, copies, places, bases(gm.graph, results))
+    outputs = [planner.output(result) for result in results]
+    stated = [node.meta.get("val") for node in planner.computed]
+    graph.output(tuple(planner.computed))
     graph.eliminate_dead_code()
     known = {name: tensor for name, tensor in constants.items() if name in inputs}
     fakes = [value if isinstance(value, torch.Tensor) else None for value in stated]
     return Plan(fx.GraphModule(gm, graph), inputs, known, outputs, fakes)
 
 
-def _output(old: Any, new: Any, places: Mapping[fx.Node, int], computed: dict[fx.Node, int], graph: fx.Graph) -> Output:
-    if not isinstance(old, fx.Node):
-        return Output("value", old)
-    if old in places:
-        return Output("input", places[old])
-    value = old.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return Output("value", value)
-        return Output("number", computed.setdefault(new, len(computed)))
-    order = order_of_strides(value)
-    if order is None:
-        return Output("computed", computed.setdefault(new, len(computed)))
-    if "in_order" not in new.meta:
-        moved = graph.call_function(torch.ops.aten.permute.default, (new, list(order)))
-        moved.meta["val"] = value.permute(order)
-        new.meta["in_order"] = moved
-    moved = new.meta["in_order"]
-    return Output("computed", computed.setdefault(moved, len(computed)), order)
+class _Planner:
+    """Collects what a graph has to compute for its outputs."""
+
+    def __init__(
+        self, graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], inputs: Sequence[fx.Node],
+        viewed: Mapping[fx.Node, fx.Node],
+    ) -> None:  # fmt: skip
+        self._graph, self._copies, self._inputs, self._bases = graph, copies, inputs, viewed
+        self._places = {node: i for i, node in enumerate(inputs)}
+        self.computed: dict[fx.Node, int] = {}
+
+    def output(self, node: Any) -> Output:
+        """Return the source of an output."""
+        if not isinstance(node, fx.Node):
+            return Output("value", node)
+        if node in self._places:
+            return Output("input", self._places[node])
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                return Output("value", value)
+            return Output("number", self._place(self._copies[node]))
+        return self._view(node, value) or self._tensor(node, value)
+
+    def _place(self, node: fx.Node) -> int:
+        return self.computed.setdefault(node, len(self.computed))
+
+    def _tensor(self, node: fx.Node, value: torch.Tensor) -> Output:
+        copy, order = self._copies[node], order_of_strides(value)
+        if order is None:
+            return Output("computed", self._place(copy))
+        if "in_order" not in copy.meta:
+            moved = self._graph.call_function(torch.ops.aten.permute.default, (copy, list(order)))
+            moved.meta["val"] = value.permute(order)
+            copy.meta["in_order"] = moved
+        return Output("computed", self._place(copy.meta["in_order"]), order)
+
+    def _view(self, node: fx.Node, value: torch.Tensor) -> Output | None:
+        """Return an output as a view; None of one that is not, or of a tensor that has gaps."""
+        base = self._bases.get(node, node)
+        whole = base.meta["val"]
+        if base is node or whole.dtype != value.dtype:
+            return None
+        if order_of_strides(whole) is None and not is_contiguous_or_false(whole):
+            return None
+        where = geometry(value, self._inputs)
+        return None if where is None else Output("view", self._tensor(base, whole).value, None, where)
 
 
 def order_of_strides(value: torch.Tensor) -> tuple[int, ...] | None:
     """Return the dimensions of a dense tensor from the largest stride to the smallest; None where that is their order.
 
-    Also None for a tensor with gaps or symbolic sizes: a copy in order of its dimensions stands for it then.
+    Also None for a tensor with gaps, or of sizes that only the data tell: a copy in order of its dimensions stands for
+    it then.
     """
-    if any(not isinstance(n, int) for n in (*value.shape, *value.stride())) or value.is_contiguous():
+    if is_contiguous_or_false(value):
         return None
-    order = tuple(sorted(range(value.dim()), key=lambda i: (-value.stride(i), -value.shape[i])))
-    return order if value.permute(order).is_contiguous() else None
+    sizes, strides = ([_example(n) for n in numbers] for numbers in (value.shape, value.stride()))
+    if None in sizes or None in strides:
+        return None
+    order = tuple(sorted(range(value.dim()), key=lambda i: (-strides[i], -sizes[i])))  # type: ignore[operator]
+    return order if is_contiguous_or_false(value.permute(order)) else None
+
+
+def _example(number: int | torch.SymInt) -> int | None:
+    """Return a number, or what a symbolic one is in the example inputs."""
+    return number if isinstance(number, int) else number.node.hint
 
 
 def back(order: Sequence[int]) -> tuple[int, ...]:

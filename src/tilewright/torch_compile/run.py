@@ -1,7 +1,7 @@
 """Runs a compiled library on the memory of torch's tensors.
 
 Inputs are read where they lie: one that has gaps, or begins at an address that vectors cannot be loaded from, is copied
-first. Outputs are written to new tensors, which share memory with nothing. Any number of threads may call a
+first. Outputs are written to new tensors, which share memory with no input. Any number of threads may call a
 program; each call has an executor of its own.
 """
 
@@ -61,6 +61,10 @@ def _giver(output: Output) -> Any:
         return lambda args, made: args[value]
     if output.kind == "number":
         return lambda args, made: made[value].item()
+    if output.kind == "view":
+        assert output.geometry is not None
+        where = output.geometry.of
+        return lambda args, made: made[value].as_strided(*where(args))
     if output.order is None:
         return lambda args, made: made[value]
     undo = back(output.order)

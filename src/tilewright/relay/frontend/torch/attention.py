@@ -14,7 +14,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.torch.context import TorchContext
-from tilewright.relay.frontend.torch.elementwise import refuse_training
+from tilewright.relay.frontend.torch.elementwise import like, refuse_training
 from tilewright.relay.frontend.torch.linear import product
 from tilewright.relay.frontend.torch.registry import converter
 from tilewright.relay.op.nn.attention import attention
@@ -77,10 +77,7 @@ def _attended(
             lead = 4 - ctx.rank(mask)
             mask = typed(relay_op.expand_dims(mask, axis=0, num_newaxis=lead)) if lead else mask
         return ctx.permute(typed(attention(query, key, value, mask, scale)), [0, 2, 1, 3])
-    rank = ctx.rank(key)
-    turned = ctx.permute(key, [*range(rank - 2), rank - 1, rank - 2])
-    dtype = ctx.dtype(query)
-    scores = typed(relay_op.multiply(product(ctx, query, turned), const(scale, dtype)))
+    scores = typed(relay_op.multiply(product(ctx, query, _turned(ctx, key)), const(scale, ctx.dtype(query))))
     if mask is not None:
         scores = typed(relay_op.add(scores, mask))
     return product(ctx, typed(relay_op.nn.softmax(scores, axis=ctx.rank(scores) - 1)), value)
@@ -95,8 +92,71 @@ def convert_flash_attention(
     ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, dropout: float = 0.0, causal: bool = False,
     mask: RelayExpr | None = None, scale: float | None = None,
 ) -> list[Any]:  # fmt: skip
-    """Attention; what its gradient needs is not computed."""
-    return [convert_attention(ctx, query, key, value, mask, dropout, causal, scale), None]
+    """Attention; and the logarithm of the sum of each row's exponentials where something reads it, as gradients do."""
+    if not ctx.reads(1):
+        return [convert_attention(ctx, query, key, value, mask, dropout, causal, scale), None]
+    if dropout:
+        refuse_training(ctx, "drops elements at random")
+    dtype = ctx.dtype(query)
+    wide, _ = ctx.in_float32([query, key, value])
+    scores = _scores(ctx, wide[0], wide[1], mask, causal, scale)
+    last = ctx.rank(scores) - 1
+    top = typed(relay_op.max(scores, axis=last, keepdims=True))
+    top = typed(relay_op.where(relay_op.isinf(top), like(ctx, 0.0, top), top))
+    shares = typed(relay_op.exp(relay_op.subtract(scores, top)))
+    total = typed(relay_op.sum(shares, axis=last, keepdims=True))
+    empty = typed(relay_op.equal(total, like(ctx, 0.0, total)))
+    total = typed(relay_op.where(empty, like(ctx, 1.0, total), total))
+    made = relay_op.divide(product(ctx, shares, wide[2]), total)
+    sums = relay_op.where(empty, like(ctx, 0.0, top), relay_op.add(top, relay_op.log(total)))
+    return [ctx.cast(typed(made), dtype), typed(relay_op.squeeze(sums, axis=[last]))]
+
+
+def _scores(
+    ctx: TorchContext, query: RelayExpr, key: RelayExpr, mask: RelayExpr | None, causal: bool, scale: float | None
+) -> RelayExpr:
+    """Return scaled products of queries and keys; minus infinity where a row does not see a key."""
+    scores = typed(relay_op.multiply(product(ctx, query, _turned(ctx, key)), _scale(ctx, query, scale)))
+    unseen = const(-math.inf, ctx.dtype(scores))
+    if causal:
+        return typed(relay_op.where(_causal(ctx, query, key), scores, unseen))
+    if mask is None:
+        return scores
+    if dt.is_bool(ctx.dtype(mask)):
+        return typed(relay_op.where(mask, scores, unseen))
+    return typed(relay_op.add(scores, ctx.cast(mask, ctx.dtype(scores))))
+
+
+def _turned(ctx: TorchContext, x: RelayExpr) -> RelayExpr:
+    rank = ctx.rank(x)
+    return ctx.permute(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _scale(ctx: TorchContext, query: RelayExpr, scale: float | None) -> RelayExpr:
+    return const(1 / math.sqrt(ctx.extent(query, -1)) if scale is None else scale, ctx.dtype(query))
+
+
+@converter("_scaled_dot_product_flash_attention_for_cpu_backward", in_float32=True)
+def convert_flash_attention_backward(
+    ctx: TorchContext, grad: RelayExpr, query: RelayExpr, key: RelayExpr, value: RelayExpr, out: RelayExpr,
+    sums: RelayExpr, dropout: float = 0.0, causal: bool = False, mask: RelayExpr | None = None,
+    scale: float | None = None,
+) -> list[RelayExpr]:  # fmt: skip
+    """The gradients of queries, keys and values: FlashAttention (Dao et al., 2022), appendix B.2, in one piece."""
+    if dropout:
+        refuse_training(ctx, "drops elements at random")
+    last = ctx.rank(query) - 1
+    scores = _scores(ctx, query, key, mask, causal, scale)
+    shares = typed(relay_op.exp(relay_op.subtract(scores, relay_op.expand_dims(sums, axis=last))))
+    inner = relay_op.sum(relay_op.multiply(grad, out), axis=last, keepdims=True)
+    own = product(ctx, grad, _turned(ctx, value))
+    of_scores = typed(relay_op.multiply(shares, relay_op.subtract(own, inner)))
+    of_scores = typed(relay_op.multiply(of_scores, _scale(ctx, query, scale)))
+    return [
+        product(ctx, of_scores, key),
+        product(ctx, _turned(ctx, of_scores), query),
+        product(ctx, _turned(ctx, shares), grad),
+    ]
 
 
 @converter("_scaled_dot_product_attention_math")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -101,6 +102,10 @@ class TorchContext(ConverterContext):
         """Return torch's fake tensor of the result, or of one of several results."""
         value = self.node.meta["val"]
         return value if index is None else value[index]
+
+    def reads(self, index: int) -> bool:
+        """Return whether something reads one of several results."""
+        return any(user.target is operator.getitem and user.args[1] == index for user in self.node.users)
 
     def result_dims(self, index: int | None = None) -> list[Any]:
         """Return the dimensions that torch states for the result."""

@@ -92,7 +92,7 @@ class GraphImporter(PartsHost):
         count_nodes(1, lambda: described(node))
         args, kwargs = _mapped(node.args, env), _mapped(node.kwargs, env)
         if node.target is operator.getitem and isinstance(args[0], (list, tuple)):
-            return args[0][args[1]]
+            return _selected(node, args[0], args[1])
         ctx = TorchContext(self, node)
         with errors_of(node), comes_from(Span(SourceName(node.name))):
             if not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
@@ -124,6 +124,15 @@ class GraphImporter(PartsHost):
         if len(own) != len(dims):
             ctx.fail(f"its result has {len(own)} dimensions, {own}; torch states {dims}")
         return typed(known_dims(made, dims))
+
+
+def _selected(node: torch.fx.Node, results: Sequence[Any], index: int) -> Any:
+    """Return one of several results, which must be there where something reads it."""
+    found = results[index]
+    if found is None and node.users and isinstance(node.meta.get("val"), torch.Tensor):
+        source = node.all_input_nodes[0]
+        raise UnsupportedError(f"{described(source)}: result {index}, which the graph reads, is not computed")
+    return found
 
 
 def _all_constant(importer: GraphImporter, args: Any) -> bool:

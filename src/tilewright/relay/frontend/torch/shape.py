@@ -36,7 +36,7 @@ def convert_identity(ctx: TorchContext, x: RelayExpr) -> RelayExpr:
     return x
 
 
-@converter("_to_copy", "to.dtype", "to.dtype_layout")
+@converter("_to_copy", "to.dtype", "to.dtype_layout", "prims::convert_element_type")
 def convert_to_copy(ctx: TorchContext, x: RelayExpr, dtype: Any = None, *_: Any) -> RelayExpr:
     """The data in another type."""
     return ctx.cast(x, ctx.result_dtype())
