@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .elf_objects import FORMATS, Section, Strings, Symbol, join_objects, read_header, read_sections, read_symbols
 from .elf_relocations import MACHINES, STUB_BYTES, Machine
@@ -161,8 +162,9 @@ class _Library:
         output = self.place[symbol.section]
         return output.address + output.parts[symbol.section] + symbol.value
 
+    @cached_property
     def loaded(self) -> list[_Reference]:
-        """Return the references that the loader resolves, when the library's place is known."""
+        """The references that the loader resolves, when the library's place is known."""
         return [
             r
             for r in self.references
@@ -202,7 +204,7 @@ def _written(library: _Library, machine: int) -> bytes:
 
 def _check_fixed(library: _Library) -> None:
     """Refuse addresses among what nobody writes to."""
-    for reference in library.loaded():
+    for reference in library.loaded:
         if library.place[reference.section].segment in (_READ, _CODE):
             raise ExportError(f"an address in {library.place[reference.section].name.decode()} needs a linker")
 
@@ -212,7 +214,7 @@ def _add_tables(library: _Library) -> list[tuple[int, bytes | int]]:
     names = Strings()
     for number in library.exports:
         names.add(library.symbols[number].name)
-    rows = len(library.loaded()) + len(library.slots)
+    rows = len(library.loaded) + len(library.slots)
     dynamic = _dynamic_entries(library, names, rows)
     count = len(library.exports) + 1
     sizes = {
@@ -302,7 +304,7 @@ def _fill_tables(library: _Library, outputs: Sequence[_Output], dynamic: Sequenc
     rows = [_symbol_row(library, outputs, number, names) for number in library.exports]
     library.outputs[b".dynsym"].data[:] = b"".join([bytes(24), *rows])
     library.outputs[b".hash"].data[:] = _hash_table([library.symbols[i].name for i in library.exports])
-    if library.loaded() or library.slots:
+    if library.loaded or library.slots:
         library.outputs[b".rela.dyn"].data[:] = b"".join(struct.pack("<QQq", *row) for row in _loader_rows(library))
     for number, index in library.stubs.items():
         place = places[b".plt"] + STUB_BYTES * index
@@ -348,7 +350,7 @@ def _loader_rows(library: _Library) -> list[tuple[int, int, int]]:
         else:
             rows.append((place, order[symbol] << 32 | kind, addend))
 
-    for reference in library.loaded():
+    for reference in library.loaded:
         output = library.place[reference.section]
         place = output.address + output.parts[reference.section] + reference.at
         add(place, reference.symbol, machine.absolute, reference.addend)
