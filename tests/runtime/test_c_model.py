@@ -10,14 +10,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.native_objects import NATIVE, WARNINGS, run_sanitized, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, WARNINGS, run_sanitized, runtime_objects
 from tests.runtime.kernels import ROOT
 
 import tilewright
 from tilewright import runtime
 
 CPP, *_ = re.findall(r"```cpp\n(.*?)```", (ROOT / "docs" / "runtime.md").read_text(), re.DOTALL)
-SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 PROGRAM = r"""
 #include <stdio.h>
@@ -184,8 +183,8 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("program")
     (folder / "model.c").write_text(PROGRAM)
-    objects = runtime_objects("gcc", "-g", *SANITIZED)
-    command = ["gcc", "-std=c11", "-g", *WARNINGS, f"-I{NATIVE / 'include'}", *SANITIZED, folder / "model.c", *objects]
+    objects = runtime_objects("gcc", *SANITIZED)
+    command = ["gcc", "-std=c11", *WARNINGS, f"-I{NATIVE / 'include'}", *SANITIZED, folder / "model.c", *objects]
     subprocess.run([*command, "-o", folder / "model", "-lpthread", "-ldl", "-lm"], check=True)
     return folder / "model"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.native_objects import NATIVE, run_sanitized, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, run_sanitized, runtime_objects
 
 import tilewright as tvm
 from tilewright import relay
@@ -17,14 +17,13 @@ from tilewright.runtime import TVMError, remove_global_func
 
 INCLUDE = f"-I{NATIVE / 'include'}"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
-SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 PROGRAM = Path(__file__).parent / "cplusplus_functions.cc"
 
 
 def test_values_functions_arrays_and_modules(tmp_path: Path) -> None:
-    objects = runtime_objects("gcc", "-g", *SANITIZED)
+    objects = runtime_objects("gcc", *SANITIZED)
     program = tmp_path / "program"
-    command = ["g++", "-std=c++17", "-g", *WARNINGS, INCLUDE, *SANITIZED, PROGRAM, *objects, "-o", program]
+    command = ["g++", "-std=c++17", *WARNINGS, INCLUDE, *SANITIZED, PROGRAM, *objects, "-o", program]
     subprocess.run([*command, "-lm", "-ldl", "-pthread"], check=True)
     done = run_sanitized([str(program)], {"TVM_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr

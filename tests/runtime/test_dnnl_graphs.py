@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.native_objects import NATIVE, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, runtime_objects
 
 from tilewright import runtime
 from tilewright.runtime.module import load_from_blob
@@ -56,9 +56,8 @@ def graph() -> Graph:
 def build_all(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[str]], list[str]]:
     """Builds the regions of texts under ASan and UBSan; what each came to."""
     folder = tmp_path_factory.mktemp("regions")
-    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    sources = [str(NATIVE / "tests" / "dnnl" / "regions.c"), *runtime_objects("gcc", *flags)]
-    command = ["gcc", "-std=c11", *flags, f"-I{NATIVE / 'include'}", *sources, "-o", str(folder / "regions")]
+    sources = [str(NATIVE / "tests" / "dnnl" / "regions.c"), *runtime_objects("gcc", *SANITIZED)]
+    command = ["gcc", "-std=c11", *SANITIZED, f"-I{NATIVE / 'include'}", *sources, "-o", str(folder / "regions")]
     subprocess.run([*command, "-lpthread", "-ldl"], check=True)
 
     def build(texts: list[str], library: str | None = None) -> list[str]:

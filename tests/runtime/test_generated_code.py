@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from benchmarks.instructions import KERNELS
-from tests.native_objects import NATIVE, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, runtime_objects
 from tests.runtime.test_native import OPTIONS
 
 import tilewright as tvm
@@ -34,7 +34,7 @@ def kernels() -> Any:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_generated_kernels_are_clean_under(sanitizer: str, kernels: Any, tmp_path: Path) -> None:
     assert kernels.get_lib().get_source().count("TVMBackendParallelLaunch(") > len(KERNELS) // 2
-    flags = ["-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    flags = [flag.replace("address,undefined", sanitizer) for flag in SANITIZED]
     library, program = tmp_path / "kernels.so", tmp_path / "run"
     kernels.export_library(str(library), options=flags)
     sources = [str(NATIVE / "tools" / "run.c"), *runtime_objects("gcc", *flags)]

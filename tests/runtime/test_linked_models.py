@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.native_objects import NATIVE, run_sanitized, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, run_sanitized, runtime_objects
 from tests.runtime.kernels import ROOT
-from tests.runtime.test_c_model import SANITIZED, model
+from tests.runtime.test_c_model import model
 
 import tilewright
 from tilewright import relay, runtime
@@ -98,8 +98,8 @@ def check_output(text: str) -> None:
 
 
 def test_a_program_links_two_models(objects: list[str], tmp_path: Path) -> None:
-    sanitized = [*SANITIZED, *runtime_objects("gcc", "-g", *SANITIZED)]
-    subprocess.run(["gcc", "-g", *objects, *sanitized, "-lpthread", "-ldl", "-lm", "-o", tmp_path / "two"], check=True)
+    sanitized = [*SANITIZED, *runtime_objects("gcc", *SANITIZED)]
+    subprocess.run(["gcc", *objects, *sanitized, "-lpthread", "-ldl", "-lm", "-o", tmp_path / "two"], check=True)
     done = run_sanitized([str(tmp_path / "two")], {"ASAN_OPTIONS": "detect_leaks=1"})
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     check_output(done.stdout)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.native_objects import NATIVE, WARNINGS, run_sanitized, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, WARNINGS, run_sanitized, runtime_objects
 from tests.runtime.gpu_sources import compile_cuda_double
 from tests.runtime.kernels import compile_kernels
 from tests.tiers import full
@@ -23,8 +23,8 @@ OPTIONS = {
 
 
 def build(target: Path, *options: str) -> Path:
-    objects = runtime_objects("gcc", "-g", *options)
-    command = ["gcc", "-std=c11", "-g", *WARNINGS, f"-I{NATIVE / 'include'}", *options, *TESTS, *objects]
+    objects = runtime_objects("gcc", *options)
+    command = ["gcc", "-std=c11", *WARNINGS, f"-I{NATIVE / 'include'}", *options, *TESTS, *objects]
     subprocess.run([*command, "-o", str(target), "-lpthread", "-ldl"], check=True)
     return target
 
@@ -38,7 +38,7 @@ def check(command: list[str], environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", *full("thread")])
 def test_c_tests_are_clean_under(sanitizer: str, golden: Path, tmp_path: Path) -> None:
     library = compile_kernels(tmp_path / "kernels.so", "-shared")
-    options = ["-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    options = [option.replace("address,undefined", sanitizer) for option in SANITIZED]
     program = build(tmp_path / "tests", *options)
     cuda = compile_cuda_double(tmp_path / "libcuda.so.1", *options)
     command = [str(program), str(golden), str(library)]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.native_objects import NATIVE, ROOT, run_sanitized, runtime_objects
-from tests.runtime.test_c_model import SANITIZED
+from tests.native_objects import NATIVE, ROOT, SANITIZED, run_sanitized, runtime_objects
 
 import tilewright as tvm
 from tilewright import relay
@@ -20,7 +19,7 @@ PARTS = ["executor", "vm", "model", "rpc", "gpu", "dnnl"]
 
 def linked(folder: Path, source: Path, parts: list[str]) -> Path:
     """A program of a source file and the objects of parts."""
-    objects = [o for o in runtime_objects("gcc", "-g", *SANITIZED) if Path(o).parent.name in {*BASE, *parts}]
+    objects = [o for o in runtime_objects("gcc", *SANITIZED) if Path(o).parent.name in {*BASE, *parts}]
     command = ["gcc", "-std=c11", *SANITIZED, f"-I{NATIVE / 'include'}", "-rdynamic", source, *objects]
     program = folder / "program"
     subprocess.run([*map(str, command), "-lpthread", "-ldl", "-lm", "-o", str(program)], check=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.native_objects import NATIVE, run_sanitized, runtime_objects
+from tests.native_objects import NATIVE, SANITIZED, run_sanitized, runtime_objects
 from tests.runtime.test_export import chain_json, parameters
 
 import tilewright
@@ -332,10 +332,9 @@ def _check_program(output: str) -> None:
 
 
 def test_a_c_program_opens_such_libraries_and_leaks_nothing(export: Export, tmp_path: Path) -> None:
-    sanitized = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     (tmp_path / "main.c").write_text(_PROGRAM)
-    command = ["gcc", f"-I{NATIVE / 'include'}", *sanitized, str(tmp_path / "main.c")]
-    objects = runtime_objects("gcc", "-g", *sanitized)
+    command = ["gcc", f"-I{NATIVE / 'include'}", *SANITIZED, str(tmp_path / "main.c")]
+    objects = runtime_objects("gcc", *SANITIZED)
     subprocess.run([*command, *objects, "-o", tmp_path / "main", "-lpthread", "-ldl", "-lm"], check=True)
     options = {"ASAN_OPTIONS": "detect_leaks=1", "TILEWRIGHT_VERIFY_WEIGHTS": "on"}
     for kind in KINDS:
