@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.native_objects import NATIVE, ROOT, runtime_objects
+from tests.native_objects import NATIVE, ROOT, SANITIZED, runtime_objects
 
 GUIDE = ROOT / "docs" / "architecture.md"
 
@@ -32,7 +32,7 @@ def symbols(listing: str) -> tuple[set[str], set[str]]:
 def objects() -> dict[str, tuple[set[str], set[str]]]:
     """Defined and used symbols by file."""
     found = {}
-    for path in map(Path, runtime_objects("gcc", "-Os")):
+    for path in map(Path, runtime_objects("gcc", *SANITIZED)):
         listing = subprocess.run(["nm", str(path)], check=True, capture_output=True, text=True).stdout
         found[f"{path.parent.name}/{path.stem}"] = symbols(listing)
     return found
