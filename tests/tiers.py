@@ -65,16 +65,21 @@ def verified_passes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Compile without optimising in most of the tests above the kernels, their fixtures included."""
-    if not compiled_lightly(item):
-        return (yield)
-    option, flags = PassContext.declared("target.opt_level"), c_code.COMPILER_FLAGS
-    PassContext.options[option.name] = dataclasses.replace(option, default=0)
-    c_code.COMPILER_FLAGS = tuple("-O1" if flag == "-O3" else flag for flag in flags)
+    """Lower every kernel, and compile without optimising in most of the tests above the kernels; in fixtures too.
+
+    A test may change a part of the compiler, which a kernel that another test had lowered would not show.
+    """
+    defaults = {"relay.backend.keep_lowered": False} | ({"target.opt_level": 0} if compiled_lightly(item) else {})
+    options, flags = {name: PassContext.declared(name) for name in defaults}, c_code.COMPILER_FLAGS
+    for name, default in defaults.items():
+        PassContext.options[name] = dataclasses.replace(options[name], default=default)
+    if "target.opt_level" in defaults:
+        c_code.COMPILER_FLAGS = tuple("-O1" if flag == "-O3" else flag for flag in flags)
     try:
         return (yield)
     finally:
-        PassContext.options[option.name], c_code.COMPILER_FLAGS = option, flags
+        PassContext.options.update(options)
+        c_code.COMPILER_FLAGS = flags
 
 
 def compiled_lightly(item: pytest.Item) -> bool:

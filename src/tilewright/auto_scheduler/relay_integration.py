@@ -33,6 +33,7 @@ from tilewright.relay.backend.te_compiler import (
     computed,
     inline_scalars,
     kernel_name,
+    operator_names,
     tuned_schedules,
 )
 from tilewright.relay.build_module import optimize
@@ -205,7 +206,7 @@ class _Kernel:
         """Return the workload of a primitive function; None if the auto-scheduler cannot take it."""
         with target:
             inputs, outputs, builder = computed(func, target, plain=True)
-        name = kernel_name(builder.names, "")
+        name = kernel_name(operator_names(func), "")
         tensors, _, has_reduction = traverse_to_get_io_tensors(list(dict.fromkeys(outputs)))
         if not tensors:
             return None

@@ -39,6 +39,13 @@ class ApplyHistoryBest(DispatchContext):
         if records:
             self.load(records)
 
+    def records_text(self) -> str | None:
+        """Return every record in force, with its cost: of two that fit one kernel the faster is taken."""
+        if self._best_user_defined:
+            return None
+        tables = (self.best_by_targetkey, self.best_by_model)
+        return repr([[(k, inp.config.to_json_dict(), res.costs) for k, (inp, res) in t.items()] for t in tables])
+
     def load(self, records: Any) -> None:
         """Add records."""
         if isinstance(records, (str, os.PathLike)):

@@ -6,6 +6,12 @@ PassContext.register_option(
     "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
 )
 PassContext.register_option(
+    "relay.backend.keep_lowered",
+    bool,
+    True,
+    "take kernels that an earlier build lowered from the kernel cache; False lowers all",
+)
+PassContext.register_option(
     "relay.budget.nodes",
     int,
     1 << 18,

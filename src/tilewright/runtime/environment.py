@@ -74,7 +74,7 @@ def _file(text: str) -> Path | None:
     return path
 
 
-CACHE = Variable("TILEWRIGHT_CACHE", _flag, "1 or 0", True, "whether compiled kernels are kept on disk")
+CACHE = Variable("TILEWRIGHT_CACHE", _flag, "1 or 0", True, "whether lowered and compiled kernels are kept on disk")
 CACHE_DIR = Variable(
     "TILEWRIGHT_CACHE_DIR", _folder, "a folder", None, "where; `~/.cache/tilewright/kernels` by default"
 )

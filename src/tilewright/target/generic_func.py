@@ -19,9 +19,10 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.target.own_code import is_own
 from tilewright.target.target import Target
 
 _implemented_in: dict[str, tuple[str, ...]] = {}  # names of modules by key
@@ -48,8 +49,11 @@ class GenericFunc:
     """A function that dispatches on the keys of the current target.
 
     ``fdefault`` is the default, ``dispatch_dict`` the implementations by key. With ``replaceable``, registering a key
-    again replaces its function; otherwise that is an error unless ``override=True``.
+    again replaces its function; otherwise that is an error unless ``override=True``. ``foreign_keys`` are the keys for
+    which others than Tilewright have implementations, and "" where they replaced a default.
     """
+
+    foreign_keys: ClassVar[set[str]] = set()
 
     def __init__(self, name: str, default: Callable[..., Any] | None = None, replaceable: bool = False) -> None:
         self.name, self.replaceable = name, replaceable
@@ -60,8 +64,11 @@ class GenericFunc:
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> None:
         """Set the function that is called when no key of the target has an implementation."""
-        if self.fdefault is not None and not allow_override:
-            raise TilewrightError(f"{self.name} has a default already; pass allow_override=True to replace it")
+        if self.fdefault is not None:
+            if not allow_override:
+                raise TilewrightError(f"{self.name} has a default already; pass allow_override=True to replace it")
+            if not is_own(func):
+                GenericFunc.foreign_keys.add("")
         self.fdefault = func
         functools.update_wrapper(self, func, updated=())
 
@@ -121,6 +128,8 @@ class GenericFunc:
         if key in self.dispatch_dict and not replace:
             raise TilewrightError(f"{self.name} has an implementation for {key!r} already; pass override=True")
         self.dispatch_dict[key] = implementation
+        if not is_own(implementation):
+            GenericFunc.foreign_keys.add(key)
 
     def get(self, target: Target | None = None) -> Callable[..., Any]:
         """The implementation for ``target``, or for the current one."""

@@ -34,6 +34,11 @@ def choosing(config: ConfigSpace) -> Iterator[None]:
         _local.config = before
 
 
+def in_choice() -> bool:
+    """Return whether choices of this thread are those of a configuration."""
+    return getattr(_local, "config", None) is not None
+
+
 def choices_of(text: str) -> ConfigEntity:
     """The configuration that ``text_of`` made a text of."""
     return ConfigEntity.from_json_dict(json.loads(text))

@@ -41,6 +41,11 @@ def _stack() -> list[DispatchContext]:
     return stack
 
 
+def contexts_in_force() -> list[DispatchContext]:
+    """Return this thread's contexts, the innermost last."""
+    return list(_stack())
+
+
 class _Current(type):
     """Implements ``DispatchContext.current``."""
 
@@ -56,6 +61,10 @@ class DispatchContext(metaclass=_Current):
     def is_fallback(self) -> bool:
         """Return whether this context has no records: every query returns a fallback configuration."""
         return False
+
+    def records_text(self) -> str | None:
+        """Return a text that is the same in two processes only if every query has the same answer; None without one."""
+        return None
 
     def query(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
         """Return the configuration for ``workload`` on ``target``; ask the enclosing context when this one has none."""
@@ -97,6 +106,10 @@ class FallbackContext(DispatchContext):
     def is_fallback(self) -> bool:
         """True until the first ``update``."""
         return all(cfg.is_fallback for cfg in self.memory.values())
+
+    def records_text(self) -> str | None:
+        """Return an empty text while there are no records."""
+        return "" if self.is_fallback() else None
 
     def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
         return self.memory.setdefault((str(target), workload), FallbackConfigEntity())

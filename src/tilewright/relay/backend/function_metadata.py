@@ -16,10 +16,9 @@ from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.visitor import post_order
+from tilewright.target.kept_kernels import workspace_bytes
 from tilewright.target.target import Target
-from tilewright.tir.analysis import calculate_workspace_bytes
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.transform.lower_tvm_builtin import MAX_STACK_BYTES
 
 MAIN = "__tvm_main__"
 
@@ -60,7 +59,7 @@ def function_metadata(
     info = {}
     for var, func in kernels(lowered).items():
         name = var.name_hint
-        own = _workspace_of(func) if pools is None else pools[name]
+        own = workspace_bytes(func) if pools is None else pools[name]
         info[name] = _kernel_info(func, sources[HASH.of(func)], own)
     info[MAIN] = _main_info(main, graph, targets)
     return info
@@ -100,12 +99,6 @@ def _storages(graph: Graph) -> list[tuple[int, int]]:
             if number not in ends:
                 sizes[number] = (node.device, max(sizes.get(number, (0, 0))[1], tensor_bytes(type_)))
     return list(sizes.values())
-
-
-def _workspace_of(func: PrimFunc) -> int:
-    target: Target = TARGET.of(func)
-    alignment = int(target.get_attr("workspace-byte-alignment", 1))
-    return calculate_workspace_bytes(func, alignment, MAX_STACK_BYTES if "cpu" in target.keys else 0)
 
 
 def _kernel_info(func: PrimFunc, source: Function, workspace: int) -> FunctionInfo:

@@ -32,9 +32,10 @@ from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.backend.kernel_key import KernelKeys
 from tilewright.relay.backend.lowered import CALL_MARKS, is_external, is_machine_op, verify_lowered
 from tilewright.relay.backend.progress import report_progress
-from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
+from tilewright.relay.backend.te_compiler import KernelNames
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, TARGET, VIEW
 from tilewright.relay.op.annotation.devices import DeviceCopy
@@ -91,6 +92,7 @@ class _Lowering:
     found: dict[_Key, GlobalVar] = field(default_factory=dict)
     functions: dict[GlobalVar, BaseFunc] = field(default_factory=dict)
     keys: dict[Function, _Key] = field(default_factory=dict)
+    kernel_keys: KernelKeys = field(default_factory=KernelKeys)
 
     def run(self) -> IRModule:
         """Return the lowered module."""
@@ -130,12 +132,12 @@ class _Lowering:
         return self.found[key]
 
     def _kernel(self, func: Function) -> GlobalVar:
-        lowered = lower_primitive(func, Target(TARGET.get(func, self.target)), self.names)
-        for var, kernel in lowered.funcs.items():
-            assert isinstance(kernel, PrimFunc)
-            self.functions[var] = kernel
-            self.process(kernel)
-        return lowered.prim_fn_var
+        kernel, *others = self.kernel_keys.lowered(func, Target(TARGET.get(func, self.target)), self.names)
+        for made in (*others, kernel):
+            var = GlobalVar(GLOBAL_SYMBOL.of(made)).with_checked_type(made.checked_type_or_none)
+            self.functions[var] = made
+            self.process(made)
+        return var
 
     def _keep(self, func: Function) -> GlobalVar:
         """Keep a function as it is, under a name of its own."""

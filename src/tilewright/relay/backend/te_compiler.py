@@ -199,7 +199,6 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
     limited: list[te.Tensor] = field(default_factory=list)  # may be too large for positions of 32 bits
     memo_map: dict[RelayExpr, list[te.Tensor]] = field(default_factory=dict)
     anchor: _Anchor = field(default_factory=_Anchor)
-    names: list[str] = field(default_factory=list)
     layout_attrs: dict[str, str] = field(default_factory=dict)
     scalars: list[te.Tensor] = field(default_factory=list)
     record: ConfigSpace | None = None  # of the whole kernel
@@ -251,7 +250,6 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
             self.heavy = True
         if pattern >= self.anchor.pattern:
             self.anchor = _Anchor(pattern, op, expr.attrs, implementation)
-        self.names.append(op.name.replace(".", "_"))
         if expr.attrs is not None:
             fields = expr.attrs.field_values()
             self.layout_attrs.update((name, str(value)) for name, value in fields if name.endswith("layout"))
@@ -292,15 +290,33 @@ class KernelNames:
         return unique
 
 
-def lower_primitive(func: Function, target: Target, names: KernelNames) -> CachedFunc:
+def kernel_name_of(func: Function) -> str:
+    """Return the name of a primitive function's kernel, which may have to be numbered."""
+    return kernel_name(operator_names(func), hash_of(func))
+
+
+def operator_names(func: Function) -> list[str]:
+    """Return the names of the operators that a primitive function computes, in order."""
+    seen, body = _reinterpreted(func)
+    skipped = set(seen.values())
+    calls = [e for e in post_order(body) if isinstance(e, Call) and e not in skipped]
+    return [c.op.name.replace(".", "_") for c in calls if isinstance(c.op, Op)]
+
+
+def called_type(func: Function) -> FuncType:
+    """Return the type of a primitive function."""
+    return FuncType([p.checked_type for p in func.params], func.body.checked_type)
+
+
+def lower_primitive(func: Function, target: Target, names: Callable[[str], str]) -> CachedFunc:
     """Lower a typed primitive function; ``relay.backend.lowered`` lists the kernel's attributes."""
     label = hash_of(func)
-    called = FuncType([p.checked_type for p in func.params], func.body.checked_type)
+    called = called_type(func)
     unknown = symbolic(func) if is_dynamic_function(func) else None
     func = unknown.func if unknown else func
     with target:
         inputs, outputs, schedule, builder = build_schedule(func, target)
-        name = names(kernel_name(builder.names, label))
+        name = names(kernel_name(operator_names(func), label))
         tensors = [*inputs, *outputs]
         binds = _argument_buffers(func, tensors) if unknown or SLACK.has(func) else None  # as the machine makes them
         prim_func = lower_schedule(schedule, tensors, name, binds)[name]
@@ -469,7 +485,7 @@ def computed(
         return _computed(func, _TensorBuilder(target, plain, Widener()))
     builder.limited = list(dict.fromkeys(limited))
     if any(ops.is_const_int(limit_of(tensor, Widener()), 0) for tensor in builder.limited):
-        names = ", ".join(builder.names)
+        names = ", ".join(operator_names(func))
         raise UnsupportedError(f"{names}: positions have 32 bits, so tensors of 2^31 elements or more are too large")
     return inputs, outputs, builder
 

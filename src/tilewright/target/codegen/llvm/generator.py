@@ -10,6 +10,7 @@ from tilewright.target.codegen.llvm.ir_file import register as register_ir_files
 from tilewright.target.codegen.llvm.module import UnitText, emit_function
 from tilewright.target.codegen.options import refuse_unsupported
 from tilewright.target.features import features
+from tilewright.target.kept_kernels import keep, kept_code
 from tilewright.target.target import Target
 from tilewright.target.workers import Batch, CompileJob, pool
 from tilewright.tir.function import PrimFunc
@@ -30,9 +31,14 @@ class LLVMGenerator:
         self._batch = Batch(pool())
 
     def add(self, func: PrimFunc) -> None:
-        """Write the function's IR, and have it compiled."""
-        for packed in host_functions(func):
-            unit = emit_function(packed, self._cpu)
+        """Write the function's IR, or take what the cache has of it, and have it compiled."""
+        kept = kept_code(func)
+        if kept is None:
+            units = [emit_function(packed, self._cpu) for packed in host_functions(func)]
+            keep(func, [[u.name, u.text, u.context, u.externals] for u in units])
+        else:
+            units = [UnitText(name, text, tuple(context), tuple(externals)) for name, text, context, externals in kept]
+        for unit in units:
             self._units.append(unit)
             self._batch.add(CompileJob(unit.name, unit.text, self._cpu, self._level))
 
