@@ -147,6 +147,56 @@ static void several_threads_may_launch_at_once(void) {
   for (int i = 0; i < 4; ++i) OK(pthread_join(threads[i], NULL));
 }
 
+int tw_usable_cores(void); /* core.h */
+void tw_run_begin(void);
+void tw_run_end(void);
+
+typedef struct {
+  pthread_barrier_t* begun;
+  pthread_barrier_t* may_end;
+} Run;
+
+static void* run_until_told(void* arg) {
+  const Run* run = arg;
+  tw_run_begin();
+  pthread_barrier_wait(run->begun);
+  pthread_barrier_wait(run->may_end);
+  tw_run_end();
+  return NULL;
+}
+
+static int tasks_of_a_launch(void) {
+  Counter c = {0};
+  OK(TVMBackendParallelLaunch(count_task, &c, 0));
+  return c.tasks;
+}
+
+/* Of runs by as many threads as there are cores none has the pool; with fewer, and after them, one has it. */
+static void runs_on_all_cores_leave_none_for_the_pool(void) {
+  int cores = tw_usable_cores(), others = cores < 2 ? 1 : cores - 1;
+  pthread_t* threads = calloc((size_t)others, sizeof *threads);
+  pthread_barrier_t begun, may_end;
+  Run run = {&begun, &may_end};
+  OK(TilewrightSetNumThreads(3));
+  pthread_barrier_init(&begun, NULL, (unsigned)others + 1);
+  pthread_barrier_init(&may_end, NULL, (unsigned)others + 1);
+  for (int i = 0; i < others; ++i) OK(pthread_create(&threads[i], NULL, run_until_told, &run));
+  pthread_barrier_wait(&begun);
+  if (cores > 1) CHECK(tasks_of_a_launch() == 3);
+  tw_run_begin();
+  tw_run_begin(); /* one inside another is one run */
+  CHECK(tasks_of_a_launch() == 1);
+  tw_run_end();
+  CHECK(tasks_of_a_launch() == 1);
+  pthread_barrier_wait(&may_end);
+  for (int i = 0; i < others; ++i) OK(pthread_join(threads[i], NULL));
+  CHECK(tasks_of_a_launch() == 3);
+  tw_run_end();
+  pthread_barrier_destroy(&begun);
+  pthread_barrier_destroy(&may_end);
+  free(threads);
+}
+
 /* A forked child gets a pool of its own. */
 static int set_flag(void* data) {
   ++*(int*)data;
@@ -352,6 +402,7 @@ void test_threads(void) {
   nested_launches_run_serially();
   a_failing_task_fails_the_launch();
   several_threads_may_launch_at_once();
+  runs_on_all_cores_leave_none_for_the_pool();
   run_once_runs_once();
   OK(TilewrightSetNumThreads(2));
 }

@@ -29,6 +29,7 @@ typedef struct {
   TVMByteArray result_bytes;
   const char** names; /* of TVMFuncListGlobalNames */
   bool in_parallel; /* inside a task of a parallel launch */
+  int runs;         /* of models, one inside another */
 } TwThread;
 
 TwThread* tw_thread(void);
@@ -75,6 +76,11 @@ bool tw_try_lock(TwLock* lock);
 void tw_unlock(TwLock* lock);
 /* How many forks lie between this process and the first that loaded the runtime: who was busy before one is no more. */
 unsigned tw_forks(void);
+
+/* ---- runs of models (threadpool.c) ---- */
+/* Around each run: runs of as many threads as there are cores leave no core for the pool, and do without it. */
+void tw_run_begin(void);
+void tw_run_end(void);
 
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);

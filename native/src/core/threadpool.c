@@ -10,7 +10,9 @@
  * Claims. Task i's slot holds 2g while open in launch g and 2g+1 once claimed; a worker that wakes up late compares
  * with its own g and finds nothing to take. A launch ends only when every claimed task has finished, so the holder
  * of a claim may read the launch's fields. Launches by several threads: the first has the pool, the others run their
- * tasks themselves, which keeps every thread busy and cannot deadlock. So do launches from inside a task.
+ * tasks themselves, which keeps every thread busy and cannot deadlock. So do launches from inside a task, and all launches
+ * while as many threads run models as there are cores: the one that had the pool would be served before the others, and its
+ * workers would wait for each other while the others hold the cores.
  *
  * Sleep. Who goes to sleep says so and then looks once more for what it waits for; who provides that does so and then
  * looks for sleepers. No load may overtake the store before it, on either side. Stores of C11's default order promise
@@ -96,6 +98,31 @@ static int usable_cores(void) {
   return n > MAX_THREADS ? MAX_THREADS : n;
 }
 
+static atomic_int cores; /* of this process, 0: not known yet */
+static atomic_int runs;  /* threads that run models */
+
+#ifndef _WIN32
+/* Of the parent's threads a child has one. */
+static void count_runs_in_child(void) { atomic_store(&runs, tw_thread()->runs > 0); }
+
+__attribute__((constructor)) static void install_fork_handler(void) { pthread_atfork(NULL, NULL, count_runs_in_child); }
+#endif
+
+void tw_run_begin(void) {
+  if (tw_thread()->runs++ == 0) atomic_fetch_add(&runs, 1);
+}
+
+void tw_run_end(void) {
+  if (--tw_thread()->runs == 0) atomic_fetch_sub(&runs, 1);
+}
+
+static bool runs_take_all_cores(void) {
+  int n = atomic_load_explicit(&runs, memory_order_relaxed);
+  if (n < 2) return false;
+  if (atomic_load(&cores) == 0) atomic_store(&cores, usable_cores());
+  return n >= atomic_load(&cores);
+}
+
 int TilewrightNumThreads(void) {
   int wanted = atomic_load(&wanted_threads);
   if (wanted > 0) return wanted;
@@ -113,7 +140,10 @@ int TilewrightSetNumThreads(int num_threads) {
   if (num_threads < 0 || num_threads > MAX_THREADS) {
     return tw_fail("the number of threads must be 0 (default) to %d, not %d", MAX_THREADS, num_threads);
   }
-  if (num_threads == 0) atomic_store(&default_threads, 0); /* the process may have other cores by now */
+  if (num_threads == 0) { /* the process may have other cores by now */
+    atomic_store(&default_threads, 0);
+    atomic_store(&cores, 0);
+  }
   atomic_store(&wanted_threads, num_threads);
   return 0;
 }
@@ -392,7 +422,7 @@ int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_ta
   if (threads == 1 || num_task == 1 || tw_thread()->in_parallel) return run_alone(flambda, cdata, num_task);
   OwnPool own = current_own_pool();
   if (own.launch != NULL) return run_on_lent_threads(own, flambda, cdata, num_task == 0 ? threads : num_task);
-  if (!tw_try_lock(&launch_lock)) return run_alone(flambda, cdata, num_task);
+  if (runs_take_all_cores() || !tw_try_lock(&launch_lock)) return run_alone(flambda, cdata, num_task);
   Pool* p = current_pool(threads);
   int rc = p == NULL || p->num_threads == 1 ? run_alone(flambda, cdata, num_task)
                                             : run_on_pool(p, flambda, cdata, num_task);

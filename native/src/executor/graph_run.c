@@ -169,7 +169,10 @@ static int run_calls(TilewrightGraph* g) {
 int graph_run(TilewrightGraph* g) {
   tw_clear_error();
   TwFindings* before = tw_findings_begin(&g->findings);
-  return tw_findings_end(before, run_calls(g));
+  tw_run_begin();
+  const int rc = run_calls(g);
+  tw_run_end();
+  return tw_findings_end(before, rc);
 }
 
 int TilewrightGraphRun(TilewrightGraph* g) {

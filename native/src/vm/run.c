@@ -504,7 +504,9 @@ static int run_function(Vm* vm, int function) {
 
 int vm_run(Vm* vm, int function) {
   TwFindings* before = tw_findings_begin(&vm->findings);
+  tw_run_begin();
   const int rc = tw_findings_end(before, run_function(vm, function));
+  tw_run_end();
   if (rc != 0) tw_slot_clear(&vm->result);
   return rc;
 }

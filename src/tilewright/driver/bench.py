@@ -79,7 +79,7 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
     recorder = recorder_for(options.report)
     opened = open_library(options.file, options.compile_first, options.input_shape, options.board, recorder=recorder)
     with opened as library:
-        results, profiles = [], []
+        results, profiles, times = [], [], None
         library.limit_steps(options.max_steps)
         for numbers in combinations(parse_dim_numbers(options.dims)):
             at = library.at(numbers)
@@ -90,8 +90,10 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
                 library.place.function("runtime.config_threadpool")(0, threads)
                 results.append(replace(_measure(at, options), dims=numbers))
                 if options.profile:
-                    profiles.append(_profile(at, results[-1], options))
-        _write_pages(at, results[-1], options)
+                    times = at.executor.time_nodes(_runs(results[-1], options))
+                    profiles.append(_profile(at, times))
+        if options.report is not None or options.trace is not None:
+            _write_pages(at, results[-1], times or at.executor.time_nodes(_runs(results[-1], options)), options)
     if as_json:
         print_json(_json_report(options, results, profiles))
     elif quiet:
@@ -125,9 +127,8 @@ def _runs(latency: Latency, options: BenchOptions) -> int:
     return min(max(runs, 10), _MOST_SINGLE_RUNS)
 
 
-def _profile(library: Library, latency: Latency, options: BenchOptions) -> list[NodeTime]:
+def _profile(library: Library, times: list[tuple[str, float]]) -> list[NodeTime]:
     """The operators, the slowest first."""
-    times = library.executor.time_nodes(_runs(latency, options))
     total = sum(seconds for _, seconds in times)
     nodes = [
         NodeTime(name.removeprefix("tvmgen_default_"), s * 1e3, s / total, list(library.sources.get(name, [])))
@@ -136,11 +137,8 @@ def _profile(library: Library, latency: Latency, options: BenchOptions) -> list[
     return sorted(nodes, key=lambda node: -node.milliseconds)
 
 
-def _write_pages(library: Library, latency: Latency, options: BenchOptions) -> None:
+def _write_pages(library: Library, latency: Latency, times: list[tuple[str, float]], options: BenchOptions) -> None:
     """Write the page and the trace that are asked for, of the last measurement."""
-    if options.report is None and options.trace is None:
-        return
-    times = library.executor.time_nodes(_runs(latency, options))
     if options.trace is not None:
         from tilewright.report.trace import write_trace
 

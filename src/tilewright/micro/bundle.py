@@ -16,8 +16,6 @@ nothing, opens nothing and keeps nothing between runs.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +33,7 @@ from tilewright.micro.pools import pool_texts
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.aot import AOTExecutorFactoryModule, AotLayout, AotTensor
 from tilewright.runtime.export import ExportError
+from tilewright.runtime.partial_files import whole_files
 from tilewright.version import __version__
 
 Array = np.ndarray[Any, Any]
@@ -95,13 +94,9 @@ def write_folder(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
     if target.exists() and not target.is_dir():
         raise ExportError(f"cannot write {folder}: there is a file of that name, and a bundle is a folder")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+        with whole_files(target) as partial:
             for name, text in texts.items():
-                (Path(temporary) / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-            target.mkdir(exist_ok=True)
-            for name in texts:
-                os.replace(Path(temporary) / name, target / name)
+                (partial / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     except OSError as error:
         raise ExportError(f"cannot write {folder}: {error.strerror}") from error
     return [target / name for name in texts]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import onnx
+
+from tilewright.runtime.partial_files import whole_files
 
 _LARGEST_FILE = 1 << 30  # bytes of weights; protobuf ends at 2 GiB
 
@@ -26,13 +26,11 @@ def file_bytes(path: Path) -> int:
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:
     """Write ``path``, and ``path.data`` for large weights; what was there stays if that fails or is interrupted."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        file, data = Path(folder) / path.name, f"{path.name}.data"
+    with whole_files(path.parent, last=path.name) as folder:
+        file = folder / path.name
         if nbytes_of(model) > _LARGEST_FILE:
             apart = onnx.ModelProto()
             apart.CopyFrom(model)  # saving takes the weights out of it
-            onnx.save(apart, file, save_as_external_data=True, location=data, size_threshold=1024)
-            os.replace(Path(folder) / data, path.with_name(data))
+            onnx.save(apart, file, save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024)
         else:
             onnx.save(model, file)
-        os.replace(file, path)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: they are written beside their place, and renamed.
+"""Files and folders that appear whole or not at all: they are written beside their place, and renamed.
 
 Who died while writing one leaves it behind, and who writes the next one there removes it.
 """
@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,54 @@ def whole_file(path: str | os.PathLike[str], replace: bool = True) -> Iterator[P
         partial.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a new folder, which gets the name ``folder`` when the block ends without an error.
+
+    Where another process has made ``folder`` meanwhile, that one stays.
+    """
+    target = Path(folder).absolute()
+    with _partial_folder(partial_name(target)) as partial:
+        yield partial
+        try:
+            os.replace(partial, target)
+        except OSError:
+            if not target.is_dir():
+                raise
+
+
+@contextlib.contextmanager
+def whole_files(folder: str | os.PathLike[str], last: str = "") -> Iterator[Path]:
+    """Give a new folder, whose files move to ``folder`` when the block ends without an error.
+
+    All are written before the first takes the place of what is there. ``folder`` is made where there is none.
+
+    Args:
+        folder: where the files go.
+        last: the name of a file that names others, and moves behind them.
+    """
+    target = Path(folder).absolute()
+    # a folder that is there may be the only one of its disk that this process can write to
+    place = target / target.name if target.is_dir() else target
+    with _partial_folder(partial_name(place)) as partial:
+        yield partial
+        target.mkdir(exist_ok=True)
+        for file in sorted(partial.iterdir(), key=lambda file: (file.name == last, file.name)):
+            os.replace(file, target / file.name)
+
+
+@contextlib.contextmanager
+def _partial_folder(partial: Path) -> Iterator[Path]:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(partial.parent)
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that had this one's number
+    partial.mkdir()
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def partial_name(target: Path) -> Path:
     """Return the name that this thread writes a file under before it is whole."""
     return target.with_name(f".{target.name}.{this_thread()}.partial{target.suffix}")
@@ -60,13 +109,16 @@ _PARTIAL = re.compile(r"\..+\.(?P<machine>[^/]*)-(?P<process>\d+)-\d+\.partial(\
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove unfinished files that processes of this machine, since ended, have left in a folder."""
+    """Remove unfinished files and folders that processes of this machine, since ended, have left in a folder."""
     with contextlib.suppress(OSError):
         for path in folder.glob(".*.partial*"):
             name = _PARTIAL.fullmatch(path.name)
             # the name ends in the machine's, which may hold dots of its own
             if name and f".{name['machine']}".endswith(f".{platform.node()}") and not is_alive(int(name["process"])):
-                path.unlink(missing_ok=True)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
 
 
 def is_alive(process: int) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from ._ffi import include_dir
 from .environment import CACHE_DIR
 from .error import ExportError
+from .partial_files import whole_folder
 
 Run = Callable[[list[str]], None]
 
@@ -81,21 +81,11 @@ def _runtime_objects(compiler: list[str], run: Run) -> list[Path]:
     folder = Path(CACHE_DIR.read() or Path.home() / ".cache" / "tilewright") / f"windows-runtime-{digest[:16]}"
     names = [f"{file.parent.name}_{file.stem}.o" for file in sources]
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".windows-", dir=folder.parent) as temporary:
+        with whole_folder(folder) as partial:
             commands = [
-                [*compiler, "-c", *_FLAGS, f"-I{include_dir()}", str(file), "-o", str(Path(temporary) / name)]
+                [*compiler, "-c", *_FLAGS, f"-I{include_dir()}", str(file), "-o", str(partial / name)]
                 for file, name in zip(sources, names, strict=True)
             ]
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(run, commands))
-            whole = Path(temporary) / "whole"
-            whole.mkdir()
-            for name in names:
-                shutil.move(Path(temporary) / name, whole)
-            try:
-                os.replace(whole, folder)
-            except OSError:  # another process was faster
-                if not folder.is_dir():
-                    raise
     return [folder / name for name in names]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.runtime import environment
+from tilewright.runtime.partial_files import whole_folder
 
 from .catalogue import build, entry
 
@@ -72,16 +71,8 @@ def export(
     settings = _Settings(keep_batch_norm, opset, options)
     folder = (directory or cache_directory()) / _folder_name(name, settings)
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
-        try:
-            _write(name, scratch, settings)
-            scratch.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # another process may have finished first
-                raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with whole_folder(folder) as partial:
+            _write(name, partial, settings)
     return folder / "model.onnx"
 
 
