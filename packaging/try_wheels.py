@@ -27,7 +27,7 @@ from wheels import PLATFORMS, ROOT
 
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"
 TARGETS = {"x86_64": "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64", "aarch64": "llvm -mtriple=aarch64-linux-gnu"}
-MUSL = {"x86_64": Path("/lib/ld-musl-x86_64.so.1"), "aarch64": Path("/lib/ld-musl-aarch64.so.1")}
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 MOST_SECONDS, MOST_BYTES = 60, 300_000_000
 
 
@@ -70,25 +70,50 @@ def try_here(wheel: Path, work: Path) -> None:
         sys.exit(f"the most is {MOST_SECONDS} s and {MOST_BYTES / 1e6:.0f} MB")
 
 
-def runner(tag: str, machine: str) -> list[str | Path] | None:
-    """Return the command before a program of a platform; None where this machine lacks something."""
-    musl = tag.startswith("musllinux")
-    if musl and not MUSL[machine].exists():
-        print(f"{tag}: not run, there is no {MUSL[machine]} (on Debian: apt install musl)")
+def musl_root(machine: str, work: Path) -> Path | None:
+    """Return a folder whose ``lib`` has musl for a machine: this one, or Debian's package of another, unpacked."""
+    loader = f"lib/ld-musl-{machine}.so.1"
+    root = work / f"musl-{machine}"
+    for found in (Path("/"), root):
+        if (found / loader).exists():
+            return found
+    if shutil.which("apt-get") is None:
         return None
+    # lists of packages of its own: this machine's know nothing of other architectures
+    lists, cache = work / "apt" / "lists", work / "apt" / "cache"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
+    (cache / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    settings = {"APT::Architecture": DEBIAN[machine], "APT::Architectures::": DEBIAN[machine]}
+    settings |= {"Dir::State::lists": str(lists), "Dir::Cache": str(cache)}
+    options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+    subprocess.run(["apt-get", "-qq", *options, "update"], capture_output=True, check=False)
+    subprocess.run(["apt-get", "-qq", *options, "download", "musl"], cwd=cache, capture_output=True, check=False)
+    for package in cache.glob("musl_*.deb"):
+        run("dpkg-deb", "-x", package, root)
+    return root if (root / loader).exists() else None
+
+
+def runner(tag: str, machine: str, work: Path) -> list[str | Path] | None:
+    """Return the command before a program of a platform; None where this machine lacks something."""
+    root: Path | None = Path(f"/usr/{machine}-linux-gnu")
+    if tag.startswith("musllinux"):
+        root = musl_root(machine, work)
+        if root is None:
+            print(f"{tag}: not run, there is no musl for {machine} (on Debian: apt install musl)")
+            return None
     if machine == platform.machine():
-        return [MUSL[machine]] if musl else []
+        return [root / f"lib/ld-musl-{machine}.so.1"] if tag.startswith("musllinux") else []
     emulator = shutil.which(f"qemu-{machine}")
     if emulator is None:
         print(f"{tag}: not run, there is no qemu-{machine} (on Debian: apt install qemu-user)")
         return None
-    return [emulator, "-L", f"/usr/{machine}-linux-gnu"]
+    return [emulator, "-L", root]
 
 
 def try_runtime(wheel: Path, tag: str, work: Path) -> None:
     """Run a network by the C runtime of a wheel; its numbers must be those of this machine."""
     machine = "x86_64" if tag.endswith("x86_64") else "aarch64"
-    command = runner(tag, machine)
+    command = runner(tag, machine, work)
     if command is None:
         return
     folder = work / tag
