@@ -81,7 +81,7 @@ def optimization_passes() -> list[Any]:
         transform.EliminateCommonSubexpr(),
         transform.SimplifyExpr(),
         transform.CombineParallelConv2D(3, with_elementwise=False),
-        transform.CombineParallelDense(3, to_batch=False, with_elementwise=False),
+        transform.CombineParallelDense(3, to_batch=False, with_elementwise=False, few_bits_from=3),
         transform.FoldConstant(),
         transform.FoldScaleAxis(),
         transform.CanonicalizeCast(),

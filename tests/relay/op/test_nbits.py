@@ -223,6 +223,29 @@ def test_of_a_prompt_only_the_rows_that_are_read_are_multiplied() -> None:
     np.testing.assert_allclose(run(last, x, data), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("zeros", "bits", "level"), [("none", 4, 4), ("bytes", 4, 0), ("floats", 8, 4)])
+def test_products_of_one_input_are_combined(zeros: str, bits: int, level: int) -> None:
+    """Those of whole panels (of at most 16 columns) with weights of one form: the first two and the fourth."""
+    widths, blocks = (16, 48, 13, 32, 16), (32, 32, 32, 32, 16)
+    made = [weights(n, 101, bits, b, zeros) for n, b in zip(widths, blocks, strict=True)]
+    x, data = relay.var("x", shape=(3, 101)), random(3, 101)
+    parts = [product(bits, b, level)(x, *map(relay.const, w)) for w, b in zip(made, blocks, strict=True)]
+    whole = relay.concatenate(parts, axis=1)
+    with tvm.transform.PassContext(opt_level=3):
+        mod, _ = relay.optimize(tvm.IRModule.from_expr(relay.Function([x], whole)), "llvm", fuse=False)
+    assert str(mod).count("matmul_nbits_pack(") == 3 and "units=96" in str(mod)
+    found, at = run(whole, x, data), 0
+    for n, w, b in zip(widths, made, blocks, strict=True):
+        weight = matrix(*w[:2], w[2] if len(w) > 2 else None, bits, b, 101)
+        exact, part = data @ weight.T, found[:, at : at + n]
+        expected = rounded(data, b) @ weight.T if level == 4 else exact
+        closest = min(
+            np.abs(part - y).max() for y in (expected, exact)
+        )  # without a kernel of bytes, nothing is rounded
+        assert closest < 1e-5 * np.abs(exact).max()
+        at += n
+
+
 def test_weights_that_the_program_computes() -> None:
     made = weights(6, 40, 4, 16, "bytes")
     variables = [

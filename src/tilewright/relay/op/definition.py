@@ -37,6 +37,8 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     pad_data(attrs, pad_width, value)                      -> attrs that pad the data, too | None
     scale_axes(attrs, types)                               -> ScaleAxes | None, see ``scaling``
     slice_operands(call, cut, shape, operands)             -> Part | None, see ``slice_rules``
+    side_by_side(calls)                                    -> attrs of one call for several on one first argument, their
+                                                              other arguments concatenated along the first axis | None
     places(attrs)                                          -> [Place] of each argument and of the result
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
     multiply_adds(call)                                    -> int, of the plain method, see ``nn.kernel_work``
@@ -117,6 +119,7 @@ HOOKS: dict[str, str] = {
     "pad_data": "FPadData",
     "scale_axes": "FScaleAxes",
     "slice_operands": "FSliceOperands",
+    "side_by_side": "FSideBySide",
     "multiply_adds": "FMultiplyAdds",
     "window": "FWindow",
     "gradient": "FPrimalGradient",
@@ -141,6 +144,7 @@ TRAITS: dict[str, str] = {
     "homogeneous": "THomogeneous",
     "channelwise": "TChannelwise",
     "factors": "TFactors",
+    "least_parallel": "TLeastParallel",
     "fast": "TFast",
     "kind": "TKernelKind",
 }
@@ -174,6 +178,7 @@ class OpDef(Generic[A]):
     )  # the factors of its data that pass through, along axes it keeps
     channelwise: ClassVar[bool] = False  # each channel of the result depends only on that channel of the data
     factors: ClassVar[int] = 0  # the number of leading arguments whose products it sums
+    least_parallel: ClassVar[int | None] = None  # so few calls on one first argument, which they prepare, pay combined
     fast: ClassVar[str | None] = None  # the operator that approximates it
     kind: ClassVar[str | None] = None  # of its kernels in reports: conv, dense, attention, pool, ... or as the pattern
     support_level: ClassVar[int] = (

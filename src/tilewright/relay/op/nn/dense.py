@@ -12,6 +12,7 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.structural import structural_equal
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
@@ -68,6 +69,16 @@ class BatchMatmulAttrs(Attrs):
     out_dtype: str = ""
     transpose_a: bool = False
     transpose_b: bool = False
+
+
+def units_side_by_side(calls: Sequence[Call]) -> Any:
+    """Return the attributes of one product with the units of several that differ in nothing else; None of others."""
+    first: Any = calls[0].attrs
+    same = first.replace(units=0)
+    if not all(structural_equal(call.attrs.replace(units=0), same, exact=True) for call in calls if call.attrs):
+        return None
+    columns = [known(relations.tensors([call.checked_type], ("result",))[0].shape[-1]) for call in calls]
+    return None if None in columns else first.replace(units=sum(int(n) for n in columns if n is not None))
 
 
 def _infer_matmul(
@@ -156,6 +167,7 @@ class Dense(OpDef[DenseAttrs]):
     factors = 2
 
     slice_operands = staticmethod(slice_rules.dense)
+    side_by_side = staticmethod(units_side_by_side)
 
     @staticmethod
     def scale_axes(attrs: DenseAttrs, types: Sequence[Type]) -> ScaleAxes | None:

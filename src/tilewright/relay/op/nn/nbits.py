@@ -18,11 +18,13 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.builder import exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn.dense import units_side_by_side
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
@@ -260,7 +262,22 @@ class MatmulNBitsPack(OpDef[MatmulNBitsPackAttrs]):
         weight = nbits.dequantized(codes, flat[0], _zeros(flat, 1), bits, block, data.shape[1])
         return [np.matmul(data.astype("float32"), weight.T).astype(attrs.out_dtype or data.dtype)]
 
+    least_parallel = 2  # one rounds its rows once
     strategy = strategies.matmul_nbits_pack_strategy
+
+    @staticmethod
+    def side_by_side(calls: Sequence[Call]) -> Attrs | None:
+        """Sum the units of whole panels."""
+        kinds = {tuple((known(t.shape[-1]), t.dtype) for t in _types(call)) for call in calls}
+        lanes = int(known(_types(calls[0])[0].shape[-1]) or 1)
+        forms: list[Any] = [call.attrs for call in calls]
+        whole = not any(int(form.units) % lanes for form in forms)
+        return units_side_by_side(calls) if whole and len(kinds) == 1 else None
+
+
+def _types(call: Call) -> list[Any]:
+    """Return the types of the packed operands."""
+    return [arg.checked_type for arg in call.args[1:]]
 
 
 @exported

@@ -43,10 +43,13 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import concrete_shape, known_dims, pattern_of, typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, known_dims, pattern_of, trait_of, typed_function_pass
 from tilewright.relay.transform.rules import Form
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
+
+_SIDE_BY_SIDE, _LEAST_PARALLEL = "FSideBySide", "TLeastParallel"
+_LEVEL = 4  # of optimization: TVM's
 
 
 class _Combiner:
@@ -58,6 +61,14 @@ class _Combiner:
     form: Form
     channel_attr: str | None
     widens = False  # whether operands of one element along the channels are repeated
+
+    def takes(self, call: Call) -> bool:
+        """Return whether a call may be one of several branches."""
+        return self.form.match(call) is not None
+
+    def least(self, first: Call, least: int) -> int:
+        """Return how many branches like ``first`` are combined, where the pass is told ``least``."""
+        return least
 
     def compatible(self, a: Call, b: Call) -> bool:
         """Return whether two calls on the same data can be combined."""
@@ -72,8 +83,12 @@ class _Combiner:
         assert call.attrs is not None
         return call.attrs if self.channel_attr is None else call.attrs.replace(**{self.channel_attr: channels})
 
+    def attrs_of(self, calls: Sequence[Call], channels: int) -> Any:
+        """Return the attributes of the calls as one, of so many channels."""
+        return self.with_channels(calls[0], channels)
+
     def weight_axis(self, call: Call) -> int:
-        """Return the weight's axis of output channels."""
+        """Return the axis of output channels of the weight, and of any other operand beside the data."""
         return 0
 
     def out_axis(self, call: Call) -> int:
@@ -127,16 +142,33 @@ class _Conv2D(_Combiner):
         return layout(attrs.out_layout or attrs.data_layout).index_of("C")
 
 
-class _Dense(_Combiner):
-    form = Form(is_op("nn.dense")(wildcard(), wildcard()))
+class _Products(_Combiner):
+    """Products by the hook ``side_by_side`` of their operators: columns of the result are rows of other operands."""
+
     channel_attr, widens = "units", True
+
+    def __init__(self, all_products: bool = True) -> None:
+        self.all_products = all_products  # those without the trait ``least_parallel``, too
+
+    def takes(self, call: Call) -> bool:
+        chosen = self.all_products or trait_of(call, _LEAST_PARALLEL) is not None
+        return chosen and trait_of(call, _SIDE_BY_SIDE) is not None
+
+    def least(self, first: Call, least: int) -> int:
+        return min(least, trait_of(first, _LEAST_PARALLEL, least))
 
     def axis_after(self, first: Call, call: Call) -> int | None:
         return len(_known_shape(call)) - 1
 
     def compatible(self, a: Call, b: Call) -> bool:
-        shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
-        return shapes[0] is not None and shapes[1] is not None and super().compatible(a, b)
+        shapes = [concrete_shape(arg) for call in (a, b) for arg in call.args[1:]]
+        return None not in shapes and a.op is b.op and self._side_by_side([a, b]) is not None
+
+    def _side_by_side(self, calls: Sequence[Call]) -> Any:
+        return trait_of(calls[0], _SIDE_BY_SIDE)(calls)
+
+    def attrs_of(self, calls: Sequence[Call], channels: int) -> Any:
+        return self._side_by_side(calls)
 
     def out_axis(self, call: Call) -> int:
         return len(_known_shape(call)) - 1
@@ -161,8 +193,13 @@ class _BatchMatmul(_Combiner):
         return -1
 
 
-class _DenseToBatch(_Dense):
+class _DenseToBatch(_Products):
     """Combiner of dense layers of matrices with weights of one shape."""
+
+    form = Form(is_op("nn.dense")(wildcard(), wildcard()))
+
+    def takes(self, call: Call) -> bool:
+        return self.form.match(call) is not None
 
     def compatible(self, a: Call, b: Call) -> bool:
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
@@ -185,7 +222,7 @@ def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]
     by_data: dict[RelayExpr, list[list[Call]]] = {}
 
     def visit(expr: RelayExpr) -> None:
-        if not isinstance(expr, Call) or combiner.form.match(expr) is None:
+        if not isinstance(expr, Call) or not combiner.takes(expr):
             return
         groups = by_data.setdefault(expr.args[0], [])
         for group in groups:
@@ -195,7 +232,8 @@ def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]
         groups.append([expr])
 
     post_order_visit(func, visit)
-    return [g for groups in by_data.values() for g in groups if len(g) >= least and _independent(g)]
+    found = (g for groups in by_data.values() for g in groups)
+    return [g for g in found if len(g) >= max(2, combiner.least(g[0], least)) and _independent(g)]
 
 
 @dataclass
@@ -250,7 +288,7 @@ def _independent(group: Sequence[Call], calls: Sequence[Call] = (), index: int =
     group.
     """
     members = set(group)
-    pending = [call.args[1] for call in group]
+    pending = [arg for call in group for arg in call.args[1:]]
     pending += [arg for call in calls for i, arg in enumerate(call.args) if i != index]
     seen: set[RelayExpr] = set()
     while pending:
@@ -311,15 +349,15 @@ class _Replacer(ExprMutator):
         return relay_op.strided_slice(combined, begin, size, [1] * rank, slice_mode="size")
 
     def _combine(self, group: Sequence[Call]) -> RelayExpr:
-        first = group[0]
-        weights = relay_op.concatenate(
-            Tuple([self.visit(c.args[1]) for c in group]), axis=self.combiner.weight_axis(first)
-        )
-        axis = self.combiner.out_axis(first)
-        channels = sum(_extent(c, axis) for c in group)
-        attrs = self.combiner.with_channels(first, channels)
+        first, axis = group[0], self.combiner.weight_axis(group[0])
+        others = [
+            relay_op.concatenate(Tuple([self.visit(c.args[i]) for c in group]), axis=axis)
+            for i in range(1, len(first.args))
+        ]
+        out_axis = self.combiner.out_axis(first)
+        attrs = self.combiner.attrs_of(group, sum(_extent(c, out_axis) for c in group))
         span = joined(call.span for call in group)
-        return Call(first.op, [self.visit(first.args[0]), weights], attrs, first.type_args, span)
+        return Call(first.op, [self.visit(first.args[0]), *others], attrs, first.type_args, span)
 
 
 class _ToBatch(_Replacer):
@@ -362,15 +400,20 @@ def _users(func: Function) -> dict[RelayExpr, list[RelayExpr]]:
 
 
 def _combine_pass(
-    name: str, make: Callable[[], _Combiner], least: int, follow: bool, replacer: type[_Replacer] = _Replacer
+    name: str,
+    make: Callable[[PassContext], _Combiner],
+    least: int,
+    follow: bool,
+    replacer: type[_Replacer] = _Replacer,
+    level: int = _LEVEL,
 ) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        combiner = make()
+        combiner = make(ctx)
         groups = _groups(func, combiner, least)
         users = _users(func) if follow and groups else {}
         return replacer([_followed(g, combiner, users) for g in groups], combiner).visit(func) if groups else func
 
-    return typed_function_pass(run, name, 4)
+    return typed_function_pass(run, name, level)
 
 
 def CombineParallelConv2D(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
@@ -380,24 +423,34 @@ def CombineParallelConv2D(min_num_branches: int = 3, with_elementwise: bool = Tr
     Without ``with_elementwise`` only the convolutions are combined, as ``relay.build`` does: non-constant operands of
     the operators after them would have to be concatenated in every run.
     """
-    return _combine_pass("CombineParallelConv2D", _Conv2D, min_num_branches, with_elementwise)
+    return _combine_pass("CombineParallelConv2D", lambda ctx: _Conv2D(), min_num_branches, with_elementwise)
 
 
-def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True, with_elementwise: bool = True) -> Pass:
+def CombineParallelDense(
+    min_num_branches: int = 3, to_batch: bool = True, with_elementwise: bool = True, few_bits_from: int = _LEVEL
+) -> Pass:
     """Combine at least ``min_num_branches`` dense layers of one input, and the operators that follow all of them
     alike.
 
-    With ``to_batch``, layers whose weights have one shape become a batch of products; without, one wide layer, which
-    pays on a CPU and is what ``relay.build`` does. ``with_elementwise`` as in ``CombineParallelConv2D``.
+    With ``to_batch``, layers whose weights have one shape become a batch of products; without, one wide layer. Then
+    other products with the hook ``side_by_side``, such as those with weights of few bits, are combined as well:
+    ``least_parallel`` of them, from the opt level ``few_bits_from`` on. ``with_elementwise`` as in
+    ``CombineParallelConv2D``.
     """
+    name = "CombineParallelDense"
     if to_batch:
-        return _combine_pass("CombineParallelDense", _DenseToBatch, min_num_branches, with_elementwise, _ToBatch)
-    return _combine_pass("CombineParallelDense", _Dense, min_num_branches, with_elementwise)
+        return _combine_pass(name, lambda ctx: _DenseToBatch(), min_num_branches, with_elementwise, _ToBatch)
+
+    def products(ctx: PassContext) -> _Combiner:
+        only_few_bits = few_bits_from <= ctx.opt_level < _LEVEL and name not in ctx.required_pass
+        return _Products(all_products=not only_few_bits)
+
+    return _combine_pass(name, products, min_num_branches, with_elementwise, level=few_bits_from)
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
     """Combine at least ``min_num_branches`` batched products of one input with transposed matrices."""
-    return _combine_pass("CombineParallelBatchMatmul", _BatchMatmul, min_num_branches, with_elementwise)
+    return _combine_pass("CombineParallelBatchMatmul", lambda ctx: _BatchMatmul(), min_num_branches, with_elementwise)
 
 
 def BatchingOps() -> Pass:

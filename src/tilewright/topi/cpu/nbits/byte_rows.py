@@ -326,13 +326,18 @@ class _Rounding:
         return k.value(self.row, self.b, step)
 
     def write(self) -> None:
-        """Write its rounded numbers, their scale and sums."""
+        """Write its rounded numbers, their scale and sums.
+
+        The bits of absolute values compare as the values do, with NaN above all: whole numbers need no care for it.
+        """
         k, ib = self.k, self.k.ib
-        most = k.registers(self.floats, 1, "most")
-        most[0] = ops.const(0.0, self.floats)
+        most = k.registers(self.words, 1, "most")
+        most[0] = ops.const(0, self.words)
         with ib.for_range(0, k.depth // self.lanes, name="step") as step:
-            most[0] = ops.maximum(most[0], tir.abs(self._value(step)))
-        largest = ib.let("largest", _across(most[0], self.lanes, "fmaximum"))
+            bits = tir.call_intrin(self.words, "tir.reinterpret", tir.abs(self._value(step)))
+            most[0] = ops.maximum(most[0], bits)
+        highest = _across(most[0], self.lanes, "smax")
+        largest = ib.let("largest", tir.call_intrin("float32", "tir.reinterpret", highest))
         scale = ib.let("row_scale", largest * ops.const(1 / _LARGEST, "float32"))
         self.made.scales[self.at] = scale
         factor = tir.Select(scale > ops.const(0.0, "float32"), ops.const(1.0, "float32") / scale, scale)
@@ -373,9 +378,7 @@ class _Rounding:
 
 
 def _across(value: Any, lanes: int, what: str) -> Any:
-    """Return the sum, or the maximum, of the lanes of a vector."""
+    """Return the sum, or the maximum, of the lanes of a vector of int32."""
     if lanes == 1:
         return value
-    element = "float32" if what.startswith("f") else "int32"
-    name = f"llvm.vector.reduce.{what}.v{lanes}{'f32' if element == 'float32' else 'i32'}"
-    return tir.call_llvm_pure_intrin(element, name, value)
+    return tir.call_llvm_pure_intrin("int32", f"llvm.vector.reduce.{what}.v{lanes}i32", value)

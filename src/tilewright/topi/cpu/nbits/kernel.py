@@ -74,7 +74,7 @@ class Kernel:
 
         Panels are short, and processors stop fetching by themselves where streams cross pages.
         """
-        words_ahead = machine().processor.memory.row_bytes_ahead // GROUP
+        words_ahead = machine().processor.memory.code_bytes_ahead // GROUP
         if not words_ahead:
             return
         ahead = words_ahead if buffer is self.codes else -(-words_ahead // self.words)
