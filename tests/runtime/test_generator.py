@@ -27,10 +27,11 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
     made = {}
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    for kind in ("grouped", "plain"):
-        model = decoder(TINY, grouped=kind == "grouped")
+    for kind in ("grouped", "plain", "buffers"):
+        model = decoder(TINY, grouped=kind != "plain")
         path = tmp_path_factory.mktemp("decoders") / f"{kind}.so"
-        tvm.compile(model, dims=DIMS, specialize=["sequence_length=1"] if kind == "grouped" else []).save(path)
+        dims = {"past_sequence_length": 20} if kind == "buffers" else DIMS
+        tvm.compile(model, dims=dims, specialize=["sequence_length=1"] if kind == "grouped" else []).save(path)
         made[kind] = path, onnxruntime.InferenceSession(model.SerializeToString(), options)
     return made
 
@@ -51,7 +52,7 @@ def greedy(session: Any, prompt: Sequence[int], count: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["grouped", "plain"])
+@pytest.mark.parametrize("kind", ["grouped", "plain", "buffers"])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_tokens_are_those_of_onnx_runtime(decoders: Mapping[str, Any], kind: str, batch: int) -> None:
     path, session = decoders[kind]
@@ -109,6 +110,16 @@ def test_what_does_not_fit_is_told(decoders: Mapping[str, Any]) -> None:
     assert len(generator([1, 2, 3], 99)) == 99
 
 
+def test_a_cache_of_a_known_length_holds_so_many_tokens(decoders: Mapping[str, Any]) -> None:
+    path, session = decoders["buffers"]
+    generator = Generator(path)
+    assert generator([1, 2, 3], 18) == greedy(session, [1, 2, 3], 18)
+    with pytest.raises(tvm.TVMError, match=r"need a cache of 21 tokens; the library's holds 20"):
+        generator([1, 2, 3], 19)
+    with pytest.raises(tvm.TVMError, match="prompts of different lengths need a cache whose length has a name"):
+        generator([[1, 2], [3]], 4)
+
+
 def test_models_that_are_no_decoders_are_refused() -> None:
     x = tvm.relay.var("x", tvm.relay.TensorType((tvm.ir.prim_expr.DimVar("n", 1, 9), 3), "float32"))
     network = tvm.compile(tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.exp(x))))
@@ -121,12 +132,14 @@ def test_models_that_are_no_decoders_are_refused() -> None:
         Generator(fixed)
 
 
-def test_a_step_does_not_copy_the_cache(decoders: Mapping[str, Any]) -> None:
-    generator = Generator(decoders["grouped"][0])
+@pytest.mark.parametrize(("kind", "tokens"), [("grouped", 40), ("buffers", 12)])
+def test_a_step_does_not_copy_the_cache(decoders: Mapping[str, Any], kind: str, tokens: int) -> None:
+    generator = Generator(decoders[kind][0])
     before: list[int] = []
-    for _ in generator.stream([1] * 20, 40):
+    for _ in generator.stream([1] * 8, tokens):
         present = generator._output(1)  # a view of memory with capacity for all tokens
         before.append(present.handle and np.from_dlpack(present).__array_interface__["data"][0])
+        del present  # what a caller holds is not written: a buffer would be copied
     assert len(set(before)) == 1
 
 

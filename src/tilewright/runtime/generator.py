@@ -1,7 +1,8 @@
 """``Generator``: tokens from a decoder with a cache, one library for the prompt and the steps.
 
 A decoder takes token ids, and keys and values of the tokens before them; it gives logits, and these caches with the new
-tokens appended. Caches stay in the virtual machine: results of one step become inputs of the next without a copy.
+tokens appended, or written to caches of a known length. Caches stay in the virtual machine: results of one step become
+inputs of the next without a copy.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class Generator:
     """A decoder that is asked for tokens.
 
     Args:
-        model: a library's path, or a model, whose cache's length has a name (``--dim past_sequence_length=0:1023``).
+        model: a library's path, or a model, whose prompt's length has a name. The cache's length has one, too
+            (``--dim past_sequence_length=0:1023``), or is known: then the caches are buffers of that length, (...,
+            length, size), and ``attention_mask``, ``position_ids`` or ``cache_position`` say how full they are.
         ids: the name of the input of token ids; found by its name or as the one input of (batch, length) integers.
         caches: for each input that is a cache the output that continues it. By default ``past_key_values.N.key`` is
             continued by ``present.N.key``, and so on: ``past`` in a name by ``present``.
@@ -184,8 +187,8 @@ class _Names:
     def __init__(self, model: Model, ids: str | None, caches: Mapping[str, str] | None, logits: str) -> None:
         if model.kind != "virtual machine":
             raise TVMError(
-                "the library's shapes are all known; a generator needs a cache whose length has a name: compile with "
-                "--dim past_sequence_length=0:1023, or whatever the model names it"
+                "the library's shapes are all known; a generator needs a prompt whose length has a name, and mostly a "
+                "cache whose length has one: compile with --dim past_sequence_length=0:1023, or what the model names it"
             )
         self.interface: Interface = model.interface
         inputs, outputs = self.interface.inputs, list(self.interface.outputs)
@@ -227,21 +230,28 @@ class _Names:
         if self.ids not in inputs:
             raise TVMError(f"the model has no input {self.ids!r}; its inputs are: {', '.join(inputs)}")
 
-    def _growing(self) -> tuple[dict[str, int], str]:
-        """Return the axis of each cache that grows, and the name of the length."""
+    def _growing(self) -> tuple[dict[str, int], str | int]:
+        """Return the axis of each cache that grows, and the name of the length; no axes, and the length of buffers."""
         batch = self.interface.inputs[self.ids].shape[0]
         axes: dict[str, int] = {}
-        names = set()
+        lengths: set[str | int] = set()
         for name in self.caches:
             shape = self.interface.inputs[name].shape
             found = [i for i, d in enumerate(shape) if isinstance(d, str) and d != batch]
-            if len(found) != 1:
+            if len(found) > 1 or (not found and len(shape) < 3):
                 raise TVMError(f"the cache {name!r}, {self.interface.inputs[name]}, should have one length with a name")
-            axes[name] = found[0]
-            names.add(str(shape[found[0]]))
-        if len(names) != 1:
-            raise TVMError(f"the caches have lengths of several names: {', '.join(sorted(names))}")
-        return axes, names.pop()
+            if found:
+                axes[name] = found[0]
+            lengths.add(shape[found[0] if found else -2])
+        if len(lengths) != 1:
+            named = ", ".join(sorted(map(str, lengths)))
+            raise TVMError(f"the caches have several lengths: {named}")
+        if not axes and not {_MASK, _PLACES, _ORDER} & self.interface.inputs.keys():
+            raise TVMError(
+                f"the caches have a known length, {lengths.pop()}, and no input says how full they are: {_MASK}, "
+                f"{_PLACES} or {_ORDER}"
+            )
+        return axes, lengths.pop()
 
     def limits(self, name: Any) -> tuple[int, int | None]:
         """Return the least and the largest number of a dimension, None for any."""
@@ -294,6 +304,9 @@ class _State:
         names = self.names
         if max_tokens < 1:
             raise TVMError(f"max_tokens is {max_tokens}; at least one token is asked for")
+        if not names.axis:
+            self._check_buffers(max_tokens)
+            return
         least, most = names.limits(names.length)
         if least > 0:
             raise TVMError(
@@ -312,13 +325,29 @@ class _State:
                 "length, or one after the other"
             )
 
+    def _check_buffers(self, max_tokens: int) -> None:
+        """Check that buffers of a known length hold all tokens but the last."""
+        limit = int(self.names.length)
+        if self.capacity > limit:
+            raise TVMError(
+                f"a prompt of {self.length} tokens and {max_tokens} that follow need a cache of {self.capacity} "
+                f"tokens; the library's holds {limit}"
+            )
+        if self.missing.any():
+            raise TVMError(
+                "prompts of different lengths need a cache whose length has a name, not one of a known length; give "
+                "this model prompts of one length, or one after the other"
+            )
+
     def inputs(self, ids: Array) -> dict[str, Array]:
         """Return the inputs beside the caches."""
         names, end = self.names, self.seen + ids.shape[1]
         given = {names.ids: ids}
         inputs = names.interface.inputs
         if _MASK in inputs:
-            given[_MASK] = self.kept[:, :end]
+            whole = inputs[_MASK].shape[1]
+            rest = whole - end if isinstance(whole, int) else 0
+            given[_MASK] = np.pad(self.kept[:, :end], ((0, 0), (0, max(rest, 0))))
         if _PLACES in inputs:
             given[_PLACES] = np.maximum(np.arange(self.seen, end) - self.missing[:, None], 0)
         if _ORDER in inputs:
@@ -326,13 +355,16 @@ class _State:
         return {name: np.ascontiguousarray(v, numpy_dtype(inputs[name].dtype)) for name, v in given.items()}
 
     def caches(self) -> dict[str, Any]:
-        """Return empty caches with capacity for all tokens."""
+        """Return empty caches with capacity for all tokens, or buffers of zeros."""
         made = {}
-        for name, axis in self.names.axis.items():
+        for name in self.names.caches:
             info: TensorInfo = self.names.interface.inputs[name]
             shape = [d if isinstance(d, int) else self.batch for d in info.shape]
-            shape[axis] = 0
-            made[name] = with_capacity(np.zeros(shape, numpy_dtype(info.dtype)), axis, self.capacity)
+            axis = self.names.axis.get(name)
+            if axis is not None:
+                shape[axis] = 0
+            empty = np.zeros(shape, numpy_dtype(info.dtype))
+            made[name] = empty if axis is None else with_capacity(empty, axis, self.capacity)
         return made
 
 
