@@ -1,7 +1,8 @@
 """``python -m tests.fuzz [--seconds N] [--seed N] [NAME ...]``: fuzz the loaders, in C and in Python (`make fuzz`).
 
-Beside them ``indices``: compiled models, with indices, sizes and coordinates of any kind; and ``onnx_models``: models
-with changed inputs, attributes, types and shapes. Reports name the seed; findings of the latter do not end the search.
+Beside them ``indices``: compiled models, with indices, sizes and coordinates of any kind; ``onnx_models``: models
+with changed inputs, attributes, types and shapes; and ``frameworks``: changed models of TensorFlow, PyTorch and
+TensorFlow Lite. Reports name the seed; findings of the latter two do not end the search.
 A finding of a loader is written to a file that the tests read from then on, and ends the search with a report: in
 Python to ``tests/fuzz/corpus``, in C to ``native/fuzz/findings``.
 """
@@ -16,7 +17,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from tests.fuzz import indices, native, onnx_models
+from tests.fuzz import frameworks, indices, native, onnx_models
 from tests.fuzz.loaders import CORPUS, LOADERS, Loader
 from tests.fuzz.search import search
 
@@ -31,7 +32,7 @@ def _save(loader: Loader, data: bytes) -> None:
 def main() -> None:
     """Fuzz each loader for a time."""
     loaders = {loader.name: loader for loader in LOADERS}
-    names = [*native.TARGETS, *loaders, "indices", "onnx_models"]
+    names = [*native.TARGETS, *loaders, "indices", "onnx_models", "frameworks"]
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--seconds", type=int, default=60, help="for each loader")
     parser.add_argument("--seed", type=int, default=1)
@@ -53,12 +54,15 @@ def main() -> None:
             print(f"{name}: {count} inputs", flush=True)
     if "indices" in wanted:
         print(f"indices: {indices.search(options.seconds, options.seed)} models", flush=True)
-    if "onnx_models" in wanted:
-        found: list[str] = []
-        count = onnx_models.search(options.seconds, options.seed * 1_000_000, found.append)
-        print(f"onnx_models: {count} models, {len(found)} findings", *found, sep="\n", flush=True)
-        if found:
-            sys.exit(1)
+    failed = False
+    for name, module in (("onnx_models", onnx_models), ("frameworks", frameworks)):
+        if name in wanted:
+            found: list[str] = []
+            count = module.search(options.seconds, options.seed * 1_000_000, found.append)
+            print(f"{name}: {count} models, {len(found)} findings", *found, sep="\n", flush=True)
+            failed = failed or bool(found)
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -194,3 +194,9 @@ def test_what_cannot_be_registered_is_said(arguments: dict[str, Any], message: s
     register()
     with pytest.raises(FrontEndError, match=message):
         register_frontend(load=load_doubling, **arguments)
+
+
+def test_a_folder_of_no_front_end_is_refused(tmp_path: Path) -> None:
+    register_frontend("kit", load_doubling, suffixes=[".kit"], folders=["kit.json"])
+    with pytest.raises(FrontEndError, match=r"no front end reads this folder; one would that holds .*kit.json \(kit\)"):
+        frontend_of(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tilewright import relay
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.relay.frontend.pytorch import from_pytorch
 
 pytestmark = pytest.mark.filterwarnings("ignore:::torch", "ignore:.*torch.jit.*:DeprecationWarning")
@@ -139,6 +139,7 @@ def test_a_saved_module_imports_with_the_types_of_its_inputs(tmp_path: Path) -> 
         ([("x", (4, 4))], r"traced with the shape \[2, 3\]"),
         ([(2, 3)], "input_infos has .name, shape. or"),
         ("x", "input_infos is a list"),
+        ([("x", ((2, 3), "complex"))], "'complex' is no data type of torch, such as float32"),
     ],
 )
 def test_infos_that_do_not_fit_are_named(infos: Any, message: str) -> None:
@@ -185,3 +186,22 @@ def test_a_window_may_begin_at_a_place_that_is_an_input() -> None:
 
 def test_results_of_several_tensors_are_taken_apart() -> None:
     check(lambda x: torch.unbind(x)[0] + torch.where(x > 0, x, -x).sum(), torch.randn(1, 3))
+
+
+class Values(torch.nn.Module):
+    """An operator that has no converter, behind one of torch's own modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvalsh(self.layer(x))
+
+
+@pytest.mark.parametrize("script", [torch.jit.script, lambda module: torch.jit.trace(module, torch.zeros(3, 3))])
+@torch.no_grad()
+def test_an_operator_without_a_converter_is_named_with_its_place(script: Any) -> None:
+    place = r"test_from_pytorch.py:\d+: return torch.linalg.eigvalsh\(self.layer\(x\)\)"
+    with pytest.raises(UnsupportedError, match=rf"aten._linalg_eigh.default: \S*{place}"):
+        from_pytorch(script(Values()), [("x", (3, 3))])

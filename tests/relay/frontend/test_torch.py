@@ -1,8 +1,10 @@
 """Programs of torch.export compute what eager torch does."""
 
 import importlib
+import logging
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -72,6 +74,42 @@ def test_file_that_is_cut_off(tmp_path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(TilewrightError, match=r"mlp\.pt2: no program of torch\.export\.save, or cut off"):
         tilewright.compile(path)
+
+
+@pytest.mark.parametrize(
+    ("save", "message"),
+    [
+        (lambda path: torch.save({"weight": torch.zeros(3)}, path), "it holds an object of torch.save; expected what"),
+        (lambda path: torch.jit.script(nn.ReLU()).save(path), "it holds a TorchScript module; relay.*from_pytorch"),
+        (lambda path: zipfile.ZipFile(path, "w").close(), "or cut off: its list of files is not its own"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_other_archives(tmp_path, save, message):
+    path = tmp_path / "other.pt2"
+    save(str(path))
+    with pytest.raises(TilewrightError, match=rf"other\.pt2: .*{message}"):
+        tilewright.compile(path)
+
+
+def test_a_program_that_is_damaged_is_one_error_without_a_log(tmp_path, caplog):
+    path, torn = tmp_path / "mlp.pt2", tmp_path / "torn.pt2"
+    torch.export.save(torch.export.export(mlp().eval(), (torch.randn(2, 13),)), path)
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(torn, "w") as part:
+        for name in whole.namelist():
+            if "weights/weight_0" not in name:
+                part.writestr(name, whole.read(name))
+    with pytest.raises(TilewrightError, match=r"torn\.pt2: .*damaged: .*weight_0: file not found"):
+        tilewright.compile(torn)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_program_whose_operators_torch_finds_wrong_is_one_error():
+    program = torch.export.export(nn.MaxPool2d(2), (torch.randn(1, 3, 4, 4),))
+    pool = next(node for node in program.graph.nodes if node.op == "call_function")
+    pool.args = (pool.args[0], [2, -2])
+    with pytest.raises(TilewrightError, match=r"torch finds an operator .*kernel_size=-2.*; in %max_pool2d"):
+        tilewright.compile(program)
 
 
 def test_module_in_training_mode():

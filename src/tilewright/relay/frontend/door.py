@@ -118,6 +118,10 @@ def find_frontend(source: Any) -> FrontEnd | None:
 def frontend_of(source: Any) -> FrontEnd:
     """Return the front end that takes a path or an object; raise FrontEndError that lists the known ones."""
     found = find_frontend(source)
+    if found is None and isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+        files = [f"{file} ({f.name})" for f in _front_ends.values() for file in f.folders]
+        known = ", ".join(files) or "nothing that is known"
+        raise FrontEndError(f"{source}: no front end reads this folder; one would that holds {known}. {_HOW_TO_ADD}")
     if found is None and isinstance(source, (str, os.PathLike)) and "." not in os.path.basename(source):
         found = _of_path(_NO_SUFFIX)
     if found is None:

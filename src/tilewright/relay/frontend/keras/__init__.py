@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -87,6 +88,8 @@ def _loaded(keras: Any, model: Any) -> Any:
         path = os.fspath(model)
         if not os.path.isfile(path):
             raise KerasImportError(f"{path}: there is no such file")
+        if path.endswith(".keras") and not zipfile.is_zipfile(path):
+            raise KerasImportError(f"{path}: no Keras model, or cut off: it is no archive of files")
         try:
             model = keras.saving.load_model(path, compile=False)
         except Exception as error:

@@ -7,10 +7,14 @@ A branch or a loop that depends on values becomes ``torch.cond`` or ``while_loop
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.fx import traceback as fx_traceback
 
 from tilewright.relay.frontend.pytorch import control, python_ops, quantized
 from tilewright.relay.frontend.pytorch.mirror import Mirror
@@ -34,6 +38,10 @@ _FORMATS = {
     2: torch.channels_last,
     3: torch.channels_last_3d,
 }
+
+
+# How TorchScript states places: of traced operators, and of scripted ones.
+_PLACES = re.compile(r'^(\S.*)\((\d+)\): |^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 class Evaluator:
@@ -103,10 +111,29 @@ class Evaluator:
                 return python_ops.SCALAR[kind](*arguments)
             if kind in python_ops.QUERY:
                 return python_ops.QUERY[kind](*arguments)
-            return _call(node, arguments)
+            with _placed(node):
+                return _call(node, arguments)
         except Exception as error:
             error.add_note(f"in TorchScript's operator {kind}{_place(node)}")
             raise
+
+
+@contextmanager
+def _placed(node: Any) -> Iterator[None]:
+    """State where an operator stands in the user's source for what is traced in the block; messages name that place."""
+    path, line = _source(node)
+    with fx_traceback.preserve_node_meta():
+        if path:
+            code = linecache.getline(path, int(line)).strip() or node.kind()
+            fx_traceback.set_stack_trace([f'File "{path}", line {line}, in forward\n    {code}'])
+        yield
+
+
+def _source(node: Any) -> tuple[str, str]:
+    """Return the file and line of an operator: those of the user, where TorchScript also knows torch's own."""
+    known: list[tuple[str, str]] = [(a or b, c or d) for a, c, b, d in _PLACES.findall(node.sourceRange())]
+    own = [place for place in known if "/site-packages/torch/" not in place[0]]
+    return next(iter(own or known), ("", ""))
 
 
 def _constant(node: Any) -> Any:
@@ -175,8 +202,8 @@ def has_tensor(arguments: Sequence[Any]) -> bool:
 
 
 def _place(node: Any) -> str:
-    place = node.sourceRange().strip().splitlines()
-    return f" at {place[-1].strip()}" if place and node.sourceRange() else ""
+    path, line = _source(node)
+    return f" at {path}:{line}" if path else ""
 
 
 __all__ = ["Evaluator", "Mirror", "has_tensor", "overload_of"]

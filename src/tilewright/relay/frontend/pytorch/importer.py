@@ -17,6 +17,7 @@ from tilewright.relay.frontend.pytorch.inputs import Examples, leaves, parse_inf
 from tilewright.relay.frontend.pytorch.mirror import Mirror
 from tilewright.relay.frontend.pytorch.values import Known, as_tensors
 from tilewright.relay.frontend.torch import from_exported_program
+from tilewright.relay.frontend.torch.logs import first_line, kept_quiet
 from tilewright.relay.visitor import substitute
 from tilewright.runtime.ndarray import NDArray
 
@@ -111,7 +112,7 @@ def _inlined(script_module: Any) -> Any:
 def _exported(traced: _Program, inputs: tuple[Any, ...], dynamic: tuple[Any, ...]) -> Any:
     any_dynamic = any(found for found in leaves(dynamic) if found)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), kept_quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return torch.export.export(
                 traced, inputs, dynamic_shapes={"inputs": dynamic} if any_dynamic else None, strict=False
@@ -120,8 +121,7 @@ def _exported(traced: _Program, inputs: tuple[Any, ...], dynamic: tuple[Any, ...
         raise
     except Exception as error:
         where = "".join(f" {note}" for note in getattr(error, "__notes__", ())[:1])
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise TilewrightError(f"the TorchScript module cannot be traced:{where}: {why}") from error
+        raise TilewrightError(f"the TorchScript module cannot be traced:{where}: {first_line(error)}") from error
 
 
 def _finished(

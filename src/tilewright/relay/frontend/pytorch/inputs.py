@@ -51,6 +51,8 @@ def _parse(info: Any, value: Any) -> InputInfo:
     dtype = None
     if isinstance(shape, (tuple, list)) and len(shape) == 2 and isinstance(shape[1], str):
         shape, dtype = shape
+    if dtype is not None:
+        _torch_dtype(name, dtype)
     kind = value.type().kind()
     if kind == "TensorType" and not all(map(_is_extent, shape)):
         raise TilewrightError(f"the input {name!r} is a tensor: its shape has numbers or relay.Any(), not {shape!r}")
@@ -116,7 +118,7 @@ def _traced(type_: Any) -> torch.dtype | None:
 def _torch_dtype(name: str, dtype: str) -> torch.dtype:
     found = getattr(torch, _NAMES.get(dtype, dtype), None)
     if not isinstance(found, torch.dtype):
-        raise TilewrightError(f"the input {name!r}: {dtype!r} is no data type")
+        raise TilewrightError(f"the input {name!r}: {dtype!r} is no data type of torch, such as float32 or int64")
     return found
 
 

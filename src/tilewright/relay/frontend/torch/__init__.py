@@ -4,7 +4,7 @@ exported.py        programs, modules and .pt2 files; their signature binds param
 graph.py           walks FX graphs (``function_of``, ``GraphImporter``)       scalars.py   numbers of Python
 context.py         the interface of converters      registry.py   converters by ATen's names
 symbols.py         symbolic sizes as named dimensions                         dtypes.py    types and their promotion
-decompositions.py  what torch breaks up first
+decompositions.py  what torch breaks up first                                 logs.py      what torch logs beside errors
 elementwise.py linear.py conv.py pooling.py reduce.py normalization.py shape.py creation.py indexing.py sorting.py
 attention.py recurrent.py resize.py vision.py quantization.py control.py sizes.py gradients.py norm_gradients.py
 experts.py

@@ -6,6 +6,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -36,6 +37,7 @@ from tilewright.runtime.ndarray import numpy_view
 if TYPE_CHECKING:
     from tilewright.relay.frontend.torch.graph import GraphImporter
 
+_PACKAGE = str(Path(__file__).parents[3])  # of this compiler, whose frames are no places of the user's
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]*)\n\s*([^\n]*)')
 
 
@@ -46,7 +48,7 @@ def is_tensor(value: Any) -> TypeGuard[RelayExpr]:
 
 def place_of(node: torch.fx.Node) -> str:
     """Return where the user's Python source made a node: "model.py:12: x = self.conv(x)"; empty if that is unknown."""
-    frames = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
+    frames = [f for f in _FRAME.findall(str(node.meta.get("stack_trace") or "")) if not f[0].startswith(_PACKAGE)]
     own = [f for f in frames if "/site-packages/torch/" not in f[0] and "/torch/nn/modules/" not in f[0]] or frames
     if not own:
         return ""

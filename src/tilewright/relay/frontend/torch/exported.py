@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.decompositions import decompositions
 from tilewright.relay.frontend.torch.dtypes import TorchImportError, as_array
 from tilewright.relay.frontend.torch.graph import GraphImporter, tensors_of, unconverted, unsupported_operators
+from tilewright.relay.frontend.torch.logs import first_line, kept_quiet
 from tilewright.relay.frontend.torch.symbols import Symbols
 from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
 from tilewright.runtime import ndarray as nd
@@ -39,8 +41,21 @@ def import_program(
     """Import an exported program, the path of one, or a module with example inputs; see ``from_exported_program``."""
     program = exported(source, example_inputs, dynamic_shapes)
     names = dimension_names(program, dynamic_shapes)
-    program = program.run_decompositions(decompositions())
+    program = _decomposed(program)
     return ProgramImporter(program, Symbols(names, dims, program.range_constraints)).import_program()
+
+
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
+    """Return a program of the operators that are converted; torch runs the program on fake tensors for it."""
+    with kept_quiet():
+        try:
+            return program.run_decompositions(decompositions())
+        except Exception as error:
+            _, found, place = str(error).partition("While executing ")
+            where = f"; in {place.splitlines()[0]}" if found else ""
+            raise TorchImportError(
+                f"torch finds an operator of the program wrong: {first_line(error)}{where}"
+            ) from error
 
 
 def exported(source: Any, example_inputs: Any = None, dynamic_shapes: Any = None) -> ExportedProgram:
@@ -57,15 +72,50 @@ def exported(source: Any, example_inputs: Any = None, dynamic_shapes: Any = None
 
 
 def _loaded(path: Any) -> ExportedProgram:
-    if not os.path.isfile(path):
-        raise TorchImportError(f"{os.fspath(path)}: there is no such file")
+    name = os.fspath(path)
+    if not os.path.isfile(name):
+        raise TorchImportError(f"{name}: there is no such file")
+    _check_archive(name)
+    with kept_quiet() as logged:
+        try:
+            return torch.export.load(name)
+        except Exception as error:
+            why = first_line(_root(logged[0] if logged else error))
+            raise TorchImportError(f"{name}: no program of torch.export.save, or damaged: {why}") from error
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the error that was raised first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+_PROGRAMS = ("model.json", "serialized_exported_program.json")  # in archives of today's torch, and of older ones
+
+
+def _check_archive(path: str) -> None:
+    """Refuse what is no archive, and archives of torch that hold something else."""
+    cut = f"{path}: no program of torch.export.save, or cut off"
     try:
-        return torch.export.load(os.fspath(path))
-    except Exception as error:
-        why = str(error).strip().splitlines()
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise TorchImportError(f"{cut}: it is no archive of files ({first_line(error)})") from error
+    if not entries or min(entry.header_offset for entry in entries):
+        raise TorchImportError(f"{cut}: its list of files is not its own")
+    files = {entry.filename.rpartition("/")[2] for entry in entries}
+    if files & set(_PROGRAMS):
+        return
+    if "constants.pkl" in files:
         raise TorchImportError(
-            f"{os.fspath(path)}: no program of torch.export.save, or cut off: {why[0] if why else type(error).__name__}"
-        ) from error
+            f"{path}: it holds a TorchScript module; relay.frontend.from_pytorch(torch.jit.load(path), input_infos) "
+            "imports that"
+        )
+    raise TorchImportError(
+        f"{path}: it holds {'an object of torch.save' if 'data.pkl' in files else 'no program'}; expected what "
+        "torch.export.save(torch.export.export(module, inputs), path) writes"
+    )
 
 
 def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
@@ -87,7 +137,7 @@ def _exported_module(module: torch.nn.Module, example_inputs: Any, dynamic_shape
                 f"the module {name} or an example input is on the device {tensor.device}; move both to the CPU: .cpu()"
             )
     try:
-        with torch.no_grad():
+        with torch.no_grad(), kept_quiet():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         why = str(error).partition("The error above occurred")[0].strip() or type(error).__name__
