@@ -14,6 +14,7 @@ import pytest
 import z3
 
 from tilewright.arith.pattern import Rule, Term, is_literal_name, parse, variants
+from tilewright.arith.rewriting import FORMS, FORMS_AGAIN
 from tilewright.arith.rules import TABLES
 
 LITERALS = range(-4, 5)
@@ -66,6 +67,8 @@ class Meaning:
             return z3.Not(parts[0])
         if t.head in ("Select", "call:if_then_else"):
             return z3.If(*parts)
+        if t.head in ("FloorDiv", "FloorMod", "Div", "Mod"):
+            self.facts.append(parts[1] != 0)
         return BINARY[t.head](*parts)
 
     def condition(self, text: str):
@@ -136,12 +139,15 @@ def refute(rule: Rule, fixed: dict[str, int], milliseconds: int) -> z3.CheckSatR
     solver = z3.Solver()
     solver.set("timeout", milliseconds)
     condition = meaning.condition(rule.condition)
-    left, right = meaning.term(parse(rule.pattern)), meaning.term(parse(rule.result))
-    solver.add(condition, *meaning.facts, left != right)
+    left = meaning.term(parse(rule.pattern))
+    solver.add(
+        condition, *meaning.facts
+    )  # what the pattern divides by is not zero; the result's divisors have to follow
+    solver.add(left != meaning.term(parse(rule.result)))
     return solver.check()
 
 
-RULES = [(table, rule) for table, (_, rules) in TABLES.items() for rule in rules]
+RULES = [(table, rule) for table, (_, rules) in {**TABLES, **FORMS, **FORMS_AGAIN}.items() for rule in rules]
 
 
 @pytest.mark.parametrize(("table", "rule"), RULES, ids=[f"{t}: {r.pattern} -> {r.result}" for t, r in RULES])
@@ -152,7 +158,8 @@ def test_rule_is_proved(table: str, rule: Rule) -> None:
         return
     pattern = parse(rule.pattern)
     unknowns = sorted({n for n in names(pattern) if is_literal_name(n) or n == "n"} | divisors(pattern))
-    for values in itertools.product(*[DIVISORS if n in divisors(pattern) else LITERALS for n in unknowns]):
+    literals = LITERALS if len(unknowns) < 3 else LITERALS[2:-2]
+    for values in itertools.product(*[DIVISORS if n in divisors(pattern) else literals for n in unknowns]):
         fixed = dict(zip(unknowns, values, strict=True))
         if fixed.get("n", 1) <= 0:
             continue

@@ -10,6 +10,7 @@ from tests.arith.evaluate import evaluate
 
 from tilewright import tir
 from tilewright.arith import Analyzer, simplify
+from tilewright.error import TVMError
 from tilewright.tir import expr as e
 
 X, Y, Z, N, M = (tir.Var(n) for n in "xyznm")
@@ -118,6 +119,38 @@ def test_normal_form(expr: tir.PrimExpr, text: str) -> None:
 def _same_everywhere(before: tir.PrimExpr, after: tir.PrimExpr, domains: dict[tir.Var, range]) -> bool:
     points = [dict(zip(domains, values, strict=True)) for values in itertools.product(*domains.values())]
     return all(evaluate(before, point) == evaluate(after, point) for point in points)
+
+
+FORMS = [
+    (X - 10, "(x + -10)"),
+    (Y * X + X, "(x*(y + 1))"),
+    (X - (Y + X), "(0 - y)"),
+    (tir.min(X - Z, Y) + Z, "min(x, (y + z))"),
+    ((3 - Y) + X, "((x - y) + 3)"),
+    ((X - Y) * -2, "((y - x)*2)"),
+    (Y * 5 - (Y + Z) // 2 * 10, "((floormod((y + z), 2) - z)*5)"),
+    ((X * 6 + Y) // 2, "((x*3) + floordiv(y, 2))"),
+    (tir.min(X * 6, Y) // 2, "min((x*3), floordiv(y, 2))"),
+    (tir.truncmod(IV + J * 10, -2), "(i % 2)"),
+    (tir.max(X + Y, Z + X), "(max(y, z) + x)"),
+    (tir.min(3 - X, 2), "(3 - max(x, 1))"),
+    (X // 2 <= 1, "(x <= 3)"),
+    ((X + 2) // 4 * 4 >= X + Y, "((floormod((x + 2), 4) + y) <= 2)"),
+    (tir.max(8, X) > X + 1, "(x < 7)"),
+    (e.Select(X < 0, Y, Z) - Y, "select((x < 0), 0, (z - y))"),
+    (e.Select(X < 3, tir.min(X, 5), Y), "select((x < 3), x, y)"),
+    (Y + e.Ramp(X, 1, 2), "ramp((y + x), 1, 2)"),
+]
+
+
+@pytest.mark.parametrize(("expr", "text"), FORMS, ids=[str(i) for i in range(len(FORMS))])
+def test_forms_of_rewriting_step_by_step(expr: tir.PrimExpr, text: str) -> None:
+    assert repr(analyzer().rewrite_simplify(expr)) == text
+
+
+def test_rewriting_finds_a_vector_of_zeros_that_divides() -> None:
+    with pytest.raises(TVMError, match="division"):
+        Analyzer().rewrite_simplify(e.FloorDiv(e.Ramp(1, 1, 2), e.Broadcast(0, 2)))
 
 
 def test_truncated_quotients_and_remainders_of_one_value_join() -> None:

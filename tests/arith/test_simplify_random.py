@@ -177,6 +177,12 @@ def test_vectors_keep_their_lanes(expr) -> None:
     assert_equal_everywhere(expr, bound_analyzer().simplify(expr))
 
 
+@settings(SLOW, max_examples=25)
+@given(st.one_of(indices, conditions(indices), vectors()))
+def test_rewriting_step_by_step_keeps_values(expr) -> None:
+    assert_equal_everywhere(expr, bound_analyzer().rewrite_simplify(expr))
+
+
 NARROW = ["uint8", "int8", "int16", "uint16", "uint32", "float32", "float64"]
 
 
@@ -204,7 +210,8 @@ def narrow_expressions(draw):
 @given(narrow_expressions())
 def test_other_dtypes_wrap_and_round_as_before(sample) -> None:
     expr, where = sample
-    assert_equal_everywhere(expr, Analyzer().simplify(expr), where)
+    for simplified in (Analyzer().simplify(expr), Analyzer().rewrite_simplify(expr)):
+        assert_equal_everywhere(expr, simplified, where)
 
 
 @pytest.mark.soak
@@ -212,4 +219,5 @@ def test_other_dtypes_wrap_and_round_as_before(sample) -> None:
 @settings(SLOW, max_examples=4_000)
 @given(st.one_of(indices, conditions(indices)))
 def test_many_expressions_keep_their_value(expr) -> None:
-    assert_equal_everywhere(expr, bound_analyzer().simplify(expr))
+    for simplified in (bound_analyzer().simplify(expr), bound_analyzer().rewrite_simplify(expr)):
+        assert_equal_everywhere(expr, simplified)

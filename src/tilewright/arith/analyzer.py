@@ -32,6 +32,7 @@ class Analyzer:
         self.bounds = BoundAnalyzer(self.context)
         self.modular = ModularAnalyzer(self.context)
         self.simplifier = Simplifier(self.context, self.bounds, self.modular)
+        self._rewriter: Simplifier | None = None  # made by the first question: most analyzers are never asked
 
     def bind(self, var: Var | IterVar, expr: Range | PrimExpr | int, allow_override: bool = True) -> None:
         """Declare the range, or the value, of ``var``."""
@@ -92,8 +93,12 @@ class Analyzer:
         return self.simplifier.simplify(ops.as_expr(expr))
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
-        """Same as ``simplify``."""
-        return self.simplify(expr)
+        """Return the form of ``expr`` that TVM's rules lead to one by one; ``simplify`` finds simpler ones."""
+        if self._rewriter is None:
+            from tilewright.arith.rewriting import RewriteSimplifier
+
+            self._rewriter = RewriteSimplifier(self)
+        return self._rewriter.simplify(ops.as_expr(expr))
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
         """Simplify; a reduction loses parts that nobody reads, and becomes its value if it has no axis."""

@@ -10,7 +10,8 @@ numbers of lanes. ``& | ~`` are And, Or, Not. In a result, arithmetic over liter
 condition is Python over the literals; ``lower(x)`` and ``upper(x)`` are constant bounds, and ``fits_block(x, c, s)``
 says that ``x .. x + s`` does not cross a multiple of ``c``.
 
-Operands of commutative operators match in either order. The same tables are read by the z3 proofs in the tests.
+Operands of commutative operators match in either order, unless the rule is ``ordered``. The same tables are read by
+the z3 proofs in the tests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tilewright.ir import prim_expr as p
@@ -30,7 +31,9 @@ _BINARY: dict[type, str] = {
 _COMPARE: dict[type, str] = {
     ast.Lt: "LT", ast.LtE: "LE", ast.Gt: "GT", ast.GtE: "GE", ast.Eq: "EQ", ast.NotEq: "NE",
 }  # fmt: skip
-_CALL = {"min": "Min", "max": "Max", "truncdiv": "Div", "truncmod": "Mod"}
+_CALL = {
+    "min": "Min", "max": "Max", "truncdiv": "Div", "truncmod": "Mod", "floordiv": "FloorDiv", "floormod": "FloorMod",
+}  # fmt: skip
 _COMMUTATIVE = {"Add", "Mul", "And", "Or", "EQ", "NE", "Min", "Max"}
 _FIELDS: dict[str, tuple[str, ...]] = {
     "Select": ("condition", "true_value", "false_value"), "Ramp": ("base", "stride", "lanes"),
@@ -81,6 +84,7 @@ class Rule:
     result: str
     condition: str = "True"
     guard: str = "True"
+    ordered: bool = field(default=False, kw_only=True)
 
 
 def variants(term: Term) -> Iterator[Term]:
@@ -100,9 +104,10 @@ def is_literal_name(name: str) -> bool:
 
 
 class _RuleWriter:
-    """Writes the source of the match of one rule."""
+    """Writes the source of the match of one rule; ``maker`` goes before the classes of the result's nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, maker: str = "") -> None:
+        self.maker = maker
         self.lines: list[str] = []
         self.depth = 1
         self.bound: set[str] = set()
@@ -154,10 +159,10 @@ class _RuleWriter:
                 self.test(f"type({value}) is {term.head}")
             fields = list(_FIELDS.get(term.head, ("a", "b")))
         # literals and known names first: they fail soonest
-        for field, operand in sorted(zip(fields, term.operands, strict=True), key=lambda fo: bool(fo[1].operands)):
+        for place, operand in sorted(zip(fields, term.operands, strict=True), key=lambda fo: bool(fo[1].operands)):
             self.counter += 1
             inner = f"v{self.counter}"
-            self.emit(f"{inner} = {value}.{field}")
+            self.emit(f"{inner} = {value}.{place}")
             self.match(operand, inner)
 
     def build(self, term: Term) -> str:
@@ -175,7 +180,7 @@ class _RuleWriter:
         if term.head in ("Ramp", "Broadcast"):
             *values, lanes = term.operands
             return f"{term.head}({', '.join(self.build(v) for v in values)}, {self.arithmetic(lanes)})"
-        return f"{term.head}({', '.join(self.build(o) for o in term.operands)})"
+        return f"{self.maker}{term.head}({', '.join(self.build(o) for o in term.operands)})"
 
     _OPERATORS: ClassVar[dict[str, str]] = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
@@ -194,8 +199,8 @@ class _RuleWriter:
         return f"{term.head.lower()}({parts[0]}, {parts[1]})" if term.head in ("Min", "Max") else None
 
 
-def _rule_source(pattern: Term, rule: Rule) -> list[str]:
-    writer = _RuleWriter()
+def _rule_source(pattern: Term, rule: Rule, maker: str) -> list[str]:
+    writer = _RuleWriter(maker)
     writer.match(pattern, "e", known_class=True)
     for test in (rule.guard, rule.condition):
         if test != "True":
@@ -209,19 +214,20 @@ def _class_name(term: Term) -> str:
 
 
 def compile_rules(
-    tables: Sequence[tuple[str, Sequence[Rule]]], scope: dict[str, Any]
+    tables: Sequence[tuple[str, Sequence[Rule]]], scope: dict[str, Any], maker: str = ""
 ) -> dict[type, Callable[..., Any]]:
     """Compile tables, each with a guard (Python over ``e``), to functions by node class.
 
     Each function, of (e, lower, upper, fits_block), tries the rules of its class in order and returns the first result,
-    or None.
+    or None. A result's ``Add`` is made by ``scope[maker + "Add"]``, and so on; by the class if there is no ``maker``.
     """
     by_class: dict[str, dict[str, list[list[str]]]] = {}
     for guard, rules in tables:
         for rule in rules:
             seen: set[str] = set()
-            for variant in variants(parse(rule.pattern)):
-                source = _rule_source(variant, rule)
+            pattern = parse(rule.pattern)
+            for variant in [pattern] if rule.ordered else variants(pattern):
+                source = _rule_source(variant, rule, maker)
                 if (text := "\n".join(source)) not in seen:
                     seen.add(text)
                     by_class.setdefault(_class_name(variant), {}).setdefault(guard, []).append(source)

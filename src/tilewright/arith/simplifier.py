@@ -130,7 +130,7 @@ class Simplifier(ExprMutator):
         """Comparisons and arithmetic that are not index arithmetic: fold constants, then rules."""
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
         if (isinstance(a, ConstExpr) or isinstance(b, ConstExpr)) and not _may_fault(e, b):
-            folded = _fold(e, a, b)
+            folded = fold(e, a, b)
             if type(folded) is not type(e):
                 return self.visit_expr(folded) if folded is not a and folded is not b else folded
             e = folded
@@ -298,7 +298,7 @@ class Simplifier(ExprMutator):
         if self.lower(a) >= 0 and self.lower(b) > 0:
             return self.visit_expr(floor_class(a, b))  # type: ignore[call-arg]
         if type(a) is IntImm and type(b) is IntImm:
-            return _fold(e, a, b)
+            return fold(e, a, b)
         if type(b) is IntImm:
             terms, const = affine(a, self.context.affine_memo)
             if not const % b.value and all([c % b.value == 0 for c in terms.values()]):  # there is no remainder
@@ -503,7 +503,8 @@ def _may_fault(e: PrimExpr, b: PrimExpr) -> bool:
     return isinstance(e, (Div, Mod, FloorDiv, FloorMod)) and ops.is_const_int(b, 0)
 
 
-def _fold(e: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def fold(e: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Return the node ``e`` of the operands ``a`` and ``b``, with literals folded."""
     if type(e) is Div and ops.dt.is_float(e.dtype):
         return ops.div(a, b)
     if isinstance(e, (FloorDiv, FloorMod)) and ops.dt.is_float(e.dtype):

@@ -2,6 +2,8 @@
 
 minmax.py   min and max          compare.py  comparisons        logic.py  and, or, not
 choice.py   Select, if_then_else division.py by symbolic values vector.py Ramp and Broadcast
+
+forms_sums.py, forms_division.py and forms_choice.py are the rules of ``rewrite_simplify`` (``arith.rewriting``).
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ def _matchers() -> dict[type, Any]:
 class RuleEngine:
     """Applies the rule tables for a simplifier, whose bounds and modular sets decide the conditions."""
 
-    def __init__(self, simplifier: Simplifier) -> None:
-        self.matchers = _matchers()
+    def __init__(self, simplifier: Simplifier, matchers: dict[type, Any] | None = None) -> None:
+        self.matchers = _matchers() if matchers is None else matchers
         self.lower, self.upper = simplifier.lower, simplifier.upper
         self.modular = simplifier.modular
 
