@@ -9,7 +9,6 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.ir.errors import UnsupportedError
 
 
 def run(expression: relay.Expr, *values: np.ndarray) -> Any:
@@ -64,9 +63,18 @@ def test_segment_sum(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_array_equal(run(relay.segment_sum(x, i, 4), data, ids), wanted)
 
 
-def test_the_number_of_segments_is_known_while_compiling() -> None:
-    with pytest.raises(UnsupportedError, match="give num_segments as a number, not None"):
-        relay.segment_sum(relay.var("x", shape=(2,)), relay.var("i", shape=(2,), dtype="int32"))
+@pytest.mark.parametrize("shape", [(5,), (7, 2, 1)])
+@pytest.mark.parametrize("counted", [False, True])
+def test_segments_are_counted_when_the_program_runs(shape: tuple[int, ...], counted: bool) -> None:
+    data = np.random.default_rng(0).integers(-9, 9, shape).astype("float32")
+    ids = (np.arange(shape[0]) // 2).astype("int32")
+    x, i = relay.var("x", shape=[relay.Any() for _ in shape]), relay.var("i", shape=(relay.Any(),), dtype="int32")
+    n = relay.var("n", shape=(), dtype="int32")
+    func = relay.Function([x, i, n], relay.segment_sum(x, i, n if counted else None))
+    executor = relay.create_executor("vm", mod=tvm.IRModule.from_expr(func), target="llvm")
+    wanted = np.zeros((6 if counted else ids[-1] + 1, *shape[1:]), "float32")
+    np.add.at(wanted, ids, data)
+    np.testing.assert_array_equal(executor.evaluate()(data, ids, np.int32(6)).numpy(), wanted)
 
 
 def test_functions_are_found_in_their_packages() -> None:

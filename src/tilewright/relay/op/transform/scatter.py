@@ -10,7 +10,7 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
-from tilewright.relay.expr import Call
+from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
@@ -181,16 +181,19 @@ scatter_nd = builder(ScatterND)
 
 
 @exported
-def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | None = None) -> Call:
+def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | RelayExpr | None = None) -> Call:
     """Sum the rows of ``data`` (n, ...) that have one number in ``segment_ids`` (n,): (num_segments, ...).
 
-    Raises:
-        UnsupportedError: ``num_segments`` is not a number.
+    Without ``num_segments`` there are as many as the largest number in ``segment_ids`` asks for. Then, and where
+    ``num_segments`` is an integer that the program computes, the result's rows are counted when the program runs.
     """
-    if not isinstance(num_segments, int):
-        raise UnsupportedError(
-            "segment_sum: how many segments there are is to be known while compiling; give num_segments as a number, "
-            f"not {num_segments!r}"
-        )
-    nothing = ops.repeat(ops.sum(ops.zeros_like(data), 0, keepdims=True), num_segments, 0)
+    row = ops.sum(ops.zeros_like(data), 0, keepdims=True)
+    if isinstance(num_segments, int):
+        nothing = ops.repeat(row, num_segments, 0)
+    else:
+        if num_segments is None:
+            num_segments = ops.add(ops.cast(ops.max(segment_ids), "int64"), const(1, "int64"))
+        count = ops.cast(ops.reshape(num_segments, (1,)), "int64")
+        inner = ops.strided_slice(ops.shape_of(data, "int64"), [1], [-1], slice_mode="size")
+        nothing = ops.broadcast_to(row, ops.concatenate([count, inner], 0))
     return scatter_nd(nothing, ops.expand_dims(segment_ids, 0), data, "add")
