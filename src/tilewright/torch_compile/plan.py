@@ -13,6 +13,7 @@ from torch._prims_common import is_contiguous_or_false
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Function, Tuple, TupleGetItem
 from tilewright.relay.frontend.torch.graph import function_of
+from tilewright.relay.frontend.torch.strides import order_of_strides
 from tilewright.torch_compile.aliases import Geometry, bases, geometry
 
 
@@ -141,28 +142,3 @@ class _Planner:
             return None
         where = geometry(value, self._inputs)
         return None if where is None else Output("view", self._tensor(base, whole).value, None, where)
-
-
-def order_of_strides(value: torch.Tensor) -> tuple[int, ...] | None:
-    """Return the dimensions of a dense tensor from the largest stride to the smallest; None where that is their order.
-
-    Also None for a tensor with gaps, or of sizes that only the data tell: a copy in order of its dimensions stands for
-    it then.
-    """
-    if is_contiguous_or_false(value):
-        return None
-    sizes, strides = ([_example(n) for n in numbers] for numbers in (value.shape, value.stride()))
-    if None in sizes or None in strides:
-        return None
-    order = tuple(sorted(range(value.dim()), key=lambda i: (-strides[i], -sizes[i])))  # type: ignore[operator]
-    return order if is_contiguous_or_false(value.permute(order)) else None
-
-
-def _example(number: int | torch.SymInt) -> int | None:
-    """Return a number, or what a symbolic one is in the example inputs."""
-    return number if isinstance(number, int) else number.node.hint
-
-
-def back(order: Sequence[int]) -> tuple[int, ...]:
-    """Return the permutation that undoes ``order``."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))

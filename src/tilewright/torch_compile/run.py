@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from tilewright.relay.frontend.torch.dtypes import dtype_name
+from tilewright.relay.frontend.torch.strides import back
 from tilewright.runtime._ffi import LIB, DLDevice, DLTensor, TVMValue, TypeCode, check_call
 from tilewright.runtime.device import cpu
 from tilewright.runtime.dtype import DataType, to_native
@@ -23,7 +24,7 @@ from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.packed_func import unpack_return
 from tilewright.runtime.vm import Executable, VirtualMachine
-from tilewright.torch_compile.plan import Output, Plan, back
+from tilewright.torch_compile.plan import Output, Plan
 
 _MAIN = b"main"  # the function of a program
 _ALIGNMENT = 63  # bits of an address that must be 0

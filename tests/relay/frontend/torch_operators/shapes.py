@@ -99,3 +99,14 @@ case(
     ),
     x(3),
 )
+case(
+    "shapes",
+    "strides of memory",
+    lambda a, b: (
+        a.t().exp().as_strided((2, 3), (1, 2)),
+        a.as_strided_scatter(b, (2, 2), (2, 1), 1),
+        a.t().exp().as_strided_scatter(a.exp(), (3, 4), (4, 1)),
+    ),
+    x(3, 4),
+    x(2, 2),
+)

@@ -20,11 +20,12 @@ from tilewright.relay.frontend.torch import (
     shape,
     sizes,
     sorting,
+    strides,
     vision,
 )
 
 __all__ = [
     "attention", "control", "conv", "creation", "elementwise", "experts", "gradients", "indexing", "linear",
     "norm_gradients", "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes",
-    "sorting", "vision",
+    "sorting", "strides", "vision",
 ]  # fmt: skip

@@ -222,23 +222,6 @@ def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray[Any, Any
     return ((first_row + length) * columns + first_column + length).astype("int64")
 
 
-@converter("as_strided", "as_strided_copy")
-def convert_as_strided(
-    ctx: TorchContext, x: RelayExpr, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
-) -> RelayExpr:
-    """Elements at strides of the flat data, which are row-major."""
-    offset = offset or 0
-    if not all(map(is_number, (*size, *stride, offset, *ctx.dims(x)))):
-        ctx.unsupported("sizes and strides that are not known while compiling")
-    places = np.full(tuple(size), offset, "int64")
-    for axis, step in enumerate(stride):
-        places += (np.arange(size[axis]) * step).reshape([-1 if i == axis else 1 for i in range(len(size))])
-    flat = ctx.reshape(x, [math.prod(ctx.shape(x))])
-    if places.size == math.prod(ctx.shape(x)) and np.array_equal(places.reshape(-1), np.arange(places.size)):
-        return ctx.reshape(flat, size)
-    return relay_op.take(flat, const(places), axis=0)
-
-
 @converter("unfold", "unfold_copy")
 def convert_unfold(ctx: TorchContext, x: RelayExpr, dim: int, size: int, step: int) -> RelayExpr:
     """Windows along a dimension, whose elements become the last dimension."""
