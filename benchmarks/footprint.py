@@ -3,8 +3,9 @@
     python -m benchmarks.footprint --models resnet50 bert_base
 
 Tilewright runs a library that was compiled before; ONNX Runtime and OpenVINO read the ONNX file. Each figure is of a
-process of its own, one thread, the median of several; engines go in turns. Memory is proportional (``Pss``): pages of
-files that several processes share count once. Of the size, numpy is no part: all need it.
+process of its own, the median of several; engines go in turns. Seconds are processor time, which other programs disturb
+least, of one thread where an engine lets one choose. Memory is proportional (``Pss``): pages of files that several
+processes share count once. Of the size, numpy is no part: all need it.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ def observe(engine: str, path: Path, stored: Path) -> dict[str, float]:
     module, make = ENGINES[engine]
     with np.load(stored) as arrays:
         inputs = dict(arrays)
-    before, start = pss(), time.perf_counter()
+    before, start = pss(), time.process_time()
     __import__(module)
-    found = {"import": time.perf_counter() - start, "idle": pss() - before}
+    found = {"import": time.process_time() - start, "idle": pss() - before}
     runs = [make(path, inputs)]
     runs[0]()
-    found["first"] = time.perf_counter() - start
+    found["first"] = time.process_time() - start
     found["one"] = pss() - before
     for _ in range(3):
         runs.append(make(path, inputs))
