@@ -62,9 +62,13 @@ PRODUCTS = len(_DATA_FORMS)
 def transform_weight(weight: Array, block: int, chunk: int) -> Array:
     """Return the stored form of a weight (n, k): (k / 2 chunk, n / 2 block, 4, chunk, block), from double precision."""
     units, inner = weight.shape
-    cut = weight.reshape(units // (2 * block), 2, block, inner // (2 * chunk), 2, chunk).astype(np.float64)
-    blocks = cut.transpose(3, 0, 4, 1, 5, 2).reshape(inner // (2 * chunk), units // (2 * block), 4, chunk, block)
-    return np.ascontiguousarray(np.einsum("qb,cpbkj->cpqkj", np.array(STORED), blocks), dtype=weight.dtype)
+    cut = weight.reshape(units // (2 * block), 2, block, inner // (2 * chunk), 2, chunk)
+    stored = np.empty((inner // (2 * chunk), units // (2 * block), len(STORED), chunk, block), weight.dtype)
+    for pair, columns in enumerate(cut):  # a part at a time, which stays in the cache
+        blocks = [columns[t, :, :, u].astype(np.float64).transpose(1, 2, 0) for u in (0, 1) for t in (0, 1)]
+        for form, row in enumerate(STORED):
+            stored[:, pair, form] = sum(sign * part for sign, part in zip(row, blocks, strict=True) if sign)
+    return stored
 
 
 def multiply(data: Array, weight: Array) -> Array:
