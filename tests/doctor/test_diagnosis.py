@@ -17,7 +17,8 @@ from tilewright.doctor import alternatives, peak
 from tilewright.doctor.alternatives import common_groups, other_builds
 from tilewright.doctor.diagnosis import Diagnosis, Finding, diagnose, least_seconds
 from tilewright.doctor.inputs import made_up
-from tilewright.doctor.work import Kernel
+from tilewright.doctor.work import EFFORTS, Kernel
+from tilewright.ir.op import Op
 from tilewright.report.doctor import HEADINGS, cells, write_page
 from tilewright.target.target import Target
 
@@ -30,9 +31,9 @@ def tensor(*shape: int, dtype: str = "float32") -> Any:
     return relay.TensorType(shape, dtype)
 
 
-def kernel(flops: int, read: int, written: int, operators: str = "nn.relu", dtype: str = "float32") -> Kernel:
-    return Kernel("k", "0", "elementwise", operators, "4 -> 4", (tensor(4, dtype=dtype),), (tensor(4),), 1, flops, read,
-                  written, 1, "", "", None)  # fmt: skip
+def kernel(flops: int, read: int, written: int, dtype: str = "float32", traits: tuple[str, ...] = ()) -> Kernel:
+    return Kernel("k", "0", "elementwise", "nn.relu", traits, "4 -> 4", (tensor(4, dtype=dtype),), (tensor(4),), 1,
+                  flops, read, written, 1, "", "", None)  # fmt: skip
 
 
 def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
@@ -53,12 +54,27 @@ def test_each_finding_has_its_reason() -> None:
     assert finding().lost == pytest.approx(0.5e-3) and finding().share == 0.5
     assert finding(seconds=0.55e-3).reason == "near what DRAM allows"
     assert finding(seconds=1e-6, least=1e-8).reason.startswith("a launch")
-    assert "addresses depend on data" in finding(kernel=kernel(0, 1, 1, "take")).reason
-    assert "its elements change their order" in finding(kernel=kernel(0, 1, 1, "transpose")).reason
+    assert "addresses depend on data" in finding(kernel=kernel(0, 1, 1, traits=("TIndirect",))).reason
+    assert "its elements change their order" in finding(kernel=kernel(0, 1, 1, traits=("TReorders",))).reason
     assert finding(kernel=kernel(1 << 20, 1, 1)).reason.startswith("computes at 50% of DRAM")
     better = finding(seconds=0.55e-3, alternative=("without fusion", 0.1e-3))
     assert better.reason == "without fusion it takes 0.1000 ms: the compiler chose badly here"
     assert better.lost == pytest.approx(0.45e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "traits"),
+    [
+        ("transpose", ["TReorders"]),
+        ("exp", ["TTranscendental"]),
+        ("nn.log_softmax", ["TTranscendental"]),
+        ("topk", ["TIndirect"]),
+        ("expand_dims", []),  # begins like exp
+        ("logical_and", []),  # and this like log
+    ],
+)
+def test_operators_say_what_costs_more_than_moving(name: str, traits: list[str]) -> None:
+    assert [trait for trait in EFFORTS if Op.get(name).get_attr(trait)] == traits
 
 
 def build(**nodes: tuple[str, str]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.doctor import peak
 from tilewright.doctor.alternatives import USUAL, Build, common_groups, other_builds, threads
-from tilewright.doctor.work import Kernel, kernels_of, limit
+from tilewright.doctor.work import EFFORTS, Kernel, kernels_of, limit
 from tilewright.ir.module import IRModule
 from tilewright.target.features import features
 from tilewright.target.target import Target
@@ -160,14 +160,8 @@ def _amount(kernel: Kernel | None) -> str:
 
 
 def _movement(kernel: Kernel | None) -> str:
-    words = kernel.operators if kernel else ""
-    if "transpose" in words or "layout_transform" in words:
-        return "its elements change their order"
-    if any(name in words for name in ("exp", "tanh", "erf", "sigmoid", "softmax", "power", "log")):
-        return "functions of each element cost more than to move it"
-    if any(name in words for name in ("take", "gather", "scatter", "sort", "topk")):
-        return "addresses depend on data"
-    return "rows are short, or work is on few threads"
+    traits = kernel.traits if kernel else ()
+    return EFFORTS[traits[0]] if traits else "rows are short, or work is on few threads"
 
 
 def _shape_reason(kernel: Kernel) -> str:

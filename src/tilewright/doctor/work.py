@@ -15,13 +15,10 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.op.nn.conv_common import canonical_shape, share_computed
+from tilewright.relay.op.nn.conv_common import canonical_shape
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.model.conv2d_cost import direct_cost, winograd_ways
-from tilewright.topi.cpu.model.tiling import packed_rate
-from tilewright.topi.cpu.strassen import strassen_blockings
 
 Shape = tuple[int, ...]
 OperatorCall = Any  # a Call of an Op, whose attributes are those of its name
@@ -31,21 +28,29 @@ KINDS = (
     *("reduce", "elementwise", "gather", "other"),
 )
 
+EFFORTS = {
+    "TReorders": "its elements change their order",
+    "TTranscendental": "functions of each element cost more than to move it",
+    "TIndirect": "addresses depend on data",
+}
+"""Traits of operators that cost more than to move the bytes, with what is to be said of them; the first counts."""
+
 
 @dataclass(frozen=True)
 class Kernel:
     """A distinct kernel of a compiled model.
 
-    `window`: elements of a convolution's window, 1 for other kernels. `flops`: two for each multiply-add of the
-    plain method, whatever the implementation. `bytes_read`, `bytes_written`: sizes of arguments and results.
-    `cost`: modelled time of one thread in vector multiply-adds at the machine's peak, None without a model.
-    `calls`: how many times a run of the model calls it.
+    `traits`: those of `EFFORTS` that an operator of it has. `window`: elements of a convolution's window, 1 for other
+    kernels. `flops`: two for each multiply-add of the plain method, whatever the implementation. `bytes_read`,
+    `bytes_written`: sizes of arguments and results. `cost`: modelled time of one thread in vector multiply-adds at the
+    machine's peak, None without a model. `calls`: how many times a run of the model calls it.
     """
 
     name: str
     digest: str
     kind: str
     operators: str
+    traits: tuple[str, ...]
     shape: str
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
@@ -108,6 +113,7 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, t
         digest,
         kind_of(anchor),
         " ".join(c.op.name.removeprefix("nn.").removeprefix("contrib_") for c in operators),
+        tuple(trait for trait in EFFORTS if any(c.op.get_attr(trait) for c in operators)),
         label(anchor),
         inputs,
         outputs,
@@ -171,29 +177,9 @@ def label(call: OperatorCall) -> str:
 
 def modelled_cost(call: OperatorCall, cpu: CpuFeatures) -> float | None:
     """The cost model's time of one thread in vector multiply-adds at the machine's peak; None without a model."""
-    name, lanes = call.op.name, cpu.lanes(32)
-    if not isinstance(call.checked_type, TensorType) or call.checked_type.dtype != "float32":
-        return None
-    if name == "nn.contrib_dense_pack":
-        rows, columns = _shape(call)
-        registers = max(1, _shape(call.args[1])[2] // lanes)
-        inner = _shape(call.args[0])[1]
-        return rows * inner * columns / lanes * packed_rate(cpu, rows, registers, inner * 4) if rows > 1 else None
-    if name == "nn.contrib_dense_strassen_without_weight_transform":
-        rows, columns = _shape(call)
-        *_, chunk, block = _shape(call.args[1])
-        return strassen_blockings(cpu, rows, columns, _shape(call.args[0])[1], (block, chunk))[0].cost
-    if name not in ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"):
-        return None
-    batch, chunks, height, width, block = _shape(call)
-    window, in_channels = _window(call)
-    if "winograd" in name:
-        form, groups = call.attrs.form, int(call.attrs.groups)
-        dilation = int(call.attrs.dilation[0]), int(call.attrs.dilation[1])
-        return winograd_ways(cpu, form, (height, width), in_channels, chunks, batch, dilation, groups)[0].cost
-    data, out = _shape(call.args[0])[2:4], (height, width)
-    inside = share_computed(call.attrs, data, [int(k) for k in call.attrs.kernel_size], out)
-    return direct_cost(cpu, (batch, in_channels, chunks * block), out, window, inside)
+    cost = call.op.get_attr("FModelledCost")
+    known = isinstance(call.checked_type, TensorType) and call.checked_type.dtype == "float32"
+    return cost(call, cpu) if known and cost is not None else None
 
 
 def _tensors(type_: Type) -> tuple[TensorType, ...]:

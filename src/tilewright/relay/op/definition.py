@@ -43,6 +43,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
     multiply_adds(call)                                    -> int, of the plain method, see ``nn.kernel_work``
     window(call)                                           -> (elements, channels of a group), likewise
+    modelled_cost(call, cpu)                               -> float | None, see ``nn.kernel_cost``
     gradient(attrs, orig, grad)                            -> [Expr | None] of each argument, see ``gradients``
 
 The traits, ``TRAITS``, are facts that passes read; a declaration states those that differ from ``OpDef``'s.
@@ -122,6 +123,7 @@ HOOKS: dict[str, str] = {
     "side_by_side": "FSideBySide",
     "multiply_adds": "FMultiplyAdds",
     "window": "FWindow",
+    "modelled_cost": "FModelledCost",
     "gradient": "FPrimalGradient",
 }
 
@@ -147,6 +149,9 @@ TRAITS: dict[str, str] = {
     "least_parallel": "TLeastParallel",
     "fast": "TFast",
     "kind": "TKernelKind",
+    "reorders": "TReorders",
+    "transcendental": "TTranscendental",
+    "indirect": "TIndirect",
 }
 
 
@@ -181,6 +186,9 @@ class OpDef(Generic[A]):
     least_parallel: ClassVar[int | None] = None  # so few calls on one first argument, which they prepare, pay combined
     fast: ClassVar[str | None] = None  # the operator that approximates it
     kind: ClassVar[str | None] = None  # of its kernels in reports: conv, dense, attention, pool, ... or as the pattern
+    reorders: ClassVar[bool] = False  # puts the elements of its argument in another order
+    transcendental: ClassVar[bool] = False  # computes an exponential, a logarithm or the like of each element
+    indirect: ClassVar[bool] = False  # what it reads or writes depends on the values of an argument
     support_level: ClassVar[int] = (
         10  # TVM's rank of importance, from 1 (operators of a multilayer perceptron) up; not inherited
     )

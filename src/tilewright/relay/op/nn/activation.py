@@ -241,6 +241,7 @@ class Softmax(OpDef[SoftmaxAttrs]):
     inputs = ("data",)
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     kind = "softmax"
+    transcendental = True
     in_float32 = True
     strategy = strategies.softmax_strategy
     slice_operands = staticmethod(slice_rules.along_others)

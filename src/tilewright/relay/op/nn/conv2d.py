@@ -17,7 +17,7 @@ from tilewright.relay.op.builder import builder
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.nn import kernel_work
+from tilewright.relay.op.nn import kernel_cost, kernel_work
 from tilewright.relay.op.nn.conv_common import (
     Conv,
     conv_extent,
@@ -82,6 +82,7 @@ class ContribConv2DNCHWc(OpDef[Conv2DAttrs]):
     in_float32 = True
     kind = "conv"
     multiply_adds = staticmethod(kernel_work.conv_multiply_adds)
+    modelled_cost = staticmethod(kernel_cost.conv_cost)
     window = staticmethod(kernel_work.conv_window)
 
     strategy = strategies.conv2d_NCHWc_strategy

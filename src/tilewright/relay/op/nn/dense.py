@@ -21,7 +21,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.gradients import Gradients, require_shape, shape_of, tensor_type
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
-from tilewright.relay.op.nn import kernel_work
+from tilewright.relay.op.nn import kernel_cost, kernel_work
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.scaling import ScaleAxes
@@ -258,6 +258,7 @@ class DensePack(OpDef[DensePackAttrs]):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     kind = "dense"
     multiply_adds = staticmethod(kernel_work.product_multiply_adds)
+    modelled_cost = staticmethod(kernel_cost.dense_cost)
     in_float32 = True
 
     @staticmethod

@@ -21,7 +21,7 @@ from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
-from tilewright.relay.op.nn import kernel_work
+from tilewright.relay.op.nn import kernel_cost, kernel_work
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
@@ -92,6 +92,7 @@ class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     kind = "dense"
     multiply_adds = staticmethod(kernel_work.product_multiply_adds)
+    modelled_cost = staticmethod(kernel_cost.strassen_cost)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: DenseStrassenAttrs, solver: TypeSolver) -> Type | None:

@@ -26,7 +26,7 @@ from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
-from tilewright.relay.op.nn import kernel_work
+from tilewright.relay.op.nn import kernel_cost, kernel_work
 from tilewright.relay.op.nn.conv_common import conv_extent
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
@@ -128,6 +128,7 @@ class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
     in_float32 = True
     kind = "conv"
     multiply_adds = staticmethod(kernel_work.winograd_multiply_adds)
+    modelled_cost = staticmethod(kernel_cost.winograd_cost)
     window = staticmethod(kernel_work.winograd_window)
 
     strategy = strategies.conv2d_winograd_NCHWc_without_weight_transform_strategy

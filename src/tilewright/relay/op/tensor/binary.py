@@ -106,7 +106,8 @@ floor_mod = binary(
     gradient=_of_remainder(lambda x, y: ops.floor_divide(x, y)),
 )  # fmt: skip
 power = binary(
-    "power", "lhs ** rhs, broadcast.", topi.power, np.power, in_float32=True, support_level=4, gradient=_of_power,
+    "power", "lhs ** rhs, broadcast.", topi.power, np.power, in_float32=True, transcendental=True,
+    support_level=4, gradient=_of_power,
 )  # fmt: skip
 maximum = binary(
     "maximum", "The larger of ``lhs`` and ``rhs``, broadcast.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -48,20 +49,26 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return lambda x: function(x) if x.dtype.kind not in "iub" else x
 
 
-exp = unary("exp", "e ** data", topi.exp, np.exp, fast="fast_exp", support_level=1, derivative=lambda x, y, g, n: g * y)
-expm1 = unary(
+_transcendental = functools.partial(unary, transcendental=True)
+
+exp = _transcendental(
+    "exp", "e ** data", topi.exp, np.exp, fast="fast_exp", support_level=1, derivative=lambda x, y, g, n: g * y
+)
+expm1 = _transcendental(
     "expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1,
     derivative=lambda x, y, g, n: g * (y + n(1)),
 )  # fmt: skip
-log = unary(
+log = _transcendental(
     "log", "Natural logarithm of ``data``.", topi.log, np.log, support_level=1, derivative=lambda x, y, g, n: g / x,
 )  # fmt: skip
-log1p = unary(
+log1p = _transcendental(
     "log1p", "Natural logarithm of 1 + ``data``, also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p,
     derivative=lambda x, y, g, n: g / (x + n(1)),
 )  # fmt: skip
-log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2, derivative=lambda x, y, g, n: g / (x * n(math.log(2))))
-log10 = unary(
+log2 = _transcendental(
+    "log2", "Logarithm to base 2.", topi.log2, np.log2, derivative=lambda x, y, g, n: g / (x * n(math.log(2)))
+)
+log10 = _transcendental(
     "log10", "Logarithm to base 10.", topi.log10, np.log10, derivative=lambda x, y, g, n: g / (x * n(math.log(10))),
 )  # fmt: skip
 sqrt = unary(
@@ -72,35 +79,41 @@ rsqrt = unary(
     "rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True, support_level=1,
     derivative=lambda x, y, g, n: g * (y * n(-0.5) / x),  # y / x, since x y^2 = 1
 )  # fmt: skip
-tanh = unary(
+tanh = _transcendental(
     "tanh", "Hyperbolic tangent.", topi.tanh, np.tanh, fast="fast_tanh", finite=True, support_level=1,
     derivative=lambda x, y, g, n: g * (n(1) - y * y),
 )  # fmt: skip
-sigmoid = unary(
+sigmoid = _transcendental(
     "sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array, finite=True, support_level=1,
     derivative=lambda x, y, g, n: g * (y * (n(1) - y)),
 )  # fmt: skip
-erf = unary(
+erf = _transcendental(
     "erf", "Error function.", topi.erf, erf_array, fast="fast_erf",
     derivative=lambda x, y, g, n: g * (n(2 / math.sqrt(math.pi)) * ops.exp(-(x * x))),
 )  # fmt: skip
-sin = unary("sin", "Sine.", topi.sin, np.sin, derivative=lambda x, y, g, n: g * ops.cos(x))
-cos = unary("cos", "Cosine.", topi.cos, np.cos, derivative=lambda x, y, g, n: -(g * ops.sin(x)))
-tan = unary("tan", "Tangent.", topi.tan, np.tan, derivative=lambda x, y, g, n: g * (n(1) + y * y))  # 1 / cos(x)^2
-asin = unary("asin", "Arc sine.", topi.asin, np.arcsin, derivative=lambda x, y, g, n: g / ops.sqrt(n(1) - x * x))
-acos = unary("acos", "Arc cosine.", topi.acos, np.arccos, derivative=lambda x, y, g, n: -(g / ops.sqrt(n(1) - x * x)))
-atan = unary("atan", "Arc tangent.", topi.atan, np.arctan, derivative=lambda x, y, g, n: g / (n(1) + x * x))
-sinh = unary("sinh", "Hyperbolic sine.", topi.sinh, np.sinh, derivative=lambda x, y, g, n: g * ops.cosh(x))
-cosh = unary("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh, derivative=lambda x, y, g, n: g * ops.sinh(x))
-asinh = unary(
+sin = _transcendental("sin", "Sine.", topi.sin, np.sin, derivative=lambda x, y, g, n: g * ops.cos(x))
+cos = _transcendental("cos", "Cosine.", topi.cos, np.cos, derivative=lambda x, y, g, n: -(g * ops.sin(x)))
+tan = _transcendental(
+    "tan", "Tangent.", topi.tan, np.tan, derivative=lambda x, y, g, n: g * (n(1) + y * y)
+)  # 1 / cos(x)^2
+asin = _transcendental(
+    "asin", "Arc sine.", topi.asin, np.arcsin, derivative=lambda x, y, g, n: g / ops.sqrt(n(1) - x * x)
+)
+acos = _transcendental(
+    "acos", "Arc cosine.", topi.acos, np.arccos, derivative=lambda x, y, g, n: -(g / ops.sqrt(n(1) - x * x))
+)
+atan = _transcendental("atan", "Arc tangent.", topi.atan, np.arctan, derivative=lambda x, y, g, n: g / (n(1) + x * x))
+sinh = _transcendental("sinh", "Hyperbolic sine.", topi.sinh, np.sinh, derivative=lambda x, y, g, n: g * ops.cosh(x))
+cosh = _transcendental("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh, derivative=lambda x, y, g, n: g * ops.sinh(x))
+asinh = _transcendental(
     "asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh,
     derivative=lambda x, y, g, n: g / ops.sqrt(n(1) + x * x),
 )  # fmt: skip
-acosh = unary(
+acosh = _transcendental(
     "acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh,
     derivative=lambda x, y, g, n: g / ops.sqrt(x * x - n(1)),
 )  # fmt: skip
-atanh = unary(
+atanh = _transcendental(
     "atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh, derivative=lambda x, y, g, n: g / (n(1) - x * x),
 )  # fmt: skip
 abs = unary(
@@ -133,11 +146,13 @@ bitwise_not = unary("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bi
 copy = unary(
     "copy", "A copy of ``data``.", topi.identity, np.copy, moves=True, support_level=3, derivative=lambda x, y, g, n: g,
 )  # fmt: skip
-fast_exp = unary("fast_exp", "Approximation of exp.", topi.fast_exp, np.exp, derivative=lambda x, y, g, n: g * y)
-fast_tanh = unary(
+fast_exp = _transcendental(
+    "fast_exp", "Approximation of exp.", topi.fast_exp, np.exp, derivative=lambda x, y, g, n: g * y
+)
+fast_tanh = _transcendental(
     "fast_tanh", "Approximation of tanh.", topi.fast_tanh, np.tanh, derivative=lambda x, y, g, n: g * (n(1) - y * y),
 )  # fmt: skip
-fast_erf = unary(
+fast_erf = _transcendental(
     "fast_erf", "Approximation of erf.", topi.fast_erf, erf_array,
     derivative=lambda x, y, g, n: g * (n(2 / math.sqrt(math.pi)) * ops.exp(-(x * x))),
 )  # fmt: skip

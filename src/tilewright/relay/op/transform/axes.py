@@ -34,6 +34,7 @@ class Transpose(OpDef[TransposeAttrs]):
     """``data`` with dimensions in the order ``axes``, reversed by default."""
 
     name = "transpose"
+    reorders = True
     support_level = 3
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE

@@ -54,6 +54,7 @@ class Take(OpDef[TakeAttrs]):
     """Elements of ``data`` at ``indices`` along ``axis`` (None: of the flattened data)."""
 
     name = "take"
+    indirect = True
     support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
@@ -136,6 +137,7 @@ class Gather(OpDef[GatherAttrs]):
     """``data`` with the index along ``axis`` taken from ``indices``."""
 
     name = "gather"
+    indirect = True
     support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
@@ -191,6 +193,7 @@ class GatherND(OpDef[GatherNDAttrs]):
     """Slices of data at index tuples, which are in the first dimension of the indices."""
 
     name = "gather_nd"
+    indirect = True
     support_level = 3
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE

@@ -62,6 +62,7 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
     """Rearrange a tensor from one layout to another, such as NCHW to NCHW16c."""
 
     name = "layout_transform"
+    reorders = True
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
 

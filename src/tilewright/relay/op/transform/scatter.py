@@ -57,6 +57,7 @@ class Scatter(OpDef[ScatterAttrs]):
     """``data`` with elements at ``indices`` along ``axis`` replaced by ``updates``."""
 
     name = "scatter"
+    indirect = True
     inputs = ("data", "indices", "updates")
     pattern = OpPattern.OPAQUE
 
@@ -95,6 +96,7 @@ class ScatterAdd(Scatter):
     """``data`` with ``updates`` added at ``indices`` along ``axis``."""
 
     name = "scatter_add"
+    indirect = True
 
     strategy = strategies.scatter_add_strategy
     in_float32 = True
@@ -122,6 +124,7 @@ class ScatterND(OpDef[ScatterNDAttrs]):
     """data with slices replaced (or combined) at index tuples, which are in the first dimension of the indices."""
 
     name = "scatter_nd"
+    indirect = True
     inputs = ("data", "indices", "updates")
     pattern = OpPattern.OPAQUE
 

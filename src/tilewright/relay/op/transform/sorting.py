@@ -71,6 +71,7 @@ class Sort(OpDef[ArgsortAttrs]):
     """The elements in order along a dimension."""
 
     name = "sort"
+    indirect = True
     support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
@@ -98,6 +99,7 @@ class Argsort(OpDef[ArgsortAttrs]):
     """The indices that sort ``data`` along ``axis``."""
 
     name = "argsort"
+    indirect = True
     support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
@@ -123,6 +125,7 @@ class Topk(OpDef[TopkAttrs]):
     """The k largest (or smallest) elements along a dimension, and their indices."""
 
     name = "topk"
+    indirect = True
     support_level = 6
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
