@@ -14,6 +14,7 @@ from tests.relay.frontend.test_onnx_microsoft import compare, numbers
 import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import TilewrightError
+from tilewright.relay.frontend.onnx import backend
 from tilewright.testing.language_models import TINY, decoder, empty_caches
 
 Array = np.ndarray[Any, Any]
@@ -81,6 +82,17 @@ def test_several_heads_with_masks_and_a_past(mask: str | None, past: int) -> Non
     compare("MultiHeadAttention", inputs, outputs=3, num_heads=3, unidirectional=int(mask is None))
 
 
+@pytest.mark.parametrize(
+    ("batch", "length", "past", "causal"), [(2, 1, 3, 0), (2, 3, 4, 1), (1, 5, 0, 1), (1, 2, 3, 0)]
+)
+def test_several_heads_with_buffers(batch: int, length: int, past: int, causal: int) -> None:
+    """ONNX Runtime leaves what is behind the new rows as it was; zeros here, as buffers begin."""
+    buffers = [numbers(batch, 3, 7, 8) * (np.arange(7)[:, None] < past) for _ in range(2)]
+    data = [numbers(batch, length, 24) for _ in range(3)]
+    inputs = [*data, None, None, None, *(b.astype("float32") for b in buffers), np.array([past], "int32")]
+    compare("MultiHeadAttention", inputs, outputs=3, num_heads=3, unidirectional=causal)
+
+
 def test_keys_and_values_of_another_sequence_by_heads() -> None:
     inputs = [numbers(2, 5, 24), numbers(2, 3, 7, 8), numbers(2, 3, 7, 8)]
     compare("MultiHeadAttention", inputs, num_heads=3)
@@ -124,6 +136,32 @@ def test_what_a_cache_that_grows_cannot_hold_is_told() -> None:
     with pytest.raises(tvm.TVMError, match=r"'layers.0.attention'.*place 256 is out of range: expected 0 to 255"):
         machine.run(**given)
     assert outputs_of(machine, feeds(np.zeros((2, 1), "int64"), past, 4, True))[0].shape == (2, 1, 256)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({7: None}, "says how full past_key and past_value are, which are missing"),
+        ({4: np.ones((1, 4), "int32")}, "key_padding_mask and attention_bias beside past_sequence_length"),
+        ({9: np.zeros((1, 1, 7), "int32")}, "cache_indirection; take the input away"),
+        ({0: numbers(1, 8, 24), 1: numbers(1, 8, 24), 2: numbers(1, 8, 24)}, "8 new keys are more than past_key"),
+        ({8: np.array([7], "int32")}, "length 7 is out of range: expected 0 to 6"),
+    ],
+)
+def test_what_does_not_fit_buffers_is_told(change: dict[int, Any], message: str) -> None:
+    inputs: list[Any] = [*(numbers(1, 1, 24) for _ in range(3)), None, None, None]
+    inputs += [numbers(1, 3, 7, 8), numbers(1, 3, 7, 8), np.array([3], "int32"), None]
+    for index, value in change.items():
+        inputs[index] = value
+    kind, given = onnx.helper.np_dtype_to_tensor_dtype, {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    node = onnx.helper.make_node("MultiHeadAttention", names, ["y"], domain="com.microsoft", num_heads=3)
+    infos = [onnx.helper.make_tensor_value_info(n, kind(x.dtype), x.shape) for n, x in given.items()]
+    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "graph", infos, [result]), ir_version=8)
+    model.opset_import.add(domain="com.microsoft", version=1)
+    with pytest.raises((TilewrightError, tvm.TVMError), match=message):
+        backend.prepare(model).run(given)
 
 
 def test_forms_that_are_not_supported_are_told() -> None:

@@ -199,14 +199,42 @@ def additions_to_scores(
 
 @converter("MultiHeadAttention", domain=_DOMAIN, in_float32=True)
 def convert_multi_head_attention(ctx: NodeContext) -> Any:
-    """Attention of queries, keys and values: (batch, length, features) each, packed, or keys and values by heads."""
-    if any(ctx.has_input(i) for i in (8, 9)):
-        ctx.unsupported("past_sequence_length and cache_indirection; take both inputs away")
+    """Attention of queries, keys and values: (batch, length, features) each, packed, or keys and values by heads.
+
+    A cache beside ``past_sequence_length`` is a buffer that is filled so far.
+    """
+    if ctx.has_input(9):
+        ctx.unsupported("cache_indirection; take the input away")
     q, k, v = _three_parts(ctx, ctx.required("num_heads"))
+    if ctx.has_input(8):
+        return _attended_in_buffers(ctx, (q, k, v))[: ctx.num_outputs]
     if ctx.has_input(6):
         k = typed(relay_op.concatenate([ctx.input(6), k], axis=2))
         v = typed(relay_op.concatenate([ctx.input(7), v], axis=2))
     return [attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, 4, 5)), k, v][: ctx.num_outputs]
+
+
+def _attended_in_buffers(ctx: NodeContext, parts: Parts) -> list[RelayExpr]:
+    """Return the attention to buffers, (batch, heads, capacity, size), with new keys and values, and the buffers."""
+    q, *new = parts
+    if not (ctx.has_input(6) and ctx.has_input(7)):
+        ctx.fail("past_sequence_length says how full past_key and past_value are, which are missing")
+    if ctx.has_input(4) or ctx.has_input(5):
+        ctx.unsupported("key_padding_mask and attention_bias beside past_sequence_length")
+    buffers, length = [ctx.input(6), ctx.input(7)], ctx.dims(q)[2]
+    capacity = ctx.extent(buffers[0], 2)
+    most = capacity - (int(length) if is_number(length) else 1)
+    if most < 0:
+        ctx.fail(f"{length} new keys are more than past_key has room for, {capacity}")
+    start = typed(relay_op.reshape(relay_op.cast(checked_range(ctx, 8, most + 1, "length"), "int32"), (-1,)))
+    keys, values = (
+        typed(relay_op.write_rows(buffer, x, start, axis=2)) for buffer, x in zip(buffers, new, strict=True)
+    )
+    steps = places_along(ctx, q, 2)
+    if not ctx.attr("unidirectional", 0):  # all see what the last one sees
+        steps = relay_op.expand_dims(relay_op.subtract(_extent(ctx, q, 2), const(1, "int32")), 0)
+    places = typed(relay_op.expand_dims(relay_op.add(start, steps), 0))
+    return [attended(ctx, (q, keys, values), [_seen(ctx, keys, places)]), keys, values]
 
 
 def _three_parts(ctx: NodeContext, heads: int) -> Parts:
