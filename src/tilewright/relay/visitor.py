@@ -30,6 +30,7 @@ from tilewright.relay.expr import (
     Var,
     origin,
 )
+from tilewright.relay.function_attributes import COMPILER, PRIMITIVE
 
 R = TypeVar("R")
 
@@ -253,7 +254,9 @@ class ExprMutator(ExprFunctor[RelayExpr]):
         return expr if value is expr.tuple_value else TupleGetItem(value, expr.index, expr.span)
 
     def visit_function(self, expr: Function) -> RelayExpr:
-        """Rebuild when a parameter or the body changed."""
+        """Rebuild when a parameter or the body changed; keep a finished kernel whose body is not among the children."""
+        if (PRIMITIVE.on(expr) or COMPILER.on(expr)) and not self.children(expr):
+            return expr
         params, body = self._visit_all(expr.params), self.visit(expr.body)
         if body is expr.body and _same(params, expr.params):
             return expr

@@ -1,5 +1,7 @@
 """What fused functions take as parameters."""
 
+import numpy as np
+
 import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.type import TupleType
@@ -85,3 +87,14 @@ def test_concatenations_one_after_the_other_stay_apart() -> None:
     for _ in range(12):
         x = _rotated(x, relay.var("turn", shape=(1, 4)))
     assert all(_operators(call).count("concatenate") <= 1 for call in _fused_calls(x))
+
+
+def test_a_module_that_is_fused_already_builds() -> None:
+    x = relay.var("x", shape=(1, 16, 16, 16))
+    joined = relay.concatenate([relay.exp(x), relay.negative(x)], axis=1)
+    fused = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(relay.Function([x], relay.add(joined, joined))))
+    data = np.random.default_rng(0).standard_normal((1, 16, 16, 16)).astype("float32")
+    executor = tvm.contrib.graph_executor.GraphModule(relay.build(fused, "llvm")["default"](tvm.cpu()))
+    executor.run(x=data)
+    wanted = 2 * np.concatenate([np.exp(data), -data], axis=1)
+    np.testing.assert_allclose(executor.get_output(0).numpy(), wanted, rtol=1e-5)
