@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.quantization.networks import network
 
-from tilewright.quantization.samples import SampleError, make_samples
+import tilewright
+from tilewright.quantization.samples import SampleError, inputs_of, make_samples
 from tilewright.runtime.interface import TensorInfo
 
 ONE = {"x": TensorInfo((1, 2, 3), "float32")}
@@ -81,3 +83,17 @@ def test_inputs_with_different_numbers_of_samples_are_refused() -> None:
     inputs = {**ONE, "k": TensorInfo((1,), "float32")}
     with pytest.raises(SampleError, match="'x' has 5 samples, another one 7"):
         list(make_samples({"x": np.zeros((5, 2, 3), "float32"), "k": np.zeros(7, "float32")}, inputs))
+
+
+def test_a_cache_that_is_empty_in_a_sample_is_a_dimension_from_0_on() -> None:
+    model = network(
+        "f (float[1, 2, 32] x, float[1, past, 32] cache) => (float[1, all, 16] y) {"
+        " rows = Concat<axis=1>(cache, x) y = MatMul(rows, w) }",
+        w=(32, 16),
+    )
+    data = [{"x": np.ones((1, 2, 32), "float32"), "cache": np.ones((1, n, 32), "float32")} for n in (3, 0)]
+    samples = make_samples(data, inputs_of(model))
+    assert samples.dims == {"past": (0, None)}
+    assert make_samples(data[:1], inputs_of(model)).dims == {}
+    made = tilewright.quantize(model, data)
+    assert [node.op_type for node in made.model.graph.node].count("QuantizeLinear") == 1

@@ -26,17 +26,21 @@ Progress = Callable[[str, int, int], None]
 class Activations:
     """Tensors of a float model on samples."""
 
-    def __init__(self, model: onnx.ModelProto, tensors: Sequence[str], target: Any, progress: Progress) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, tensors: Sequence[str], samples: Samples, target: Any, progress: Progress
+    ) -> None:
         progress("compile the float model", 0, 1)
         self.given = {v.name for v in model.graph.input}
-        self._model = compile_model(with_outputs(model, [t for t in tensors if t not in self.given]), target=target)
-        self._tensors, self._progress = tensors, progress
+        made = with_outputs(model, [t for t in tensors if t not in self.given])
+        self._model = compile_model(made, target=target, dims=samples.dims)
+        self._tensors, self._samples, self._progress = tensors, samples, progress
 
-    def run(self, samples: Samples, stage: str) -> Iterator[tuple[Sample, Mapping[str, Array]]]:
+    def run(self, stage: str) -> Iterator[tuple[Sample, Mapping[str, Array]]]:
         """Yield each sample with the tensors."""
-        total = len(samples.sources) if len(samples.sources) > 1 else 0
+        sources = len(self._samples.sources)
+        total = sources if sources > 1 else 0
         count = 0
-        for count, sample in enumerate(samples, 1):
+        for count, sample in enumerate(self._samples, 1):
             self._progress(stage, count, total)
             found = {**sample, **self._model.run(sample)}
             yield sample, {name: np.asarray(found[name]) for name in self._tensors}
@@ -58,9 +62,7 @@ def with_outputs(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelPr
     return changed
 
 
-def find_ranges(
-    activations: Activations, tensors: Sequence[str], samples: Samples, method: str, percentile: float
-) -> dict[str, Range]:
+def find_ranges(activations: Activations, tensors: Sequence[str], method: str, percentile: float) -> dict[str, Range]:
     """Return the range of each tensor, 0 inside it.
 
     Raises:
@@ -68,14 +70,14 @@ def find_ranges(
         TilewrightError: a tensor has elements that are not finite.
     """
     limits = {name: (0.0, 0.0) for name in tensors}
-    for _, found in activations.run(samples, "find ranges"):
+    for _, found in activations.run("find ranges"):
         for name in tensors:
             limits[name] = _widened(name, limits[name], found[name])
     if method == "minmax":
         return limits
     counts = {name: np.zeros(BINS, "int64") for name in tensors}
     zeros = dict.fromkeys(tensors, 0)
-    for _, found in activations.run(samples, "count"):
+    for _, found in activations.run("count"):
         for name in tensors:
             there = found[name][found[name] != 0]
             zeros[name] += found[name].size - there.size

@@ -102,7 +102,9 @@ def measure(quantized: Quantized, progress: Progress, seconds: float = 60.0) -> 
     """Measure each layer on the samples, for about ``seconds`` but on one batch at least, and both models on all."""
     target = quantized.options.target
     progress("compile both models", 0, 2)
-    exact, whole = (compile_model(m, target=target) for m in (quantized.float_model, quantized.model))
+    exact, whole = (
+        compile_model(m, target=target, dims=quantized.samples.dims) for m in (quantized.float_model, quantized.model)
+    )
     own, float_tally = _Tally(), _Tally()
     count = 0
     sample: Sample = {}

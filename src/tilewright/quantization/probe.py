@@ -32,7 +32,7 @@ class Probe:
         graph = Graph(quantized.float_model)
         self._weights = {layer.weight: graph.constant(layer.weight) for layer in self._layers}
         self._rounded = [_rounded_weight(graph, layer, quantized) for layer in self._layers]
-        self._model = compile_model(builder.model, target=target)
+        self._model = compile_model(builder.model, target=target, dims=quantized.samples.dims)
         self.outputs = builder.outputs
 
     def run(self, sample: Sample, layer: int | None = None) -> Mapping[str, Array]:

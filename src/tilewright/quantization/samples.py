@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ class Samples:
         """Yield a value for each input, checked."""
         for source in self.sources:
             yield from split(source(), self.inputs)
+
+    @cached_property
+    def dims(self) -> dict[str, tuple[int, None]]:
+        """Limits from 0 on of the named dimensions that are 0 in a sample, as in a cache before the first token.
+
+        Programs take them from 1 on where nothing is said. The samples are read for it, once, if such a dimension is
+        possible: not the first one, which counts them.
+        """
+        places = [(i, n, axis) for i, info in self.inputs.items() for axis, n in enumerate(info.shape) if axis]
+        named = [(name, dim, axis) for name, dim, axis in places if isinstance(dim, str)]
+        samples = self if named else ()
+        return {dim: (0, None) for sample in samples for name, dim, axis in named if sample[name].shape[axis] == 0}
 
 
 def make_samples(

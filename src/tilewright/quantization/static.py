@@ -138,8 +138,8 @@ def quantize(
         raise UnsupportedError(_nothing(plan))
     ranges: dict[str, Range] = {}
     if not dynamic:
-        running = Activations(proto, plan.tensors, target, progress)
-        ranges = shared_ranges(plan, find_ranges(running, plan.tensors, samples, method, percentile))
+        running = Activations(proto, plan.tensors, samples, target, progress)
+        ranges = shared_ranges(plan, find_ranges(running, plan.tensors, method, percentile))
     scales = {name: Scale.of(*limits, activations) for name, limits in ranges.items()}
     progress("write", 0, 1)
     writer = DynamicWriter(proto, plan, per_channel) if dynamic else QdqWriter(proto, plan, scales, per_channel)

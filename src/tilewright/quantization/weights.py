@@ -124,8 +124,8 @@ def _products(
 ) -> dict[str, Array]:
     """Return x' x of the data of each layer, by the tensor's name."""
     names = list(dict.fromkeys(layer.data for layer in plan.layers))
-    running, found = Activations(model, names, target, progress), dict[str, Array]()
-    for _, tensors in running.run(samples, "run the float model"):
+    running, found = Activations(model, names, samples, target, progress), dict[str, Array]()
+    for _, tensors in running.run("run the float model"):
         for name in names:
             rows = tensors[name].reshape(-1, tensors[name].shape[-1]).astype("float64")
             if not np.isfinite(rows).all():

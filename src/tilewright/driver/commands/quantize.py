@@ -49,7 +49,7 @@ def quantize(
     ] = False,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="int4|int8", help="Weights of matrix products alone, by block: for language models."),
+        typer.Option(metavar="int4|int8|int2", help="Weights of matrix products alone, by block: for language models."),
     ] = None,
     block: Annotated[int, typer.Option(help="With --weights: numbers that share a scale.")] = 32,
     zero_points: Annotated[
