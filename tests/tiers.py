@@ -205,9 +205,9 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
 
 
-def full(*values: Any) -> list[Any]:
-    """Return parameters whose cases wait for ``make test-full``."""
-    return [pytest.param(value, marks=pytest.mark.full) for value in values]
+def full(*values: Any, several: bool = False) -> list[Any]:
+    """Return parameters whose cases wait for ``make test-full``; ``several``: each value is a tuple, for several."""
+    return [pytest.param(*(value if several else (value,)), marks=pytest.mark.full) for value in values]
 
 
 def every(nth: int, values: Iterable[Any], first: int = 0, several: bool = False) -> list[Any]:

@@ -60,24 +60,30 @@ def _base(node: ast.ImportFrom, module: str) -> str:
     return ".".join([*package[: len(package) + 1 - node.level], *filter(None, [node.module])])
 
 
-def _within(nodes: Iterator[ast.AST]) -> set[int]:
-    return {id(inner) for node in nodes for inner in ast.walk(node)}
+def _statements(node: ast.AST, typing: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield the statements inside of one, and whether only type checkers read them; not their expressions."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, field, ())
+        unread = typing or (field == "body" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        for statement in inner if isinstance(inner, list) else ():
+            yield statement, unread
+            yield from _statements(statement, unread)
 
 
-def imports_of(module: str, tree: ast.Module) -> Iterator[Import]:
-    """What the module imports of Tilewright."""
-    checks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
-    typing = _within(statement for check in checks for statement in check.body)
-    for node in ast.walk(tree):
+def imports_of(module: str, text: str) -> Iterator[Import]:
+    """What the module with this text imports of Tilewright."""
+    tree = ast.parse(text)
+    calls = ((n, False) for n in ast.walk(tree) if isinstance(n, ast.Call)) if "import_module" in text else ()
+    for node, typing in (*_statements(tree), *calls):
         for name in _names(node, module):
             if name.split(".")[0] == "tilewright":
-                yield Import(module, getattr(node, "lineno", 0), name, id(node) in typing)
+                yield Import(module, getattr(node, "lineno", 0), name, typing)
 
 
 @cache
 def all_imports() -> list[Import]:
     """Every import of the package by itself."""
-    return [i for name, path in modules().items() for i in imports_of(name, ast.parse(path.read_text()))]
+    return [i for name, path in modules().items() for i in imports_of(name, path.read_text())]
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -199,7 +205,7 @@ def test_no_two_modules_import_each_other() -> None:
     ],
 )
 def test_the_checker_tells_imports_up_from_imports_down(source: str, text: str, wrong: bool) -> None:
-    assert any(problem(item) for item in imports_of(source, ast.parse(text))) == wrong
+    assert any(problem(item) for item in imports_of(source, text)) == wrong
 
 
 def test_the_checker_finds_modules_that_import_each_other() -> None:

@@ -226,7 +226,7 @@ def test_a_tuner_measures_candidates_of_all_layouts(caplog: pytest.LogCaptureFix
 
 
 def test_features_do_not_depend_on_choices_of_another_algorithm() -> None:
-    mod, params, _ = network((1, 32, 9, 11), (32, 32, 3, 3), padding=(1, 1))
+    mod, params, _ = network((1, 16, 5, 7), (16, 16, 3, 3), padding=(1, 1))
     (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
     space = task.config_space
     assert space is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tiers import full
 
 from benchmarks import large
 
@@ -15,7 +16,7 @@ WIDER = large.Sizes(layers=4, width=1024, heads=16, groups=4, inner=2816, vocabu
 
 @pytest.mark.parametrize(
     ("weights", "sizes", "executor"),
-    [("float32", SIZES, "auto"), ("bfloat16", WIDER, "auto"), ("float32", SIZES, "vm")],
+    [("float32", SIZES, "auto"), *full(("bfloat16", WIDER, "auto"), ("float32", SIZES, "vm"), several=True)],
 )
 def test_compiling_keeps_no_copy_of_the_weights(
     tmp_path: Path, weights: str, sizes: large.Sizes, executor: str

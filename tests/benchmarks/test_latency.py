@@ -188,6 +188,7 @@ def test_our_own_float32_form_is_no_peer() -> None:
     assert (result.ratio(), result.ratio_in_turns(), result.gain_of_integers()) == (2.0, 2.0, 3.0)
 
 
+@pytest.mark.full
 def test_quantized_networks_lie_beside_what_they_were_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_ZOO", str(tmp_path))
     path, inputs = quantized.find_quantized(quantized.DETECTOR)

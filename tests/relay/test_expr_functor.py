@@ -50,9 +50,9 @@ def test_a_visitor_goes_on_where_its_methods_do() -> None:
 
 def test_deep_programs_are_visited() -> None:
     y: relay.Expr = X
-    for _ in range(10_000):
+    for _ in range(2_000):
         y = relay.Tuple([relay.TupleGetItem(relay.Tuple([relay.nn.relu(y)]), 0)])[0]
     mutator = WholeGraph()
     mutator.visit(y)
-    assert len(mutator.memo_map) > 30_000
+    assert len(mutator.memo_map) > 6_000
     assert relay.ExprMutator().visit(y) is y

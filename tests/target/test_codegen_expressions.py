@@ -254,7 +254,7 @@ def test_a_shared_expression_is_computed_once(target: str) -> None:
 def test_a_deep_expression_compiles(target: str) -> None:
     x = np.array([1, 2, 3], "int64")
 
-    depth = 1500  # Python's own limit is 1000
+    depth = 1100  # Python's own limit is 1000
 
     def chain(v):  # type: ignore[no-untyped-def]
         for i in range(depth):

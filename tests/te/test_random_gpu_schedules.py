@@ -33,7 +33,7 @@ def check(data: st.DataObject) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
 
 
-@settings(COMMON, max_examples=40)
+@settings(COMMON, max_examples=16)
 @given(st.data())
 def test_random_schedules_with_threads(data: st.DataObject) -> None:
     check(data)

@@ -39,7 +39,7 @@ def check_compiled(data: st.DataObject, target: str) -> None:
     np.testing.assert_allclose(found.numpy(), want, rtol=1e-5, atol=1e-5)
 
 
-@settings(COMMON, max_examples=50)
+@settings(COMMON, max_examples=20)
 @given(st.data())
 def test_default_schedule(data: st.DataObject) -> None:
     prog = draw_program(data.draw)
@@ -47,7 +47,7 @@ def test_default_schedule(data: st.DataObject) -> None:
     assert_computes(schedule_to_primfunc(sch, prog.arguments()), prog)
 
 
-@settings(COMMON, max_examples=150)
+@settings(COMMON, max_examples=60)
 @given(st.data())
 def test_random_schedule_as_loops(data: st.DataObject) -> None:
     prog = draw_program(data.draw)
@@ -55,7 +55,7 @@ def test_random_schedule_as_loops(data: st.DataObject) -> None:
     assert_computes(schedule_to_primfunc(sch, prog.arguments()), prog)
 
 
-@settings(COMMON, max_examples=60)
+@settings(COMMON, max_examples=24)
 @given(st.data())
 def test_random_schedule_after_each_pass(data: st.DataObject) -> None:
     prog = draw_program(data.draw)
@@ -66,7 +66,7 @@ def test_random_schedule_after_each_pass(data: st.DataObject) -> None:
         assert_computes(mod["main"], prog)
 
 
-@settings(COMMON, max_examples=40)
+@settings(COMMON, max_examples=16)
 @given(st.data())
 def test_random_schedule_compiled_by_llvm(data: st.DataObject) -> None:
     check_compiled(data, "llvm")

@@ -85,7 +85,7 @@ def check_every_pass(program: tuple[tir.PrimFunc, tuple[int, int]], partition_co
             np.testing.assert_array_equal(expected, found, f"{step.info.name}\n{mod}")
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=10)
 @given(programs(), st.booleans())
 def test_every_pass_keeps_what_a_program_computes(program, partition_const_loop: bool) -> None:
     check_every_pass(program, partition_const_loop)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.native_objects import NATIVE as RUNTIME
-from tests.native_objects import WARNINGS, run_sanitized, runtime_objects
+from tests.native_objects import SANITIZED, WARNINGS, run_sanitized, runtime_objects
 from tests.tiers import full
 
 NATIVE = Path(__file__).parents[1] / "native"
@@ -23,7 +23,7 @@ OPTIONS = {"ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 @pytest.mark.parametrize("program", ["device", *full("driver")])
 @pytest.mark.parametrize("sanitizer", ["address,undefined", *full("thread")])
 def test_c_programs_are_clean_under(sanitizer: str, program: str, tmp_path: Path) -> None:
-    checks = ["-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    checks = [flag.replace("address,undefined", sanitizer) for flag in SANITIZED]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", *WARNINGS, *checks]
     include = [f"-I{NATIVE / 'include'}", f"-I{RUNTIME / 'include'}"]
     runtime = runtime_objects("gcc", *checks) if program == "device" else []

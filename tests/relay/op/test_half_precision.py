@@ -158,19 +158,29 @@ def check(names: Iterable[str], target: str, opt_level: int, dtype: str) -> None
 
 
 @pytest.mark.covering(1)
-@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_results_are_rounded_once(target: str, dtype: str) -> None:
     if not all(features("llvm").has(f) for f in features(target).names):
         pytest.skip("this processor has no such instructions")
-    for opt_level in (0, 3) if target == "llvm" else (3,):
-        check(SUMS, target, opt_level, dtype)
+    check(SUMS, target, 3, dtype)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", HALVES)
-def test_results_are_rounded_once_in_c(dtype: str) -> None:
-    check(("mean", "softmax", "conv2d", "dense", "avg_pool2d", "layer_norm", "cumsum", "gelu"), "c", 3, dtype)
+def test_results_are_rounded_once_by_operators_alone(dtype: str) -> None:
+    check(SUMS, "llvm", 0, dtype)
+
+
+IN_C = ("mean", "softmax", "dense", "gelu"), ("conv2d", "avg_pool2d", "layer_norm", "cumsum")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "names"),
+    [*zip(HALVES, IN_C, strict=True), *full(*zip(HALVES, reversed(IN_C), strict=True), several=True)],
+)
+def test_results_are_rounded_once_in_c(dtype: str, names: tuple[str, ...]) -> None:
+    check(names, "c", 3, dtype)
 
 
 def test_every_operator_that_adds_up_is_in_float32_or_exact() -> None:

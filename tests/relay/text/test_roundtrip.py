@@ -207,7 +207,7 @@ def check(mod: IRModule) -> None:
     assert again.astext() == text
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(modules())
 def test_every_module_round_trips(mod: IRModule) -> None:
     check(mod)
