@@ -33,9 +33,9 @@ _ABOVE_KERNELS = (
     "tests/relay/", "tests/torch_compile/",
 )  # fmt: skip
 _YOUNG_OBJECTS = 50_000  # allocations between two looks of the garbage collector; Python's default is 700
-_MANY = 6  # cases of a test, of which `make test` runs some
+_MANY = 4  # cases of a test, of which `make test` runs some
 _SHARE = 3  # one in so many, where the test has one parameter
-_DEFAULT_STRENGTH = 2  # of a mark that says none, and of a product of three or more parameters without a mark
+_DEFAULT_STRENGTH = 2  # of a mark that says none
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,9 +139,7 @@ def _strength(item: pytest.Item, parameters: int, cases: int) -> int | None:
     mark = item.get_closest_marker("covering")
     if mark is not None:
         return int(mark.args[0]) if mark.args else _DEFAULT_STRENGTH
-    if parameters == 2:
-        return 1 if cases >= _MANY else None
-    return _DEFAULT_STRENGTH if parameters > 2 else None
+    return 1 if parameters > 2 or (parameters == 2 and cases >= _MANY) else None
 
 
 def _names(item: pytest.Item) -> list[list[str]]:

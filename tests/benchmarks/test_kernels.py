@@ -99,6 +99,7 @@ def test_kind_is_that_of_the_heaviest_operator(make: object, kind: str) -> None:
     assert kernel.flops == 0
 
 
+@pytest.mark.full
 def test_a_kernel_that_two_models_call_is_measured_once(tmp_path: Path) -> None:
     path = zoo.export("bilstm", tmp_path, **zoo.small_options("bilstm"))
     results = kernels.measure_models([str(path), str(path)], "llvm", ["dense"], [1], MACHINE, PLAN)

@@ -159,6 +159,7 @@ def test_a_worker_with_another_processor_measures_nothing(fleet: Fleet, tmp_path
         runner.measure_batch(task, autotvm.measure_option(autotvm.LocalBuilder(), runner))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system gives no process fewer cores")
 def test_of_a_mixed_fleet_those_that_fit_measure(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
     allowed = os.sched_getaffinity(0)

@@ -65,8 +65,10 @@ def environment(folder: Path) -> dict[str, str]:
     return os.environ | {"TMPDIR": str(folder / "tmp")}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("stage", "apart"), [("optimize", False), ("export", False), ("export", True)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *full(signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("stage", "apart"), [("export", True), *full(("optimize", False), ("export", False), several=True)]
+)
 def test_a_signal_leaves_the_files_that_were_there(
     stage: str, apart: bool, number: signal.Signals, model: Path, files: dict[str, bytes], tmp_path: Path
 ) -> None:

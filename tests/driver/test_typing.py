@@ -27,6 +27,7 @@ tvm.transform.PassContext(opt_level="3")
 """
 
 
+@pytest.mark.full
 def test_mypy_checks_a_program_against_the_packages_types(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     package = Path(tilewright.__file__).parent

@@ -15,6 +15,7 @@ from tilewright.testing import zoo
 from tilewright.testing.quantized import quantized
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("activations", ["int8", "uint8"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
 def test_a_quantized_network_is_that_of_onnx_runtime(name: str, activations: str) -> None:

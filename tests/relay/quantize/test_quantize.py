@@ -115,6 +115,7 @@ def test_the_module_that_is_given_stays_as_it_is() -> None:
     assert str(mod) == before
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("mode", ["kl_divergence", "percentile"])
 @pytest.mark.parametrize("chunk_by", [-1, 2])
 def test_scales_come_from_a_dataset(mode: str, chunk_by: int) -> None:
