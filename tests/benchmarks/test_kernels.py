@@ -146,7 +146,9 @@ def test_times_from_memory_are_taken_in_turns_with_copies(monkeypatch: pytest.Mo
 def test_bandwidth_is_compared_with_the_level_that_holds_the_arrays() -> None:
     def kernel(elements: int) -> Kernel:
         types = (TensorType((elements,), "float32"),)
-        return Kernel("k", "", "elementwise", "", "", types, types, 1, 0, 4 * elements, 4 * elements, 1, "", "", None)
+        return Kernel(
+            "k", "", "elementwise", "", (), "", types, types, 1, 0, 4 * elements, 4 * elements, 1, "", "", None
+        )
 
     assert kernel_report.limit(kernel(64), 1, MACHINE, cold=False)[0] == "L2"
     assert kernel_report.limit(kernel(64), 1, MACHINE, cold=True)[0] == "DRAM"
@@ -157,7 +159,7 @@ def test_arithmetic_limits_a_kernel_of_many_operations_for_each_byte() -> None:
     types = (TensorType((4,), "float32"),)
 
     def kernel(flops: int) -> Kernel:
-        return Kernel("k", "", "conv", "", "", types, types, 1, flops, 16, 16, 1, "", "", None)
+        return Kernel("k", "", "conv", "", (), "", types, types, 1, flops, 16, 16, 1, "", "", None)
 
     assert kernel_report.memory_bound(kernel(0), MACHINE)
     assert kernel_report.memory_bound(kernel(319), MACHINE)
@@ -168,7 +170,7 @@ def test_targets_are_shares_of_the_peak_a_second_threads_gain_and_memory_bandwid
     types = (TensorType((4,), "float32"),)
 
     def result(kind: str, window: int, flops: int, *timings: kernel_report.Timing) -> kernel_report.KernelResult:
-        kernel = Kernel("k", "", kind, "", "", types, types, window, flops, 50, 50, 1, "", "", None)
+        kernel = Kernel("k", "", kind, "", (), "", types, types, window, flops, 50, 50, 1, "", "", None)
         return kernel_report.KernelResult(kernel, ["m"], list(timings))
 
     def met(measured: kernel_report.KernelResult) -> list[bool | None]:

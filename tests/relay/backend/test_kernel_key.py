@@ -21,6 +21,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay.backend import kernel_key
 from tilewright.target import Target
 from tilewright.target.generic_func import GenericFunc
+from tilewright.target.own_code import is_own
 
 pytestmark = pytest.mark.unverified  # passes that are watched run
 
@@ -28,11 +29,21 @@ TARGET = "llvm -mcpu=x86-64"
 SOFTMAX = "tvmgen_default_fused_nn_softmax"
 
 
+def _forget_what_other_tests_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GenericFunc, "foreign_keys", set())
+    monkeypatch.setattr(kernel_key, "CUSTOM_TYPES", {})
+    for op in Op.registry.values():
+        for name, (rule, *_) in list(op.attrs.items()):
+            if name.endswith(kernel_key._RULE) and not is_own(rule):
+                monkeypatch.delitem(op.attrs, name)
+
+
 @pytest.fixture
 def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that were lowered, with a cache that is empty at first."""
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TILEWRIGHT_CACHE", raising=False)
+    _forget_what_other_tests_registered(monkeypatch)
     names: list[str] = []
     lower = kernel_key.lower_primitive
 

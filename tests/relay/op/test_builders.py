@@ -25,7 +25,7 @@ def test_stubs_are_current(package: str) -> None:
 def test_the_table_of_operators_is_current() -> None:
     text = operator_table.PAGE.read_text()
     assert operator_table.page(text) == text, "run: python -m tests.relay.op.operator_table"
-    traits = "out_elemwise_fusable | yes | in_float32, fast=nn.fast_softmax, kind=softmax"
+    traits = "out_elemwise_fusable | yes | in_float32, fast=nn.fast_softmax, kind=softmax, transcendental"
     assert f"| `nn.softmax` | data | axis=-1 | 1 | {traits} |" in text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from tilewright.ir.expr import RelayExpr
@@ -135,9 +136,12 @@ def convert_wrapped(ctx: TorchContext, *args: Any) -> Any:
 
 @converter(f"{_HIGHER}with_effects")
 def convert_with_effects(ctx: TorchContext, token: Any, target: Any, *args: Any) -> list[Any]:
-    """An operator whose effects are in order: the token that stands for them, and its results."""
+    """An operator whose effects are in order: the token that stands for them, which is empty, and its results."""
     convert = find_converter(target._schema.name, target._overloadname)
     if convert is None:
         ctx.unsupported(f"the operator {target}")
     made = convert(ctx, *args)
-    return [token, *(made if isinstance(made, (list, tuple)) else [] if made is None else [made])]
+    return [
+        const(np.empty(0, "float32")),
+        *(made if isinstance(made, (list, tuple)) else [] if made is None else [made]),
+    ]
