@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -22,6 +22,7 @@ from tilewright.runtime.text import printable
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 # Native code hears no signal: when it has not ended so long after its time, the process does.
 _GRACE_SECONDS = 0.5
+_AGAIN_SECONDS = 0.01
 _LAST_SECONDS = 10.0
 
 
@@ -67,6 +68,13 @@ def time_limit(seconds: float | None, what: str) -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise TimeLimitError(message)
 
+    def unraisable(dropped: Any) -> None:
+        if isinstance(dropped.exc_value, TimeLimitError):  # a callback of the interpreter, as at an import, dropped it
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+        else:
+            hook(dropped)
+
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable
     before = signal.signal(signal.SIGALRM, interrupt)
     end = threading.Timer(seconds + _GRACE_SECONDS, _end, [message])
     end.daemon = True
@@ -78,6 +86,7 @@ def time_limit(seconds: float | None, what: str) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
         end.cancel()
         faulthandler.cancel_dump_traceback_later()
 
