@@ -32,6 +32,7 @@ from tilewright.ir.prim_expr import (
     Cast,
     Div,
     FloatImm,
+    FloorDiv,
     FloorMod,
     IntImm,
     LiteralRangeError,
@@ -51,6 +52,7 @@ _INDEX = "e.dtype == 'int32' or e.dtype == 'int64'"
 _COMPARED = "e.a.dtype == 'int32' or e.a.dtype == 'int64'"
 _DEEPEST = 5  # rewrites of rewrites: two rows of AGAIN may turn max + min round and round
 _ROUNDS = 2
+_DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
 def _rules(rows: list[tuple[str, ...]]) -> list[Rule]:
@@ -137,33 +139,26 @@ class RewriteSimplifier(Simplifier):
         better = self.again.apply(e)
         if better is not None and self.rewrites < _DEEPEST:
             self.rewrites += 1
-            better = self.visit_expr(better)
-            self.rewrites -= 1
-            return better
+            try:
+                return self.visit_expr(better)
+            finally:
+                self.rewrites -= 1
         known = self.context.literals.get(e)
         return e if known is None else TRUE if known else FALSE
 
     def visit_binary(self, e: Any) -> PrimExpr:
         """Fold literals, then apply rules."""
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
-        if isinstance(e, (Div, Mod)) and ops.is_const_int(b, 0) and not isinstance(b, Broadcast):
+        if isinstance(e, _DIVISIONS) and ops.is_const_int(b, 0) and not isinstance(b, Broadcast):
             return type(e)(a, b)
         folded = _folded(e, a, b)
         return self._finish(folded) if type(folded) is type(e) else folded
 
-    visit_add = visit_sub = visit_mul = visit_div = visit_binary
-
-    def visit_floor_div(self, e: Any) -> PrimExpr:
-        """Divide, rounding down."""
-        a, b = self.visit_expr(e.a), self.visit_expr(e.b)
-        if ops.is_const_int(b, 0) and not isinstance(b, Broadcast):
-            return type(e)(a, b)
-        folded = _folded(e, a, b)
-        return self._finish(folded) if type(folded) is type(e) else folded
+    visit_add = visit_sub = visit_mul = visit_div = visit_floor_div = visit_binary
 
     def visit_floor_mod(self, e: Any) -> PrimExpr:
         """Take the remainder; of a number whose rest is known it is that rest."""
-        new = self.visit_floor_div(e)
+        new = self.visit_binary(e)
         if isinstance(new, (Mod, FloorMod)) and new.dtype in INDEX_DTYPES and isinstance(new.b, IntImm):
             coeff, base = self.modular.modular(new.a)
             divisor = new.b.value
@@ -213,8 +208,7 @@ class RewriteSimplifier(Simplifier):
     def _negation_of(self, e: Any, cls: type[PrimExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """Compare integers by the negation of another comparison; numbers that may be NaN as they are."""
         if ops.dt.is_float(a.dtype):
-            folded = fold(e, self.visit_expr(e.a), self.visit_expr(e.b))
-            return self._finish(folded) if type(folded) is type(e) else folded
+            return self.visit_binary(e)
         return self.visit_expr(Not(cls(a, b)))  # type: ignore[call-arg]
 
     def visit_le(self, e: LE) -> PrimExpr:
@@ -251,9 +245,11 @@ class RewriteSimplifier(Simplifier):
         values = []
         for value, holds in ((taken, condition), (other, ops.logical_not(condition))):
             memo, self.memo = self.memo, {}
-            with self.analyzer.constraint_scope(holds):
-                values.append(self.visit_expr(value))
-            self.memo = memo
+            try:
+                with self.analyzer.constraint_scope(holds):
+                    values.append(self.visit_expr(value))
+            finally:  # what was found under the condition holds nowhere else
+                self.memo = memo
         return condition, values[0], values[1]
 
     def visit_select(self, e: Select) -> PrimExpr:
