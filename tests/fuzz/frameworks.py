@@ -11,7 +11,6 @@ import functools
 import io
 import json
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -19,11 +18,11 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.fuzz.search import SLOWEST, within
 from tests.relay.frontend.tensorflow_graphs import FILE as TENSORFLOW_GRAPHS
 from tests.relay.frontend.tflite_networks import MobileNet
 
@@ -32,7 +31,6 @@ from tilewright.error import InternalError
 from tilewright.ir.errors import TilewrightError
 from tilewright.relay.frontend.tensorflow.proto import parsed
 
-_SLOWEST = 20  # seconds of the processor's time for one model
 _NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 100, 2**20, 2**31 - 1, 2**31, 2**62)
 
 
@@ -41,7 +39,7 @@ def report(number: int) -> str | None:
     rng = random.Random(number)
     read = rng.choice((_tensorflow, _tensorflow, _torch, _tflite))
     try:
-        with _within(_SLOWEST):
+        with within(SLOWEST, "the front end"):
             read(rng)
     except TilewrightError as error:
         if isinstance(error, InternalError) or not str(error).strip() or len(str(error)) > 4000:
@@ -55,20 +53,6 @@ def _described(number: int, read: Callable[..., Any], error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
     return f"{number} ({read.__name__[1:]}): {type(error).__name__} at {place}: {str(error)[:300]}"
-
-
-@contextmanager
-def _within(seconds: int) -> Iterator[None]:
-    def stop(signum: int, frame: Any) -> None:
-        raise AssertionError(f"the front end takes more than {seconds} s")
-
-    old = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, old)
 
 
 def search(seconds: float, first: int, found: Callable[[str], None]) -> int:

@@ -14,13 +14,15 @@ from tests.fuzz.loaders import Loader
 from tests.fuzz.mutations import damaged
 
 SLOWEST = 20
-"""Seconds of the processor's time that a loader may take for an input of some kilobytes."""
+"""Seconds of the processor's time that a loader or a front end may take for an input of some kilobytes."""
 
 
 @contextmanager
-def _within(seconds: int) -> Iterator[None]:
+def within(seconds: int, what: str) -> Iterator[None]:
+    """Raise AssertionError where the block takes more than some seconds of the processor's time."""
+
     def stop(signum: int, frame: Any) -> None:
-        raise AssertionError(f"the loader takes more than {seconds} s")
+        raise AssertionError(f"{what} takes more than {seconds} s")
 
     old = signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
@@ -44,7 +46,7 @@ def search(loader: Loader, seconds: float, first_seed: int = 0, save: Callable[[
     def try_one(data: bytes) -> None:
         nonlocal count, last
         count, last = count + 1, data
-        with _within(SLOWEST):
+        with within(SLOWEST, "the loader"):
             loader.try_to_read(data)
 
     for number in itertools.count(first_seed):
