@@ -77,9 +77,7 @@ def _attended(
             lead = 4 - ctx.rank(mask)
             mask = typed(relay_op.expand_dims(mask, axis=0, num_newaxis=lead)) if lead else mask
         return ctx.permute(typed(attention(query, key, value, mask, scale)), [0, 2, 1, 3])
-    scores = typed(relay_op.multiply(product(ctx, query, _turned(ctx, key)), const(scale, ctx.dtype(query))))
-    if mask is not None:
-        scores = typed(relay_op.add(scores, mask))
+    scores = _scores(ctx, query, key, mask, False, scale)
     return product(ctx, typed(relay_op.nn.softmax(scores, axis=ctx.rank(scores) - 1)), value)
 
 

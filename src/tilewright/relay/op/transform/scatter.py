@@ -96,7 +96,6 @@ class ScatterAdd(Scatter):
     """``data`` with ``updates`` added at ``indices`` along ``axis``."""
 
     name = "scatter_add"
-    indirect = True
 
     strategy = strategies.scatter_add_strategy
     in_float32 = True

@@ -197,9 +197,7 @@ class _DenseToBatch(_Products):
     """Combiner of dense layers of matrices with weights of one shape."""
 
     form = Form(is_op("nn.dense")(wildcard(), wildcard()))
-
-    def takes(self, call: Call) -> bool:
-        return self.form.match(call) is not None
+    takes = _Combiner.takes
 
     def compatible(self, a: Call, b: Call) -> bool:
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
