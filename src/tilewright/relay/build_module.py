@@ -42,11 +42,10 @@ from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
 from tilewright.relay.transform.bind_params import Lent, with_params
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
-from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.devices.control_on_devices import PlainControlFlow, has_control_flow
 from tilewright.relay.transform.devices.for_each_device import names_devices
 from tilewright.relay.transform.precision import bfloat16_gain, halve_weights
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.interrupt import heard_interrupts
 from tilewright.runtime.mapped_files import check_mapped_files

@@ -35,6 +35,11 @@ from tilewright.relay.function_attributes import COMPILER, PRIMITIVE
 R = TypeVar("R")
 
 
+def is_closed(func: RelayExpr) -> bool:
+    """Return whether a function is a finished kernel or an external function: passes do not change its body."""
+    return isinstance(func, Function) and (PRIMITIVE.on(func) or COMPILER.on(func))
+
+
 def direct_children(expr: RelayExpr) -> Sequence[RelayExpr]:
     """Return the sub-expressions of ``expr`` in evaluation order, with its binders (parameters, let variables)."""
     match expr:
@@ -255,7 +260,7 @@ class ExprMutator(ExprFunctor[RelayExpr]):
 
     def visit_function(self, expr: Function) -> RelayExpr:
         """Rebuild when a parameter or the body changed; keep a finished kernel whose body is not among the children."""
-        if (PRIMITIVE.on(expr) or COMPILER.on(expr)) and not self.children(expr):
+        if is_closed(expr) and not self.children(expr):
             return expr
         params, body = self._visit_all(expr.params), self.visit(expr.body)
         if body is expr.body and _same(params, expr.params):

@@ -21,9 +21,9 @@ from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.data_flow import REMEDY
 from tilewright.relay.expr import Function
 from tilewright.relay.features import Feature, detect_feature
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import open_children
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 
 AUTO = "auto"
 _CONTROL = {

@@ -13,9 +13,9 @@ from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import HASH, TARGET, VIEW
 from tilewright.relay.op.views import tensor_bytes
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.target.kept_kernels import workspace_bytes
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc

@@ -32,9 +32,10 @@ from tilewright.relay.facts import ByBits
 from tilewright.relay.function_attributes import HASH, IN_PLACE, LAYOUTS, OFFSETS, RESULT_DEVICE_TYPE, RUN_ONCE, VIEW
 from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
-from tilewright.relay.transform.common import call_of, is_closed
+from tilewright.relay.transform.common import call_of
 from tilewright.relay.transform.memory.graph_plan import Lifetime, Placed, plan_arena, plan_storage
 from tilewright.relay.transform.memory.views import Buffers
+from tilewright.relay.visitor import is_closed
 from tilewright.runtime.ndarray import NDArray, numpy_view
 from tilewright.tir.function import PrimFunc
 

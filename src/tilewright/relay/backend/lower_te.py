@@ -39,11 +39,11 @@ from tilewright.relay.backend.te_compiler import KernelNames
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, TARGET, VIEW
 from tilewright.relay.op.annotation.devices import DeviceCopy
-from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
+from tilewright.relay.transform.common import TypedMutator, call_of, open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.memory.views import moves_only
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 

@@ -50,10 +50,10 @@ from tilewright.relay.function_attributes import (
 )
 from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice
 from tilewright.relay.op.vm import InvokeTVMOp
-from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.transform.common import call_of, open_children
 from tilewright.relay.transform.devices.device_domains import device_name
 from tilewright.relay.verify import module_attribute_problems
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 

@@ -42,9 +42,9 @@ from tilewright.relay.function_attributes import (
 from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.qnn.transform import Legalize as LegalizeQnn
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.module import Module
 from tilewright.runtime.vm import Executable, make_executable

@@ -27,11 +27,11 @@ from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.lets import Binding, let_chain, with_lets
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import LetChainMutator, is_closed, open_children, pattern_of
+from tilewright.relay.transform.common import LetChainMutator, open_children, pattern_of
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.transform.functional.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order, substitute
+from tilewright.relay.visitor import is_closed, post_order, substitute
 
 
 def optimize_parts(mod: IRModule, optimize: Callable[[IRModule], IRModule]) -> IRModule:

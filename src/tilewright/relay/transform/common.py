@@ -21,14 +21,9 @@ from tilewright.relay.function_attributes import COMPILER, PRIMITIVE, SKIP_OPTIM
 from tilewright.relay.lets import let_chain
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children, post_order
+from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children, is_closed, post_order
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
-
-
-def is_closed(func: RelayExpr) -> bool:
-    """Return whether a function is a finished kernel or an external function: passes do not change its body."""
-    return isinstance(func, Function) and (PRIMITIVE.on(func) or COMPILER.on(func))
 
 
 def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:

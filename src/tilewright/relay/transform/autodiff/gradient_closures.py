@@ -71,11 +71,10 @@ from tilewright.relay.transform.autodiff.gradient_calls import (
     operator_calls,
     prepared,
 )
-from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.relay.visitor import ExprMutator, is_closed, post_order
 
 _UNIT = TupleType([])
 _CHAIN = RefType(FuncType([], _UNIT))

@@ -23,11 +23,11 @@ from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op.annotation.devices import device_copy
-from tilewright.relay.transform.common import TypedMutator, is_closed, open_children
+from tilewright.relay.transform.common import TypedMutator, open_children
 from tilewright.relay.transform.devices.device_domains import DeviceDomains, result_of
 from tilewright.relay.transform.devices.for_each_device import PlainCopies, device_marks, target_of
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
 

@@ -38,8 +38,8 @@ from tilewright.relay.expr import (
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice
 from tilewright.relay.op.definition import HOST, Place
-from tilewright.relay.transform.common import call_of, is_closed, open_children
-from tilewright.relay.visitor import post_order
+from tilewright.relay.transform.common import call_of, open_children
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.runtime.device import Device, cpu
 
 

@@ -45,10 +45,10 @@ from tilewright.relay.analysis import data_operands, device_types
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import DEVICE_TYPE, PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE, TARGET
 from tilewright.relay.op.annotation.devices import DeviceCopy, DeviceCopyAttrs, OnDevice
-from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, map_primitives, open_children
+from tilewright.relay.transform.common import TypedMutator, call_of, map_primitives, open_children
 from tilewright.relay.transform.devices.device_domains import device_name
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.target.target import Target
 
 

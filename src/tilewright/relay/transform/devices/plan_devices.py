@@ -50,10 +50,10 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op.annotation.devices import DeviceCopy, OnDevice, device_copy, device_type_of, on_device
-from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.transform.common import call_of, open_children
 from tilewright.relay.transform.devices.device_domains import DeviceDomains, result_of
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, is_closed
 
 
 class _Settler(ExprMutator):

@@ -44,11 +44,10 @@ from tilewright.relay.adt import (
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Function, Let, Tuple, Var
 from tilewright.relay.lets import Binding, with_lets
-from tilewright.relay.transform.common import is_closed
 from tilewright.relay.type_functor import TypeMutator, TypeVisitor
 from tilewright.relay.type_infer import infer_expr, infer_module, substitute_type_vars
 from tilewright.relay.type_infer.unify import type_parts
-from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.relay.visitor import ExprMutator, is_closed, post_order
 
 
 class _HasFunctions(TypeVisitor):

@@ -23,14 +23,14 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Function, Let, Var
-from tilewright.relay.function_attributes import COMPILER, INLINE, PRIMITIVE
+from tilewright.relay.function_attributes import COMPILER, INLINE
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
+from tilewright.relay.visitor import ExprMutator, direct_children, is_closed, post_order_visit
 
 
 def _is_open(func: RelayExpr) -> bool:
     """Return whether a function may be inlined: not if it is fused or external."""
-    return isinstance(func, Function) and not (PRIMITIVE.on(func) or COMPILER.on(func))
+    return isinstance(func, Function) and not is_closed(func)
 
 
 class _Inliner(ExprMutator):

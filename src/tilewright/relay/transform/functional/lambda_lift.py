@@ -33,9 +33,8 @@ from tilewright.ir.type import Type
 from tilewright.relay.analysis import free_type_vars, free_vars
 from tilewright.relay.expr import Call, Function, Let, Var
 from tilewright.relay.function_attributes import CLOSURE
-from tilewright.relay.transform.common import is_closed
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, substitute
+from tilewright.relay.visitor import ExprMutator, is_closed, substitute
 
 
 def _typed(name: str, type_: Type) -> Var:

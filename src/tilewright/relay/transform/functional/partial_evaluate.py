@@ -52,7 +52,6 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
-from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.functional.partial_values import (
     Block,
     Built,
@@ -70,6 +69,7 @@ from tilewright.relay.transform.functional.partial_values import (
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.transform.simplify.fold_constant import fold_constant
 from tilewright.relay.type_infer import infer_expr, infer_module
+from tilewright.relay.visitor import is_closed
 
 MAX_CALLS = 10_000
 

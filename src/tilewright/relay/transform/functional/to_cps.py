@@ -44,10 +44,10 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.lets import let_chain
-from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import is_closed
 
 
 class _Continued(TypeMutator):

@@ -18,8 +18,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Constant, Function
 from tilewright.relay.function_attributes import NETWORK_WEIGHTS
-from tilewright.relay.transform.common import is_closed, map_primitives, open_children
-from tilewright.relay.visitor import post_order
+from tilewright.relay.transform.common import map_primitives, open_children
+from tilewright.relay.visitor import is_closed, post_order
 
 
 def CountWeights() -> Pass:

@@ -39,8 +39,8 @@ from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem,
 from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.op.annotation.marks import StopFusion
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator, is_closed, post_order
 
 _SCALAR_DTYPES = frozenset({"float32", "float64", "int32", "int64", "uint8", "bool"})
 

@@ -38,11 +38,11 @@ from tilewright.relay.function_attributes import IS_SPECIALIZATION, RESULT_DEVIC
 from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.transform.join import Concatenate, concatenate
 from tilewright.relay.op.vm import Append, append
-from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
+from tilewright.relay.transform.common import TypedMutator, call_of, open_children
 from tilewright.relay.transform.devices.for_each_device import field_of
 from tilewright.relay.transform.memory.tensor_flow import Atom, TensorFlow
 from tilewright.relay.type_infer import infer_expr, infer_module
-from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.relay.visitor import ExprMutator, is_closed, post_order
 from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
 

@@ -33,11 +33,11 @@ from tilewright.relay.function_attributes import CLOSURE
 from tilewright.relay.lets import with_lets
 from tilewright.relay.op import memory, vm
 from tilewright.relay.op.views import ALIGNMENT, is_reshape, tensor_bytes
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.devices.for_each_device import device_of
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, is_closed
 from tilewright.runtime.device import Device, cpu
 from tilewright.target.target import Target
 

@@ -37,9 +37,9 @@ from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, Var,
 from tilewright.relay.lets import Binding, let_chain, with_lets
 from tilewright.relay.op.memory import AllocStorage, AllocTensor
 from tilewright.relay.op.vm import InvokeTVMOp
-from tilewright.relay.transform.common import LetChainMutator, call_of, is_closed, open_children, scalar_constant
+from tilewright.relay.transform.common import LetChainMutator, call_of, open_children, scalar_constant
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.runtime.device import cpu
 
 

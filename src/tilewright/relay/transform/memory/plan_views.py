@@ -50,11 +50,12 @@ from tilewright.relay.function_attributes import (
 from tilewright.relay.op.annotation.devices import DeviceCopy
 from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.views import View, is_reshape, tensor_bytes
-from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, typed_function_pass
+from tilewright.relay.transform.common import TypedMutator, call_of, typed_function_pass
 from tilewright.relay.transform.fusion.label_ops import labelled
 from tilewright.relay.transform.infer_type import infer_type
 from tilewright.relay.transform.memory.views import Buffers, view_of_kernel
 from tilewright.relay.transform.simplify.fold_constant import grows_at_load
+from tilewright.relay.visitor import is_closed
 
 
 @dataclass(slots=True)

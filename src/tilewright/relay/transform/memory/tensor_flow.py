@@ -18,7 +18,8 @@ from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import COMPILER
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import open_children
+from tilewright.relay.visitor import is_closed
 
 Atom = tuple[RelayExpr, tuple[int, ...]]
 """A parameter of a function, or a field of one; a source; or a function as a value."""

@@ -26,9 +26,9 @@ from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.function_attributes import RESULT_DEVICE_TYPE
 from tilewright.relay.op.transform.rows import WriteRows
 from tilewright.relay.op.vm import VMWriteRows
-from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
+from tilewright.relay.transform.common import TypedMutator, call_of, open_children
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import is_closed, post_order
 from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
 

@@ -42,8 +42,8 @@ from tilewright.relay.expr import (
 from tilewright.relay.function_attributes import COMPOSITE
 from tilewright.relay.op.annotation.marks import CompilerBegin, CompilerEnd, compiler_begin, compiler_end
 from tilewright.relay.op.contrib.register import COMPILERS, answer_of, get_pattern_table, load_compiler
-from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order
+from tilewright.relay.transform.common import call_of, typed_function_pass
+from tilewright.relay.visitor import ExprMutator, direct_children, is_closed, post_order
 
 DEFAULT = "default"
 BEGIN, END = CompilerBegin.op, CompilerEnd.op

@@ -39,11 +39,11 @@ from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem,
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE, PRIMITIVE
 from tilewright.relay.name_transforms import mangle_module_name, sanitize_name
 from tilewright.relay.op.annotation import compiler_end
-from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.transform.common import call_of, open_children
 from tilewright.relay.transform.partition.annotate_target import BEGIN, DEFAULT, END, compiler_of
 from tilewright.relay.transform.partition.merge_compiler_regions import region_in_a_circle, regions_of
 from tilewright.relay.type_infer import infer_expr, infer_module
-from tilewright.relay.visitor import ExprMutator, bind, post_order, substitute
+from tilewright.relay.visitor import ExprMutator, bind, is_closed, post_order, substitute
 from tilewright.runtime.registry import get_global_func
 
 

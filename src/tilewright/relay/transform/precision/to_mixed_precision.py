@@ -40,14 +40,9 @@ from tilewright.relay.op.mixed_precision import (
 )
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.transform.common import (
-    BoundLet,
-    children_with_marks,
-    is_closed,
-    typed_function_pass,
-)
+from tilewright.relay.transform.common import BoundLet, children_with_marks, typed_function_pass
 from tilewright.relay.transform.infer_type import infer_type
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, is_closed
 
 KEY = "FTVMMixedPrecisionConversionType"
 _CATEGORIES = (MIXED_PRECISION_ALWAYS, MIXED_PRECISION_FOLLOW, MIXED_PRECISION_NEVER)

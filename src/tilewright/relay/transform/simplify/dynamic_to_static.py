@@ -18,10 +18,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Call, Function, If
-from tilewright.relay.transform.common import TypedMutator, is_closed, scalar_constant, trait_of
+from tilewright.relay.transform.common import TypedMutator, scalar_constant, trait_of
 from tilewright.relay.transform.simplify.fold_constant import fold_constant
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, is_closed
 
 
 class _ToStatic(ExprMutator):
