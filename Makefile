@@ -119,7 +119,7 @@ check: $(VENV)/.plugin
 
 # Tests are dealt to JOBS processes; one that is done takes over half of what another has left.
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
-TESTS  := tests $(PLUGIN)/tests
+TESTS  := tests $(PLUGIN)/tests plugins/model_explorer/tests
 
 test: test-packages
 	$(PYTEST) -p tests.selection.plugin $(TESTS)

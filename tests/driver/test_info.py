@@ -20,8 +20,9 @@ def test_info_tells_inputs_outputs_and_what_made_the_library(library: Path) -> N
     assert "CPU features needed" in rows and "weights" in rows and str(library) in rows["library"]
 
 
-def test_info_in_json(library: Path) -> None:
-    report = json.loads(tilewright("info", library, "--json").stdout)
+def test_info_in_json(library: Path, tmp_path: Path) -> None:
+    report = json.loads(tilewright("info", library, "--json", "--graph", tmp_path / "graph.json").stdout)
+    assert len(json.loads((tmp_path / "graph.json").read_text())["heads"]) == 1
     assert report["inputs"] == {"pixels": {"shape": [1, 1, 8, 8], "dtype": "float32"}}
     assert report["outputs"]["probabilities"]["shape"] == [1, 10]
     assert report["file_bytes"] == library.stat().st_size

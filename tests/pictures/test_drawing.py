@@ -116,3 +116,11 @@ def test_jupyter_shows_modules_functions_and_schedules() -> None:
     for shown in (function, tvm.IRModule.from_expr(function), _schedule()):
         ElementTree.fromstring(shown._repr_html_())
     assert "less(%x, %x)" in function._repr_html_() and "for i.outer" in _schedule()._repr_html_()
+
+
+def test_jupyter_shows_the_beginning_and_the_end_of_an_array() -> None:
+    numbers = np.zeros((1000, 1000), "int64")
+    numbers[-1, -1] = 77
+    shown = tvm.nd.array(numbers)._repr_html_()
+    ElementTree.fromstring(f"<div>{shown}</div>")
+    assert "NDArray (1000, 1000) int64, cpu(0)" in shown and "77]]" in shown and len(shown) < 2000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import tilewright as tvm
 from tilewright import relay, runtime
 from tilewright.runtime import library_info
 from tilewright.runtime.checksum import SIZE
+from tilewright.runtime.library_info import library_graph
 
 WEIGHT = np.arange(20000, dtype="float32").reshape(4, 5000)
 
@@ -71,7 +73,23 @@ def test_libraries_from_before_names_are_described(compiled: runtime.Module, tmp
     assert info.name == "other" and info.made_by == info.target == "" and info.cpu_features == ()
     assert list(info.inputs) == ["x"] and list(info.outputs) == ["output_0", "output_1"]
     assert dataclasses.asdict(info.inputs["x"]) == {"shape": (3, 5), "dtype": "float32"}
-    assert info.kernel_calls == 3 and info.activation_bytes == 2 * 60
+    assert info.kernel_calls == 3 and info.activation_bytes == 2 * 60 and info.prepared_bytes == 0
+
+
+def test_weights_that_loading_prepares_are_no_activations(compiled: runtime.Module, tmp_path: Path) -> None:
+    graph = json.loads(chain_json(2))
+    graph["nodes"][2]["attrs"]["run_once"] = "1"
+    graph["attrs"]["storage_id"][1] = [0, 1, 2, 3, 4]
+    params = {"w": np.zeros((3, 5), "float32")}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", json.dumps(graph), compiled, "other", params)
+    info = library_info(made.export_library(tmp_path / "n.so"))
+    assert (info.prepared_bytes, info.activation_bytes, info.kernel_calls) == (60, 2 * 60, 2)
+
+
+def test_its_graph_is_what_netron_takes_for_one_of_tvm(library: Path) -> None:
+    graph = json.loads(library_graph(library))
+    assert {node["op"] for node in graph["nodes"]} == {"null", "tvm_op"}
+    assert all(isinstance(graph[key], list) for key in ("nodes", "arg_nodes", "heads"))
 
 
 def test_libraries_cut_short_are_refused(library: Path, tmp_path: Path) -> None:

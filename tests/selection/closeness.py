@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_WORDS = {"src", "tests", "plugins", "tilewright", "native"}
-TEST_FOLDERS = ("tests", "plugins/npu/tests")
-SOURCE_FOLDERS = ("src", "plugins/npu/src", "native")
+TEST_FOLDERS = ("tests", "plugins/npu/tests", "plugins/model_explorer/tests")
+SOURCE_FOLDERS = ("src", "plugins/npu/src", "plugins/model_explorer/src", "native")
 IMPORTERS = 30  # files whose names count, of those that import a changed one
 CHANGED, USER, ELSEWHERE, IMPORTER, PATH = 3.0, 2.0, 0.5, 1.0, 2.0
 

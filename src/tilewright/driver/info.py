@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from tilewright.driver.options import check_is_file, format_bytes
+from tilewright.driver.options import check_is_file, check_writable, format_bytes
 from tilewright.driver.report import print_json, print_rows
 from tilewright.runtime.interface import Interface, TensorInfo
-from tilewright.runtime.library_info import LibraryInfo, library_info, verify_library
+from tilewright.runtime.library_info import LibraryInfo, library_graph, library_info, verify_library
+from tilewright.runtime.partial_files import write_whole
 
 
-def show_info(library: Path, as_json: bool, verify: bool = False) -> None:
-    """Print a library's metadata; with ``verify``, compare it and its weights with their checksums first."""
+def show_info(library: Path, as_json: bool, verify: bool = False, graph: Path | None = None) -> None:
+    """Print a library's metadata; with ``verify``, compare it and its weights with their checksums first.
+
+    Its graph JSON goes to ``graph``.
+    """
     check_is_file(library)
+    if graph is not None:
+        check_writable(graph)
+        write_whole(graph, library_graph(library))
     if verify:
         verify_library(library)
     if library.suffix == ".tar" and verify:
@@ -40,8 +47,10 @@ def _rows(info: LibraryInfo) -> list[tuple[str, str]]:
         ("kernel calls", str(info.kernel_calls)),
         ("code", format_bytes(info.code_bytes)),
         ("weights", f"{format_bytes(info.parameter_bytes)} in {len(info.parameters)} tensors{place}"),
-        ("activation memory", memory),
     ]
+    if info.prepared_bytes:
+        rows.append(("prepared weights", f"{format_bytes(info.prepared_bytes)}, made when it is loaded"))
+    rows.append(("activation memory", memory))
     return rows
 
 

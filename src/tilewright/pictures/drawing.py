@@ -23,10 +23,11 @@ _COLORS = ("#e8eef7", "#fde2c4", "#d8f0d2", "#f3d6ef", "#d3eff0", "#f6efc0", "#e
 
 @dataclass(frozen=True)
 class Box:
-    """A node: lines of text, and the group that its colour stands for; "" is the plain one."""
+    """A node: lines of text, the group that its colour stands for ("" is the plain one), and its name in the model."""
 
     lines: tuple[str, ...]
     group: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.span import source_names
 from tilewright.pictures.drawing import Box, Drawing
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.function_attributes import COMPILER, COMPOSITE, GLOBAL_SYMBOL
@@ -60,7 +61,9 @@ class _Graph:
             inside = self._name(callee, expr.op) or group
             return self.function(callee, [values.get(arg, []) for arg in expr.args], inside)
         name = callee.name if isinstance(callee, Op) else getattr(callee, "name_hint", "call")
-        return self._joined(Box((name, _type(expr)), group), [values.get(arg, []) for arg in expr.args])
+        named = expr.span is not None and not expr.span.line  # a line is one of a program's text, not of a model
+        source = source_names(expr.span)[0] if named else ""
+        return self._joined(Box((name, _type(expr)), group, source), [values.get(arg, []) for arg in expr.args])
 
     def _other(self, expr: RelayExpr, values: dict[RelayExpr, list[int]], group: str) -> list[int]:
         """A let, a branch or a match: a box that all its parts lead to."""

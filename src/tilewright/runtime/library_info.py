@@ -10,9 +10,10 @@ import json
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ._ffi import LIB, check_call
 from .bytecode import Opcode, read_code
@@ -26,17 +27,18 @@ _DYNAMIC, _LOADED, _SYMBOLS, _CODE_FLAG = 3, 1, 11, 4
 _FACTORIES = frozenset({"GraphExecutorFactory", "GraphRuntimeFactory"})
 _ARRANGING = "__padding", "__headers"  # see native/src/array/params.c
 _ARRANGED = (1 << 64) - 1  # see native/src/vm/program.c
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class LibraryInfo:
     """A library's contents; sizes are in bytes.
 
-    ``executor`` is "graph", "aot" or "vm". ``activation_bytes`` is what an executor takes beside inputs and parameters;
-    None where that is known when it runs. ``made_by`` and ``target`` are "" where the library does not tell, and
-    constants of a program have no names: they are numbered. ``weights_file`` is the name of the file, beside the
-    library, that weights are in; "" where the library has them. ``kernel_calls`` of a program are those that its text
-    has.
+    ``executor`` is "graph", "aot" or "vm". ``activation_bytes`` is what an executor takes beside inputs, parameters and
+    ``prepared_bytes``, weights that it makes of others when it is loaded; None where that is known when it runs.
+    ``made_by`` and ``target`` are "" where the library does not tell, and constants of a program have no names: they
+    are numbered. ``weights_file`` is the name of the file, beside the library, that weights are in; "" where the
+    library has them. ``kernel_calls`` of a program are those that its text has.
     """
 
     name: str
@@ -54,6 +56,7 @@ class LibraryInfo:
     code_bytes: int
     parameter_bytes: int
     weights_file: str
+    prepared_bytes: int
     activation_bytes: int | None
 
 
@@ -63,7 +66,16 @@ def library_info(path: str | Path) -> LibraryInfo:
     Raises:
         TVMError: the file is no shared library, is damaged, or holds no network.
     """
-    return _read(Path(path))[0]
+    return _read(Path(path), _library_of)[0]
+
+
+def library_graph(path: str | Path) -> str:
+    """Return the graph JSON of an exported shared library, which Netron opens.
+
+    Raises:
+        TVMError: the file is no shared library, is damaged, or holds no graph.
+    """
+    return _read(Path(path), lambda elf, reader, size: _graph_of(reader))[0]
 
 
 def verify_library(path: str | Path) -> None:
@@ -89,7 +101,7 @@ def verify_weights(path: str | Path) -> int:
     Raises:
         TVMError: the file is missing, too short, another build's or damaged.
     """
-    info, tensors = _read(Path(path))
+    info, tensors = _read(Path(path), _library_of)
     if not info.weights_file:
         return 0
     numbers = (ctypes.c_uint64 * (3 * len(tensors)))(*(number for tensor in tensors for number in tensor))
@@ -97,21 +109,21 @@ def verify_weights(path: str | Path) -> int:
     return sum(nbytes for _, nbytes, _ in tensors)
 
 
-def _read(file: Path) -> tuple[LibraryInfo, list[tuple[int, int, int]]]:
-    """Return what a library is, and the place, size and checksum of each tensor in a file of weights."""
+def _read(file: Path, describe: Callable[[_Elf, Reader, int], _T]) -> tuple[_T, list[tuple[int, int, int]]]:
+    """Return what ``describe`` reads, and the place, size and checksum of each tensor in a file of weights."""
     try:
         with file.open("rb") as stream:
             view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
         elf = _Elf(view)
         reader = Reader(elf.symbol("__tvm_dev_mblob"))
-        return _describe(elf, reader, len(view)), reader.apart
+        return describe(elf, reader, len(view)), reader.apart
     except OSError as error:
         raise TVMError(f"{file}: {error.strerror}") from None
     except (ValueError, struct.error, LookupError, TypeError) as error:
         raise TVMError(f"{file}: not a library that Tilewright wrote, or damaged ({error})") from None
 
 
-def _describe(elf: _Elf, reader: Reader, file_bytes: int) -> LibraryInfo:
+def _library_of(elf: _Elf, reader: Reader, file_bytes: int) -> LibraryInfo:
     found = _read_module(reader)
     features = elf.text("__tilewright_cpu_features")
     return LibraryInfo(
@@ -129,6 +141,7 @@ def _graph_fields(graph: dict[str, Any], parameters: dict[str, TensorInfo], name
     metadata = graph.get("metadata") or {}
     tensors = _Tensors(graph)
     heads = [tensors.entry(node, index) for node, index, *_ in graph["heads"]]
+    prepared, activations = tensors.memory()
     inputs = metadata.get("inputs", [n for n in tensors.arguments if n not in parameters])
     outputs = metadata.get("outputs", [f"output_{i}" for i in range(len(heads))])
     return {
@@ -141,7 +154,8 @@ def _graph_fields(graph: dict[str, Any], parameters: dict[str, TensorInfo], name
         "dimensions": {},
         "parameters": parameters,
         "kernel_calls": sum(_is_kernel(node) for node in graph["nodes"]),
-        "activation_bytes": tensors.activation_bytes(),
+        "prepared_bytes": prepared,
+        "activation_bytes": activations,
     } | _ahead_of_time_fields(metadata.get("program"))
 
 
@@ -153,6 +167,7 @@ def _ahead_of_time_fields(program: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "executor": "aot",
         "kernel_calls": program["kernel_calls"],
+        "prepared_bytes": 0,
         "activation_bytes": program["workspace_bytes"],
         "parameters": constants,
     }
@@ -182,6 +197,7 @@ def _program_fields(reader: Reader) -> dict[str, Any]:
         "dimensions": interface.limits,
         "parameters": {f"constant {i}": info for i, (info, _) in enumerate(constants) if i != described},
         "kernel_calls": sum(i.opcode == Opcode.INVOKE_PACKED for f in code.functions for i in f.instructions),
+        "prepared_bytes": 0,
         "activation_bytes": None,
     }
 
@@ -216,6 +232,8 @@ class _Tensors:
         self.offsets = attrs["storage_offset"][1] if "storage_offset" in attrs else [0] * len(self.shapes)
         nodes = graph["nodes"]
         self.arguments = {nodes[i]["name"]: self.rows[i] for i in graph["arg_nodes"]}
+        once = [i for i, node in enumerate(nodes) if node.get("attrs", {}).get("run_once") == "1"]
+        self.prepared = {entry for i in once for entry in range(self.rows[i], self.rows[i + 1])}
 
     def entry(self, node: int, index: int) -> int:
         """The entry of a node's output."""
@@ -225,33 +243,47 @@ class _Tensors:
         """Shape and dtype of an entry."""
         return TensorInfo(tuple(self.shapes[entry]), self.dtypes[entry])
 
-    def activation_bytes(self) -> int:
-        """Size of the storage that is no argument's."""
+    def memory(self) -> tuple[int, int]:
+        """Return the bytes of prepared weights, and of all other storage that is no argument's."""
         ends: dict[int, int] = {}
         for entry, (storage, offset) in enumerate(zip(self.storage, self.offsets, strict=True)):
             ends[storage] = max(ends.get(storage, 0), offset + self.info(entry).nbytes)
         arguments = {self.storage[entry] for entry in self.arguments.values()}
-        return sum(size for storage, size in ends.items() if storage not in arguments)
+        prepared = {self.storage[entry] for entry in self.prepared} - arguments
+        return sum(ends[s] for s in prepared), sum(size for s, size in ends.items() if s not in arguments | prepared)
 
 
 def _read_module(reader: Reader) -> dict[str, Any]:
-    """Return the fields of ``LibraryInfo`` from the model in a module table; see native/src/module/blob.c."""
+    """Return the fields of ``LibraryInfo`` from the model in a module table."""
+    key, weights_file = _find_model(reader)
+    if key == "VMExecutable":
+        return _program_fields(reader) | {"weights_file": weights_file}
+    graph = json.loads(reader.text())
+    reader.u64()
+    arrays = [(name, _info_of(*reader.skip_array())[0]) for name in reader.texts()]
+    parameters = {name: info for name, info in arrays if name not in _ARRANGING}
+    return _graph_fields(graph, parameters, reader.text()) | {"weights_file": weights_file}
+
+
+def _graph_of(reader: Reader) -> str:
+    """Return the graph JSON of the model in a module table."""
+    key, _ = _find_model(reader)
+    if key not in _FACTORIES:
+        raise ValueError("it holds a program of the virtual machine, no graph")
+    return reader.text()
+
+
+def _find_model(reader: Reader) -> tuple[str, str]:
+    """Return the kind of the model in a module table and its file of weights; see native/src/module/blob.c."""
     reader.u64()
     weights_file = ""
     for _ in range(reader.u64()):
         key = reader.text()
         if key == "_weights":
             weights_file = reader.text()
-            continue
-        if key == "VMExecutable":
-            return _program_fields(reader) | {"weights_file": weights_file}
-        if key in _FACTORIES:
-            graph = json.loads(reader.text())
-            reader.u64()
-            arrays = [(name, _info_of(*reader.skip_array())[0]) for name in reader.texts()]
-            parameters = {name: info for name, info in arrays if name not in _ARRANGING}
-            return _graph_fields(graph, parameters, reader.text()) | {"weights_file": weights_file}
-        if key != "_lib":
+        elif key == "VMExecutable" or key in _FACTORIES:
+            return key, weights_file
+        elif key != "_lib":
             break
     raise ValueError("it holds no network")
 

@@ -211,6 +211,11 @@ class NDArray:
     def __str__(self) -> str:
         return str(self.numpy())
 
+    def _repr_html_(self) -> str:
+        """Return what Jupyter shows: the array's type and place above its numbers, of which numpy leaves many out."""
+        shown = str(self).replace("&", "&amp;").replace("<", "&lt;")
+        return f"<div>NDArray {self.shape} {self.dtype}, {self.device}</div><pre>{shown}</pre>"
+
 
 def _dimension(extent: Any) -> int:
     """Return a dimension as an int, also one passed as a float, such as ``channels / 8``."""

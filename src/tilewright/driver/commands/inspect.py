@@ -32,11 +32,14 @@ def info(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the file, and weights beside it, with their checksums.")
     ] = False,
+    graph: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write its graph JSON, which Netron opens, to this file.")
+    ] = None,
 ) -> None:
     """Print a library's inputs, outputs, requirements and origin."""
     from tilewright.driver.info import show_info
 
-    show_info(library, as_json, verify)
+    show_info(library, as_json, verify, graph)
 
 
 def show(
