@@ -144,6 +144,18 @@ def test_rfactor() -> None:
     assert [iv.var.name for iv in partial.op.axis] == ["k.inner", "i"]
 
 
+def test_rfactor_reduces_axes_that_were_not_split_first() -> None:
+    a = te.placeholder((4, 6, 5), name="A")
+    k, m = te.reduce_axis((0, 6), "k"), te.reduce_axis((0, 5), "m")
+    b = te.compute((4,), lambda i: te.sum(a[i, k, m], axis=[k, m]), name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(k, factor=3)
+    partial = s.rfactor(b, inner)
+    assert [iv.var for iv in partial.op.reduce_axis] == [m.var, outer.var]
+    data = RNG.integers(0, 9, (4, 6, 5)).astype("float32")
+    np.testing.assert_array_equal(compute(s, [a, b], [data], [(4,)])[0], data.sum((1, 2)))
+
+
 @pytest.mark.parametrize("factor", [1, 4, 5, 13, 20])
 @pytest.mark.parametrize("position", [0, 1, -1])
 def test_rfactor_that_does_not_divide(factor: int, position: int) -> None:

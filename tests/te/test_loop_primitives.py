@@ -164,6 +164,16 @@ def test_fused_loop_split_without_remainder_of_rows_tests_once() -> None:
     assert loops(s, [a, b]).count("likely") == 1
 
 
+def test_what_a_vector_cannot_change_is_tested_without_it() -> None:
+    a = te.placeholder((24,), name="A")
+    b = te.compute((24,), lambda i: a[i] + 1, name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(b.op.axis[0], factor=4)
+    s[b].split(outer, factor=5)
+    s[b].vectorize(inner)
+    assert "if @tir.likely((((i.outer.outer*5) + i.outer.inner) < 6)" in loops(s, [a, b])
+
+
 def test_reorder() -> None:
     a, b, s, stage = matrix()
     i, j = b.op.axis

@@ -105,6 +105,14 @@ def test_a_thread_axis_of_extent_0_has_one_thread() -> None:
     assert '"thread_extent" = 1' in str(ib.get())
 
 
+def test_an_attribute_of_a_pointer_is_one_of_its_variable() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("int32", "A")
+    ib.scope_attr(a, "storage_scope", 1)
+    a[0] = 1
+    assert ib.get().node is a.asobject()
+
+
 def test_a_float_says_how_often_a_loop_runs() -> None:
     ib = ir_builder.create()
     n = tir.Var("n", "float32")

@@ -154,6 +154,7 @@ class IRBuilder:
         if attr_key == "thread_extent" and ops.is_const_int(value, 0):
             value = 1
         value = ops.as_expr(value)
+        node = node.asobject() if isinstance(node, BufferVar) else node
         self.emit(lambda body: AttrStmt(node, attr_key, value, body))
 
     def for_range(

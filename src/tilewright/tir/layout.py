@@ -212,9 +212,19 @@ def convertible(src_layout: str | Layout, dst_layout: str | Layout) -> bool:
     return src.is_defined and dst.is_defined and letters[0] == letters[1]
 
 
-def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout:
-    """The mapping between two layouts; raises TilewrightError when their axes differ."""
+def layout_conversion(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout:
+    """Return the mapping between two layouts.
+
+    Raises:
+        TilewrightError: their axes differ.
+    """
+    mapping = bijective_layout(src_layout, dst_layout)
+    if mapping is None:
+        raise TilewrightError(f"layout {src_layout} cannot be converted to {dst_layout}: the axes differ")
+    return mapping
+
+
+def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout | None:
+    """Return the mapping between two layouts, None if there is none: they have other axes, or are undefined."""
     src, dst = layout(src_layout), layout(dst_layout)
-    if not convertible(src, dst):
-        raise TilewrightError(f"layout {src.name} cannot be converted to {dst.name}: the axes differ")
-    return BijectiveLayout(src, dst)
+    return BijectiveLayout(src, dst) if convertible(src, dst) else None

@@ -12,7 +12,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.type import as_shape
 from tilewright.te.broadcast import broadcast_indices, broadcast_shape
-from tilewright.tir.layout import bijective_layout
+from tilewright.tir.layout import layout_conversion
 from tilewright.topi import tag
 from tilewright.topi.utils import (
     InvalidShapeError,
@@ -391,7 +391,7 @@ def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.T
     """Convert ``array`` from one layout to another, such as NCHW to NCHW16c; padding elements become 0."""
     if src_layout == dst_layout:
         return array
-    mapping = bijective_layout(src_layout, dst_layout)
+    mapping = layout_conversion(src_layout, dst_layout)
     shape = get_const_tuple(mapping.forward_shape(array.shape))
     exact = ops.is_const_int(simplify(ops.as_expr(prod(shape)) - prod(get_const_tuple(array.shape))), 0)
 

@@ -11,7 +11,7 @@ from tilewright.ir import walk
 from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Select, Var
 from tilewright.ir.prim_ops import as_expr, cast, const, maximum
-from tilewright.tir.layout import bijective_layout
+from tilewright.tir.layout import layout_conversion
 from tilewright.topi import tag
 
 
@@ -88,7 +88,7 @@ def get_shape(src_shape: Sequence[Any], src_layout: str, dst_layout: str) -> tup
     """Convert a shape from ``src_layout``, such as NCHW16c, to ``dst_layout``."""
     if src_layout == dst_layout:
         return get_const_tuple(src_shape)
-    return get_const_tuple(bijective_layout(src_layout, dst_layout).forward_shape(src_shape))
+    return get_const_tuple(layout_conversion(src_layout, dst_layout).forward_shape(src_shape))
 
 
 def get_float_tuple(in_tuple: Sequence[Any]) -> tuple[float, ...]:

@@ -67,6 +67,24 @@ def test_hoist_takes_conditions_inside_one_another() -> None:
     assert lines[:3] == ["if (n < 4) {", "if (m < 4) {", "for (i: int32, 0, 8) {"]
 
 
+def test_hoist_takes_a_condition_out_of_one_that_stays() -> None:
+    ib = ir_builder.create()
+    a, n, m = ib.pointer("float32", "A"), tir.Var("n"), tir.Var("m")
+    with ib.for_range(0, 8, "i") as i, ib.if_scope(i < n), ib.if_scope(m < 4):
+        a[i] = 0.0
+    lines = [line.strip() for line in str(hoist_if_then_else(ib.get())).splitlines()]
+    assert lines[:3] == ["if (m < 4) {", "for (i: int32, 0, 8) {", "if (i < n) {"]
+
+
+def test_hoist_leaves_a_condition_whose_memory_another_one_guards() -> None:
+    ib = ir_builder.create()
+    a, n = ib.pointer("float32", "A"), tir.Var("n")
+    with ib.for_range(0, 8, "i") as i, ib.if_scope(i < n), ib.if_scope(a[n] < 4.0):
+        a[i] = 0.0
+    stmt = ib.get()
+    assert hoist_if_then_else(stmt) is stmt
+
+
 def test_conditions_on_threads_move_only_on_demand() -> None:
     ib = ir_builder.create()
     a, tx = ib.pointer("float32", "A"), te.thread_axis("threadIdx.x")

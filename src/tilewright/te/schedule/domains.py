@@ -285,6 +285,13 @@ def bound_predicates(
         used = {v: outer_ranges[v] for v in stmt_vars(value) if v in outer_ranges}
         return IntSetEvaluator(used, analyzer).evaluate(value)
 
+    def in_loops(condition: PrimExpr) -> PrimExpr:
+        known = Analyzer()
+        for v in stmt_vars(condition):
+            if v in outer_ranges:
+                known.bind(v, outer_ranges[v])
+        return known.simplify(condition)
+
     to_test = _axes_to_test(stage, ranges, analyzer)
     for iv in stage.all_iter_vars:
         if iv in skip or iv not in to_test:
@@ -292,7 +299,7 @@ def bound_predicates(
         whole = ranges[iv]
         value = analyzer.simplify(values[iv] - whole.min)
         if not _below(limits(value), whole.extent, analyzer):
-            found.append(value < whole.extent)
+            found.append(in_loops(value < whole.extent))
     for iv in stage.op.root_iter_vars:
         if iv in skip or iv.iter_type is IterVarType.Opaque or skip_domain or iv.dom is None:
             continue
@@ -301,9 +308,9 @@ def bound_predicates(
         value = analyzer.simplify(values[iv] - iv.dom.min)
         region = limits(value)
         if region.low is None or not analyzer.can_prove(region.low >= 0):
-            found.append(value >= 0)
+            found.append(in_loops(value >= 0))
         if not _below(region, iv.dom.extent, analyzer):
-            found.append(value < iv.dom.extent)
+            found.append(in_loops(value < iv.dom.extent))
     return list(dict.fromkeys(found))
 
 

@@ -278,7 +278,8 @@ def _factor_op(stage: Stage, op: ComputeOp, reduce: Reduce, axis: IterVar, posit
     condition = substitute(reduce.condition, value_of)
     for test in inside:
         condition = ops.logical_and(condition, likely(test))
-    rest = [new[iv] for iv in leaves if iv is not axis]
+    # axes that were not split come first, as in TVM: programs take them by their position
+    rest = [new[iv] for iv in sorted(leaves, key=lambda iv: iv not in op.reduce_axis) if iv is not axis]
     sources = [substitute(s, value_of) for s in reduce.source]
     if rest:
         body: list[PrimExpr] = [Reduce(reduce.combiner, sources, rest, condition, k) for k in range(len(reduce.source))]

@@ -37,6 +37,18 @@ def _join(parts: list[PrimExpr], marked: bool) -> PrimExpr:
     return likely(result) if marked else result
 
 
+def _joined(test: IfThenElse) -> IfThenElse:
+    """Return ``if (a) if (b) body`` as ``if (a && b) body``: pure conditions may be asked in any order."""
+    inner = test.then_case
+    while test.else_case is None and isinstance(inner, IfThenElse) and inner.else_case is None:
+        (parts, marked), (more, also) = _parts(test.condition), _parts(inner.condition)
+        if any(side_effect(part) != "pure" for part in (*parts, *more)):
+            break
+        test = IfThenElse(_join([*parts, *more], marked and also), inner.then_case, None)
+        inner = test.then_case
+    return test
+
+
 class _Hoist(StmtMutator):
     def __init__(self, over_threads: bool) -> None:
         super().__init__()
@@ -64,8 +76,10 @@ class _Hoist(StmtMutator):
         if not isinstance(body, IfThenElse):
             return loop
         changed = {loop.loop_var, *(scope.node.var for scope in scopes)}
+        if not self._is_fixed(body.condition, changed):  # a condition inside of it may be
+            body = _joined(body)
         parts, marked = _parts(body.condition)
-        fixed = [p for p in parts if changed.isdisjoint(stmt_vars(p)) and self._may_move(p)]
+        fixed = [p for p in parts if self._is_fixed(p, changed)]
         rest = [p for p in parts if not any(p is f for f in fixed)]
         if not fixed or (rest and body.else_case is not None):
             return loop
@@ -81,8 +95,8 @@ class _Hoist(StmtMutator):
         else_case = None if body.else_case is None else self._split(around(body.else_case))
         return IfThenElse(_join(fixed, marked), self._split(around(body.then_case)), else_case)
 
-    def _may_move(self, condition: PrimExpr) -> bool:
-        if side_effect(condition) != "pure":
+    def _is_fixed(self, condition: PrimExpr, changed: set[Var]) -> bool:
+        if side_effect(condition) != "pure" or not changed.isdisjoint(stmt_vars(condition)):
             return False
         return self.over_threads or self.threads.isdisjoint(stmt_vars(condition))
 

@@ -28,7 +28,7 @@ from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.runtime.ndarray import numpy_dtype
-from tilewright.tir.layout import Layout, bijective_layout
+from tilewright.tir.layout import Layout, layout_conversion
 from tilewright.tir.layout import layout as parse_layout
 from tilewright.topi.nn.conv import share_inside
 
@@ -42,7 +42,7 @@ def canonical_shape(shape: Sequence[PrimExpr], layout: str, canonical: str, what
     if layout == canonical and len(shape) == len(canonical):
         return tuple(shape)
     try:
-        return bijective_layout(layout, canonical).forward_shape(shape)
+        return layout_conversion(layout, canonical).forward_shape(shape)
     except TilewrightError as error:
         raise TypeInferenceError(f"{what}: {error}") from None
 

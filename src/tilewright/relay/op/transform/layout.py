@@ -18,7 +18,7 @@ from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.gradients import Gradients
-from tilewright.tir.layout import Layout, bijective_layout, layout
+from tilewright.tir.layout import Layout, layout, layout_conversion
 
 
 class LayoutTransformAttrs(Attrs):
@@ -72,7 +72,7 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
         data = relations.tensor(types[0])
         try:
             return TensorType(
-                bijective_layout(attrs.src_layout, attrs.dst_layout).forward_shape(data.shape), data.dtype
+                layout_conversion(attrs.src_layout, attrs.dst_layout).forward_shape(data.shape), data.dtype
             )
         except TilewrightError as error:
             raise TypeInferenceError(str(error)) from None

@@ -33,7 +33,7 @@ from tilewright.relay.op.transform.axes import TransposeAttrs
 from tilewright.relay.transform.common import concrete_shape, known_dims
 from tilewright.relay.transform.rules import ALL, Match, Rule, RuleTable, is_static, same_type
 from tilewright.relay.transform.simplify.extents import known_extents
-from tilewright.tir.layout import Layout, bijective_layout, layout
+from tilewright.tir.layout import Layout, layout, layout_conversion
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
@@ -94,7 +94,7 @@ def _conversion(m: Match, source: str, target: str) -> RelayExpr | None:
     if shape is None or not isinstance(m.type, TensorType):
         return None
     try:
-        found = bijective_layout(Layout(source), Layout(target)).forward_shape(shape)
+        found = layout_conversion(Layout(source), Layout(target)).forward_shape(shape)
     except TilewrightError:
         return None
     return op.layout_transform(m[x], source, target) if TensorType(found, m.dtype) == m.type else None
