@@ -6,11 +6,11 @@ A module has one identity under all its names: ``tilewright.autotvm.tuner is til
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 MOVED = {
     "tilewright.autotvm.feature": "tilewright.tuning.tuner.feature",
@@ -37,8 +37,8 @@ MOVED = {
 }
 
 
-class SameModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules under other names: ``names`` maps the other name of a module, or of a package, to its own.
+class SameModule:
+    """A finder and loader of modules under other names: ``names`` maps a module's, or a package's, to its own.
 
     ``but`` is the module that has no other name. It stands before Python's own finders, which would load the modules of
     a package under its other name a second time.
@@ -66,7 +66,8 @@ class SameModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if error.name != own_name:
                 raise
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=hasattr(module, "__path__"))
+        loader: Any = self  # the classes of importlib.abc bring what takes half of the time of importing Tilewright
+        return importlib.machinery.ModuleSpec(fullname, loader, is_package=hasattr(module, "__path__"))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = sys.modules[self.own_name(spec.name) or spec.name]

@@ -36,6 +36,12 @@ def test_importing_relay_loads_at_most_380_modules_of_the_package(loaded: list[s
     assert len([name for name in loaded if name.startswith("tilewright")]) <= 380
 
 
+def test_importing_the_runtime_loads_nothing_that_only_writing_libraries_takes() -> None:
+    late = {"concurrent.futures", "hashlib", "subprocess", "tarfile", "tempfile", "tilewright.runtime.export"}
+    program = "import sys, numpy; before = {*sys.modules}; import tilewright.runtime; print(*{*sys.modules} - before)"
+    assert not late & {*_modules_after(program)}
+
+
 def test_a_build_for_cpus_loads_nothing_for_graphics_processors() -> None:
     parts = ("tilewright.topi.gpu", "tilewright.target.codegen.nvptx", "tilewright.target.codegen.opencl")
     assert not [name for name in _modules_after(BUILD) if name.startswith(parts)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -204,6 +206,23 @@ def test_results_share_memory_with_no_input_and_no_other_result(executor: str, m
         result[...] = i
     assert [result.reshape(-1)[0] for result in results] == [0, 1, 2, 3, 4]
     np.testing.assert_array_equal(given.numpy() if hasattr(given, "numpy") else given, X)
+
+
+def test_models_of_one_file_share_its_module_until_the_file_is_another(library: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "model.so"
+    copied.write_bytes(library.read_bytes())
+    first, second = tw.load(copied), tw.load(copied)
+    assert first.module is second.module
+    (tmp_path / "new.so").write_bytes(library.read_bytes())
+    (tmp_path / "new.so").replace(copied)
+    third = tw.load(copied)
+    assert third.module is not first.module
+    for model in (first, second, third):
+        np.testing.assert_array_equal(model(X, B)[0], X @ WEIGHT)
+    kept = weakref.ref(first.module)
+    del first, second, model
+    gc.collect()
+    assert kept() is None and third.module is not None
 
 
 def test_a_file_that_is_no_library_is_one_clear_error(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Nothing outside this package uses this module.
 from __future__ import annotations
 
 import ctypes
-import sysconfig
 import threading
 import warnings
 from pathlib import Path
@@ -28,7 +27,11 @@ def find_library() -> Path:
     if override is not None:
         return override
     package = Path(__file__).resolve().parent.parent
-    places = [package / "_native", Path(sysconfig.get_path("platlib")) / "tilewright" / "_native"]
+    places = [package / "_native"]
+    if not (places[0] / LIBRARY_NAME).exists():  # the sources are used from a checkout
+        import sysconfig
+
+        places.append(Path(sysconfig.get_path("platlib")) / "tilewright" / "_native")
     for place in places:
         if (place / LIBRARY_NAME).exists():
             return place / LIBRARY_NAME

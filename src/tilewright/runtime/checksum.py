@@ -6,7 +6,6 @@ compares it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -19,6 +18,8 @@ SIZE = len(_MARK) + 32
 
 def add_checksum(path: Path) -> None:
     """Append the checksum of a file to it."""
+    import hashlib
+
     with path.open("r+b") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
         file.write(_MARK + digest)

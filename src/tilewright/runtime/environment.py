@@ -7,7 +7,6 @@ before it does anything. An empty value counts as none. ``TVM_NUM_THREADS`` is r
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -198,5 +197,7 @@ def check_environment() -> list[str]:
 
 
 def _hint(name: str, known: list[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"

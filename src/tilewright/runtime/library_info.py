@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ._ffi import LIB, check_call
-from .bytecode import Opcode, read_code
 from .checksum import verify_checksum
 from .error import TVMError
 from .interface import Interface, Limits, TensorInfo
@@ -175,6 +174,8 @@ def _ahead_of_time_fields(program: dict[str, Any] | None) -> dict[str, Any]:
 
 def _program_fields(reader: Reader) -> dict[str, Any]:
     """Return the fields of ``LibraryInfo`` from a program of the virtual machine; see ``runtime/bytecode.py``."""
+    from .bytecode import Opcode, read_code
+
     end = reader.u64() + reader.at
     start = reader.at
     reader.u64()

@@ -15,10 +15,8 @@ so that a library with its modules loads without importing the package first.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
-from .export import link_for_loading
 from .module import Module, load_module
 from .plugins import load_plugins
 from .registry import register_func
@@ -33,6 +31,10 @@ def _find_loader(name: str) -> None:
 
 
 def _load_linked(path: str, fmt: str) -> Module:
+    import tempfile
+
+    from .export import link_for_loading  # a linker, which libraries do without
+
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         return load_module(link_for_loading(Path(path), Path(folder)))
 

@@ -11,18 +11,18 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from .container import ADT
 from .device import Device, cpu
 from .error import TVMError
-from .executor.debug import GraphModuleDebug
 from .executor.graph import GraphModule, real_array
+from .fork import forked_lock
 from .interface import Interface, Limits, TensorInfo, fits
 from .module import Module, load_module, set_num_threads
 from .ndarray import NDArray, from_dlpack, numpy_dtype, numpy_view, share_memory
@@ -30,6 +30,9 @@ from .profiler_vm import VirtualMachineProfiler
 from .profiling import Report
 from .state import first_state, next_of
 from .vm import Executable, VirtualMachine
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Array = np.ndarray[Any, Any]
 
@@ -148,6 +151,8 @@ class Model:
 
     def run_async(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run in the background, as :meth:`__call__` would; ``result()`` of the returned future waits for it."""
+        from concurrent.futures import ThreadPoolExecutor
+
         with self._lock:
             if self._background is None:
                 self._background = ThreadPoolExecutor(_ASYNC_RUNS, "tilewright-model")
@@ -250,6 +255,8 @@ def load(
 ) -> Model:
     """Open a library that ``tilewright compile`` or ``Model.save`` wrote. Loading runs code of the file: trust it.
 
+    Models of one file in one process share their weights, also those that are prepared when it is loaded.
+
     Args:
         path: the library.
         device: as for :class:`Model`.
@@ -263,7 +270,24 @@ def load(
     file = Path(path)
     if not file.is_file():
         raise TVMError(f"{file}: there is no such file")
-    return Model(load_module(str(file), verify=verify), device, threads=threads, max_steps=max_steps)
+    return Model(_shared_module(file, verify), device, threads=threads, max_steps=max_steps)
+
+
+_loaded: WeakValueDictionary[tuple[object, ...], Module] = WeakValueDictionary()  # by path, file and time of change
+_loading = forked_lock()
+
+
+def _shared_module(file: Path, verify: bool) -> Module:
+    """Return the module of a library that other models in this process have of the file, if any do, else a new one.
+
+    Models of one module share the weights that are prepared from others. The file is opened and checked in any case.
+    """
+    path = file.resolve()
+    found = path.stat()
+    key = path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    module = load_module(str(file), verify=verify)
+    with _loading:
+        return _loaded.setdefault(key, module)
 
 
 # ---- what runs a model ----
@@ -335,6 +359,8 @@ class _Graph(_Library):
 
     def profile(self, values: Mapping[str, Any]) -> Report:
         """Run with times."""
+        from .executor.debug import GraphModuleDebug
+
         graph = self._module["get_graph_json"]()
         executor = GraphModuleDebug(self._module["debug_create"]("default", *self._devices), self._devices, graph)
         executor.set_input(dict(values))

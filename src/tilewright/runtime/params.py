@@ -19,7 +19,6 @@ import numpy as np
 
 from .dtype import DataType, make_dtype
 from .ndarray import NDArray, array, empty
-from .partial_files import whole_file
 
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
@@ -157,6 +156,8 @@ def load_param_dict_from_file(path: str | Path) -> dict[str, NDArray]:
 
 def save_param_dict_to_file(params: Mapping[str, NDArray | np.ndarray[Any, Any]], path: str | Path) -> None:
     """Write ``save_param_dict`` to a file, which appears whole or not at all."""
+    from .partial_files import whole_file
+
     with whole_file(path) as partial, partial.open("wb") as file:
         file.writelines(_parts(params))
 

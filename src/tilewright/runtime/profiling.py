@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +55,8 @@ class Report:
 
     def csv(self) -> str:
         """Return the calls as comma-separated values under a line of the columns' names."""
+        import csv
+
         columns = _columns(self.calls)
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

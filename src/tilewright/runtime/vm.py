@@ -10,17 +10,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .bytecode import Code, code_text, read_code, write_head, write_tail
 from .container import ADT, tuple_object
 from .device import Device, cpu
 from .error import TVMError
 from .module import BenchmarkResult, Module
 from .ndarray import NDArray, array
 from .registry import need_global_func
+
+if TYPE_CHECKING:
+    from .bytecode import Code
 
 NAIVE_ALLOCATOR = 1
 POOLED_ALLOCATOR = 2
@@ -95,6 +97,8 @@ class Executable:
     @cached_property
     def code(self) -> Code:
         """The functions and their instructions."""
+        from .bytecode import read_code
+
         return read_code(self.mod["get_head"](), self.mod["get_tail"]())
 
     @property
@@ -109,6 +113,8 @@ class Executable:
     @property
     def bytecode(self) -> str:
         """The instructions as text, as TVM prints them."""
+        from .bytecode import code_text
+
         return code_text(self.code)
 
     @property
@@ -162,6 +168,8 @@ def make_executable(
 
     Those of ``nd`` are used where they lie; strided ones are copied when a machine is made.
     """
+    from .bytecode import write_head, write_tail
+
     arrays = [value if isinstance(value, NDArray) else array(value) for value in constants]
     pairs = [item for pair in zip(constant_devices, arrays, strict=True) for item in pair]
     create = need_global_func("tilewright.vm.create_executable")

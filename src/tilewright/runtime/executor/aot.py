@@ -16,8 +16,7 @@ import numpy as np
 
 from .._ffi import DLTensor
 from ..device import Device, cpu
-from ..error import TVMError
-from ..export import ExportError
+from ..error import ExportError, TVMError
 from ..module import Module
 from ..ndarray import NDArray, empty, numpy_view
 from ..registry import need_global_func
