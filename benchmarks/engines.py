@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from .quantized import float32_of
-
 Arrays = Mapping[str, np.ndarray]
 
 TORCH = "torch"
@@ -95,7 +93,6 @@ class OpenVino(Engine):
         """Compile the model and set the inputs of one inference request."""
         import openvino
 
-        self._names = [_output_name(output) for output in openvino.Core().read_model(str(prepared)).outputs]
         config = {
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": "1",
@@ -104,6 +101,7 @@ class OpenVino(Engine):
         if os.environ.get(PRECISION, FLOAT32) == FLOAT32:
             config["INFERENCE_PRECISION_HINT"] = "f32"
         self._compiled = openvino.Core().compile_model(str(prepared), "CPU", config)
+        self._names = [_output_name(output) for output in self._compiled.outputs]
         self._request = self._compiled.create_infer_request()
         self._inputs = {name: openvino.Tensor(value) for name, value in inputs.items()}
         for name, tensor in self._inputs.items():
@@ -244,6 +242,24 @@ class Tilewright(Engine):
         return self._version
 
 
+class Loaded(Tilewright):
+    """Tilewright by ``tilewright.load``, as a program uses it: models of one file share what they have in common."""
+
+    def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
+        """Open the library."""
+        from tilewright.runtime.model import load
+
+        self._model, self._inputs = load(prepared, threads=threads), inputs
+
+    def run(self) -> None:
+        """One inference, with results of its own."""
+        self._results = self._model.run(self._inputs)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results of the last run."""
+        return dict(self._results)
+
+
 class OneDnn(Tilewright):
     """Tilewright with what oneDNN takes run by oneDNN, PyPI's `onednn` in the same threads."""
 
@@ -270,6 +286,8 @@ class Float32(Tilewright):
     @classmethod
     def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
         """As above, in a folder of its own beside the quantized network's library."""
+        from .quantized import float32_of
+
         own = folder / FLOAT32
         own.mkdir(exist_ok=True)
         return super().prepare(model if PRECISION in os.environ else float32_of(model), inputs, own)

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -27,37 +26,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-Run = Callable[[], object]
+from .engines import Engine, Loaded, OnnxRuntime, OpenVino
 
-
-def _tilewright(path: Path, inputs: dict[str, np.ndarray]) -> Run:
-    from tilewright.runtime.model import load
-
-    model = load(path, threads=1)
-    return lambda: model.run(inputs)
-
-
-def _onnxruntime(path: Path, inputs: dict[str, np.ndarray]) -> Run:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, inputs)
-
-
-def _openvino(path: Path, inputs: dict[str, np.ndarray]) -> Run:
-    import openvino
-
-    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": "1", "INFERENCE_PRECISION_HINT": "f32"}
-    request = openvino.Core().compile_model(str(path), "CPU", config).create_infer_request()
-    return lambda: request.infer(inputs)
-
-
-ENGINES: dict[str, tuple[str, Callable[[Path, dict[str, np.ndarray]], Run]]] = {
-    "tilewright": ("tilewright.runtime", _tilewright),
-    "onnxruntime": ("onnxruntime", _onnxruntime),
-    "openvino": ("openvino", _openvino),
+ENGINES: dict[str, tuple[str, type[Engine]]] = {
+    "tilewright": ("tilewright.runtime", Loaded),
+    "onnxruntime": ("onnxruntime", OnnxRuntime),
+    "openvino": ("openvino", OpenVino),
 }
 
 
@@ -71,19 +45,24 @@ def pss() -> float:
 
 def observe(engine: str, path: Path, stored: Path) -> dict[str, float]:
     """Return what one process sees: seconds of import and until the first answer, and MB; numpy is there before."""
-    module, make = ENGINES[engine]
+    module, kind = ENGINES[engine]
     with np.load(stored) as arrays:
         inputs = dict(arrays)
     before, start = pss(), time.process_time()
     __import__(module)
     found = {"import": time.process_time() - start, "idle": pss() - before}
-    runs = [make(path, inputs)]
-    runs[0]()
+    instances: list[Engine] = []
+
+    def one_more() -> None:
+        instances.append(kind())
+        instances[-1].load(path, inputs, threads=1)
+        instances[-1].run()
+
+    one_more()
     found["first"] = time.process_time() - start
     found["one"] = pss() - before
     for _ in range(3):
-        runs.append(make(path, inputs))
-        runs[-1]()
+        one_more()
     found["four"] = pss() - before
     return found
 
@@ -126,20 +105,17 @@ def main() -> None:
 
 def compare(name: str, engines: list[str], turns: int) -> Table:
     """Return the table of a model."""
-    import tilewright
-
     from .latency import find_model
 
     path, inputs = find_model(name)
     with tempfile.TemporaryDirectory() as folder:
-        stored, library = Path(folder) / "inputs.npz", Path(folder) / "model.so"
+        stored = Path(folder) / "inputs.npz"
         np.savez(stored, **inputs)  # type: ignore[arg-type]
-        tilewright.compile(path).save(library)
+        files = {engine: ENGINES[engine][1].prepare(path, inputs, Path(folder)) for engine in engines}
         found: dict[str, list[dict[str, Any]]] = {engine: [] for engine in engines}
         for _ in range(turns):
             for engine in engines:
-                file = library if engine == "tilewright" else path
-                command = [sys.executable, "-m", "benchmarks.footprint", "--observe", engine, str(file), str(stored)]
+                command = [sys.executable, "-m", "benchmarks.footprint", "--observe", engine, files[engine], stored]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
                 found[engine].append(json.loads(done.stdout.splitlines()[-1]))
     table = Table("engine", "import (s)", "first answer (s)", "idle (MB)", "one (MB)", "four (MB)", title=name)

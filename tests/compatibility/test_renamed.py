@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 
 import numpy as np
 import pytest
 
-from tilewright.runtime import vm
+from tilewright.runtime import renamed, vm
+
+
+@pytest.fixture(autouse=True)
+def _nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process."""
+    monkeypatch.setattr(renamed, "_noted", set())
 
 
 @pytest.mark.parametrize(
@@ -27,3 +34,11 @@ def test_an_old_name_is_the_new_object(module: str, old: str, new: str) -> None:
 def test_with_room_is_with_capacity() -> None:
     with pytest.warns(DeprecationWarning, match="now with_capacity"):
         assert vm.with_room(np.zeros((1, 0, 4), "float32"), 1, 8).shape == (1, 0, 4)
+
+
+def test_a_name_is_announced_once(recwarn: pytest.WarningsRecorder) -> None:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        assert vm.with_room(np.zeros((1, 0, 4), "float32"), 1, 8).shape == (1, 0, 4)
+    (told,) = recwarn
+    assert told.filename == __file__

@@ -7,6 +7,8 @@ libraries, ``loaders.py`` reading them, ``onednn.py`` where oneDNN is, ``plugins
 ``_ffi.py`` the library itself.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import container as container  # what packed functions give objects as
 from . import loaders as loaders  # registers what reads modules from files
 from . import onednn as onednn  # registers where oneDNN is
@@ -18,7 +20,6 @@ from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plu
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
 from .executor import GraphExecutorFactoryModule, GraphModule
-from .generator import Generator
 from .library_info import LibraryInfo, library_info
 from .module import (
     BenchmarkResult,
@@ -50,6 +51,18 @@ from .registry import (
     register_func,
     remove_global_func,
 )
+
+if TYPE_CHECKING:
+    from .generator import Generator
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Generator":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .generator import Generator  # models load with it, which functions and arrays do without
+
+    return Generator
+
 
 __all__ = [
     "ADT",

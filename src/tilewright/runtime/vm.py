@@ -6,7 +6,6 @@ it. docs/vm.md has the instructions, docs/runtime.md how to run one without Pyth
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,7 @@ from .error import TVMError
 from .module import BenchmarkResult, Module
 from .ndarray import NDArray, array
 from .registry import need_global_func
+from .renamed import warn_renamed
 
 if TYPE_CHECKING:
     from .bytecode import Code
@@ -314,7 +314,7 @@ def with_capacity(data: Any, axis: int, capacity: int) -> NDArray:
 
 def with_room(data: Any, axis: int, capacity: int) -> NDArray:
     """Call ``with_capacity``, whose name in the last release this is."""
-    warnings.warn("runtime.vm.with_room is now with_capacity", DeprecationWarning, stacklevel=2)
+    warn_renamed("runtime.vm.with_room", "with_capacity")
     return with_capacity(data, axis, capacity)
 
 

@@ -17,7 +17,6 @@ cooperating threads to every row: one on CPUs, a block on GPUs. They share the e
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.runtime.renamed import warn_renamed
 from tilewright.target.target import Target
 from tilewright.tir.stmt import AttrStmt
 from tilewright.topi.utils import simplify
@@ -216,5 +216,5 @@ _RENAMED = {"Team": "ThreadGroup", "team": "thread_group"}  # names of the last 
 def __getattr__(name: str) -> Any:
     if name not in _RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"topi.loops.{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    warn_renamed(f"topi.loops.{name}", _RENAMED[name])
     return globals()[_RENAMED[name]]

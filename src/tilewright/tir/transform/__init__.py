@@ -15,8 +15,9 @@ verify_gpu_code.
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import Any
+
+from tilewright.runtime.renamed import warn_renamed
 
 _PASSES = {
     "Apply": "apply_filter",
@@ -75,7 +76,7 @@ __all__ = sorted(_PASSES)
 
 def __getattr__(name: str) -> Any:
     if name in _RENAMED:
-        warnings.warn(f"tir.transform.{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        warn_renamed(f"tir.transform.{name}", _RENAMED[name])
         name = _RENAMED[name]
     if name in _PASSES:
         return getattr(importlib.import_module(f"{__name__}.{_PASSES[name]}"), name)
