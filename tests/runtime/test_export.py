@@ -530,3 +530,42 @@ def test_weights_that_do_not_fit_the_disk_are_an_error_before_anything_is_writte
     monkeypatch.setattr(export, "_write_objects", None)
     failing_export(factory, tmp_path / "x.so", "its weights take 0 MB, and 0 MB are free on its disk")
     assert list(tmp_path.iterdir()) == []
+
+
+_READ_ALL = """
+import sys
+from tilewright import runtime
+module = runtime.load_module(sys.argv[1])
+print(module["get_param"](0).numpy().sum(), flush=True)
+input()
+"""
+
+
+def test_processes_share_the_memory_of_a_librarys_weights(compiled: runtime.Module, tmp_path: Path) -> None:
+    big = np.ones(1 << 20, "float32")
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(0), compiled, "default", {"big": big})
+    path = tmp_path / "many.so"
+    made.export_library(path)
+    command = [sys.executable, "-c", _READ_ALL, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and float(other.stdout.readline()) == big.size
+        mine = parameters(runtime.load_module(path))["big"]
+        assert mine.numpy().sum() == big.size
+        shared = sum(
+            _kilobytes_of(path, field) for field in ("Shared_Clean", "Shared_Dirty")
+        )  # on the disk yet, or not
+        assert shared >= big.nbytes / 1024
+        assert _kilobytes_of(path, "Private_Dirty") < big.nbytes / 1024 / 16
+        other.communicate("\n")
+
+
+def _kilobytes_of(path: Path, field: str) -> int:
+    """The sum of a field over this process's mappings of a file, in KiB."""
+    total, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first and ":" not in first:
+            inside = line.endswith(str(path))
+        elif inside and first == f"{field}:":
+            total += int(rest[0])
+    return total
