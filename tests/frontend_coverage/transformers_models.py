@@ -128,6 +128,8 @@ def example(kind: str, name: str, dynamic: bool = False) -> Example:
     config_class = CONFIG_MAPPING[kind]
     config = config_class(**small(config_class, _OF_MODEL.get(kind, {})))
     config.use_cache = False
+    if getattr(config, "pad_token_id", 0) is None:  # classifiers of several sequences look for it
+        config.pad_token_id = 0
     model = getattr(transformers, name)(config).eval()
     awake(model)
     given = inputs(model, config)
@@ -178,7 +180,11 @@ def _attribute(config: Any, name: str, default: Any) -> Any:
 
 def _input(name: str, model: Any, config: Any) -> torch.Tensor | None:
     if name in ("input_ids", "decoder_input_ids", "text_input_ids"):
-        return torch.randint(3, min(WORDS, _attribute(config, "vocab_size", WORDS)), (2, LENGTH))
+        words = torch.randint(3, min(WORDS, _attribute(config, "vocab_size", WORDS)), (2, LENGTH))
+        last = getattr(config, "eos_token_id", None)
+        if type(model).__name__.endswith("ForSequenceClassification") and isinstance(last, int):
+            words[:, -1] = last  # where encoders and decoders read what they classify
+        return words
     if name.startswith("pixel_values"):
         side = _attribute(config, "image_size", 32)
         side = max(side) if isinstance(side, (list, tuple)) else side

@@ -33,4 +33,16 @@ _OF_TRAINING = [
 @cache
 def decompositions() -> dict[Any, Any]:
     """Return the table: torch's for its core operators where there is no converter, and for losses and gradients."""
-    return {**functional_decompositions(), **get_decompositions(_OF_TRAINING)}
+    of_training = {_aten.native_dropout.default: _dropout}
+    return {**functional_decompositions(), **get_decompositions(_OF_TRAINING), **of_training}
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``native_dropout`` of a mask that torch draws, as its own kernel does, before it has the data.
+
+    So the operators around it are one part: the mask alone comes from PyTorch.
+    """
+    if not train or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    mask = _aten.bernoulli.p(torch.empty(x.shape, dtype=torch.bool, device=x.device), 1 - p)
+    return x * mask * (0 if p == 1 else 1 / (1 - p)), mask

@@ -18,11 +18,11 @@ from tilewright.relay.frontend.torch.graph import unconverted
 
 PREFIX = "tilewright_"
 
-# Parts of these alone are no work.
-_NO_WORK = (
-    "torch.ops.aten.view", "torch.ops.aten.permute", "torch.ops.aten.unsqueeze",
-    "torch.ops.aten.squeeze", "torch.ops.aten.expand", "torch.ops.aten.alias", "torch.ops.aten.detach",
-)  # fmt: skip
+_aten = torch.ops.aten
+_NO_WORK = {  # parts of these alone stay in PyTorch, where they move no data
+    _aten.view, _aten.permute, _aten.t, _aten.transpose, _aten.unsqueeze, _aten.squeeze, _aten.expand, _aten.alias,
+    _aten.detach, _aten.empty,
+}  # fmt: skip
 
 
 class _Support(OperatorSupportBase):
@@ -49,15 +49,16 @@ def refusals(gm: torch.fx.GraphModule) -> dict[str, str]:
 
 def split(gm: torch.fx.GraphModule, refused: Mapping[str, str]) -> torch.fx.GraphModule:
     """Return the graph with calls of submodules named ``tilewright_N`` for its parts, which are graphs themselves."""
-    partitioner = CapabilityBasedPartitioner(
-        gm, _Support(_with_getitems(gm, refused)), allows_single_node_partition=True, non_compute_ops=_NO_WORK
-    )
-    partitions = partitioner.propose_partitions()
-    partitioner.remove_bookend_non_compute_ops(partitions)
-    kept = [p for p in partitions if p.nodes]
+    support = _Support(_with_getitems(gm, refused))
+    partitions = CapabilityBasedPartitioner(gm, support, allows_single_node_partition=True).propose_partitions()
+    kept = [p for p in partitions if any(_works(node) for node in p.nodes)]
     from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
     return fuse_by_partitions(gm, [p.nodes for p in kept], PREFIX, always_return_tuple=True)
+
+
+def _works(node: torch.fx.Node) -> bool:
+    return node.target is not operator.getitem and getattr(node.target, "overloadpacket", None) not in _NO_WORK
 
 
 def _with_getitems(gm: torch.fx.GraphModule, refused: Mapping[str, str]) -> Mapping[str, str]:
