@@ -1,8 +1,9 @@
 """``python -m tests.fuzz [--seconds N] [--seed N] [NAME ...]``: fuzz the loaders, in C and in Python (`make fuzz`).
 
 Beside them ``indices``: compiled models, with indices, sizes and coordinates of any kind; ``onnx_models``: models
-with changed inputs, attributes, types and shapes; and ``frameworks``: changed models of TensorFlow, PyTorch and
-TensorFlow Lite. Reports name the seed; findings of the latter two do not end the search.
+with changed inputs, attributes, types and shapes; and ``frameworks``: changed models of TensorFlow, PyTorch
+(exported programs and TorchScript), Keras and TensorFlow Lite. Reports name the seed; findings of the latter two do
+not end the search.
 A finding of a loader is written to a file that the tests read from then on, and ends the search with a report: in
 Python to ``tests/fuzz/corpus``, in C to ``native/fuzz/findings``.
 """

@@ -1,4 +1,4 @@
-"""Models of TensorFlow, PyTorch and TensorFlow Lite with changes: each is imported, or refused by one clear error.
+"""Changed models of TensorFlow, PyTorch, Keras and TensorFlow Lite: each is imported, or refused by one clear error.
 
 Clear is a ``TilewrightError`` but no ``InternalError``, of one paragraph. What is changed are the parts of a valid
 file: a name, a number, an attribute, an operand, an operator, a data type. ``python -m tests.fuzz frameworks`` tries
@@ -10,14 +10,17 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
 import random
+import re
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +40,7 @@ _NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 100, 2**20, 2**31 - 1,
 def report(number: int) -> str | None:
     """Return what is wrong with the answer to a model; None where it is right."""
     rng = random.Random(number)
-    read = rng.choice((_tensorflow, _tensorflow, _torch, _tflite))
+    read = rng.choice((_tensorflow, _tensorflow, _torch, _tflite, _torchscript, _keras))
     try:
         with within(SLOWEST, "the front end"):
             read(rng)
@@ -143,7 +146,8 @@ def _change_tensor(tensor: Any, rng: random.Random) -> None:
 
 
 @functools.cache
-def _programs() -> list[bytes]:
+def _network() -> tuple[Any, tuple[Any, Any]]:
+    """Return a module in evaluation mode, and inputs for it."""
     import torch
 
     class Net(torch.nn.Module):
@@ -157,7 +161,14 @@ def _programs() -> list[bytes]:
             y = torch.cat([y, y.flip(2)], 3).transpose(1, 2)[:, 1:].permute(0, 2, 1, 3).mean((2, 3))
             return torch.softmax(self.head(y.index_select(0, n).view(-1, 4)), -1).topk(2)[0]
 
-    net, given = Net().eval(), (torch.zeros(3, 3, 6, 5), torch.tensor([1, 0]))
+    return Net().eval(), (torch.zeros(3, 3, 6, 5), torch.tensor([1, 0]))
+
+
+@functools.cache
+def _programs() -> list[bytes]:
+    import torch
+
+    net, given = _network()
     sizes = ({0: torch.export.Dim("batch", min=2, max=64)}, None)
     made = []
     for dynamic in (None, sizes):
@@ -168,19 +179,28 @@ def _programs() -> list[bytes]:
 
 
 def _torch(rng: random.Random) -> None:
-    source = zipfile.ZipFile(io.BytesIO(rng.choice(_programs())))
-    with tempfile.TemporaryDirectory(prefix="tilewright-fuzz-") as folder:
-        path = Path(folder, "model.pt2")
-        with zipfile.ZipFile(path, "w") as made:
-            for entry in source.namelist():
-                data = source.read(entry)
-                if entry.endswith("models/model.json"):
-                    data = json.dumps(_changed(json.loads(data), rng)).encode()
-                made.writestr(entry, data)
+    def change(name: str, data: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return data
+        return json.dumps(_changed(json.loads(data), rng)).encode()
+
+    with _archive("model.pt2", rng.choice(_programs()), change) as path:
         relay.frontend.from_exported_program(path)
 
 
-def _changed(document: Any, rng: random.Random) -> Any:
+@contextmanager
+def _archive(file: str, original: bytes, change: Callable[[str, bytes], bytes]) -> Iterator[Path]:
+    """Write an archive anew, with changed entries."""
+    source = zipfile.ZipFile(io.BytesIO(original))
+    with tempfile.TemporaryDirectory(prefix="tilewright-fuzz-") as folder:
+        path = Path(folder, file)
+        with zipfile.ZipFile(path, "w") as made:
+            for entry in source.namelist():
+                made.writestr(entry, change(entry, source.read(entry)))
+        yield path
+
+
+def _changed(document: Any, rng: random.Random, numbers: Sequence[int] = _NUMBERS) -> Any:
     """Return JSON with a few changed numbers and names, and lists that miss an element or have it twice."""
     places = list(_places(document))
     names = [holder[key] for holder, key in places if isinstance(holder[key], str)]
@@ -190,7 +210,7 @@ def _changed(document: Any, rng: random.Random) -> Any:
         if isinstance(value, bool):
             holder[key] = not value
         elif isinstance(value, int):
-            holder[key] = rng.choice(_NUMBERS)
+            holder[key] = rng.choice(numbers)
         elif isinstance(value, str):
             holder[key] = rng.choice(names)
         elif isinstance(value, list) and value:
@@ -205,6 +225,103 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield value, key
             if isinstance(value[key], (dict, list)):
                 yield from _places(value[key])
+
+
+# ---- TorchScript ----
+
+
+@functools.cache
+def _scripts() -> list[bytes]:
+    import torch
+
+    def looping(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        parts = [x.mean(1)]
+        for i in range(3):
+            if x.size(0) > i:
+                parts.append(parts[-1][:, 1:4] * float(i) + parts[0][:, 2:5])
+        return torch.stack(parts[1:], dim=0).index_select(0, n).clamp(min=0.5).sum()
+
+    net, given = _network()
+    made = []
+    for script in (torch.jit.trace(net, given), torch.jit.script(looping)):
+        file = io.BytesIO()
+        torch.jit.save(script, file)
+        made.append(file.getvalue())
+    return made
+
+
+_WORDS = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?|(?<=torch\.)\w+|\b(?:True|False|None|_\d+|x|n|parts)\b")
+
+
+def _torchscript(rng: random.Random) -> None:
+    """Change numbers, operators and operands of a script's source; one that torch cannot load is none of ours."""
+    import torch
+
+    def change(name: str, data: bytes) -> bytes:
+        return _rewritten(data.decode(), rng).encode() if name.endswith(".py") else data
+
+    with _archive("model.pt", rng.choice(_scripts()), change) as path:
+        try:
+            script = torch.jit.load(path)
+        except Exception:
+            return
+        relay.frontend.from_pytorch(script, [("x", (3, 3, 6, 5)), ("n", ((2,), "int64"))])
+
+
+def _rewritten(source: str, rng: random.Random) -> str:
+    head, colon, body = source.partition("def ")  # not the module's attributes
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        places = list(_WORDS.finditer(body))
+        if not places:
+            break
+        place, word = rng.choice(places), rng.choice(places).group()
+        if re.match(r"-?\d", place.group()) and rng.random() < 0.7:
+            word = str(rng.choice(_NUMBERS))
+        body = body[: place.start()] + word + body[place.end() :]
+    return head + colon + body
+
+
+# ---- Keras ----
+
+_SMALL = tuple(number for number in _NUMBERS if number <= 100)  # layers of other sizes would take all memory
+
+
+@functools.cache
+def _models() -> list[bytes]:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((8, 9, 3), name="x")
+    y = layers.MaxPooling2D(2)(layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(x))))
+    z = layers.Dense(4, "softmax")(layers.Flatten()(layers.Concatenate()([y, layers.UpSampling2D(1)(y)])))
+    words = keras.Input((6,), dtype="int32", name="words")
+    mean = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(layers.Embedding(11, 5)(words)))
+    made = []
+    with tempfile.TemporaryDirectory(prefix="tilewright-fuzz-") as folder:
+        for model in (keras.Model(x, z), keras.Model(words, layers.Dense(2)(mean))):
+            path = Path(folder, "model.keras")
+            model.save(path)
+            made.append(path.read_bytes())
+    return made
+
+
+def _keras(rng: random.Random) -> None:
+    """Change a file's description of the layers, or bytes of its weights, or cut it off."""
+    original, kind = rng.choice(_models()), rng.randrange(6)
+
+    def change(name: str, data: bytes) -> bytes:
+        if kind and name == "config.json":
+            return json.dumps(_changed(json.loads(data), rng, _SMALL)).encode()
+        if not kind and name.endswith(".h5"):
+            damaged = bytearray(data)
+            for _ in range(3):
+                damaged[rng.randrange(min(len(data), 4096))] = rng.randrange(256)
+            return bytes(damaged[: rng.choice((len(data), len(data) // 2))])
+        return data
+
+    with _archive("model.keras", original, change) as path:
+        relay.frontend.from_keras(path, {})
 
 
 # ---- TensorFlow Lite ----
