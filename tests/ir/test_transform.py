@@ -98,8 +98,11 @@ def test_function_pass_maps_every_function() -> None:
                 body = relay.negative(body)
             return relay.Function(func.params, body)
 
-    result = Negate(2)(small_module())
-    assert str(result).count("negative") == 2
+    twice = Negate(2)
+    assert str(twice(small_module())).count("negative") == 2
+    assert twice.times == 2 and isinstance(twice, tvm.transform.FunctionPass)
+    with pytest.raises(AttributeError, match="no attribute 'size'"):
+        print(twice.size)
 
 
 def test_a_pass_leaves_its_input_module_as_it_was() -> None:

@@ -42,6 +42,12 @@ def test_short_forms_and_numpy_types_name_the_same_type() -> None:
     assert pickle.loads(pickle.dumps(DataType("int8x4"))) is DataType("int8x4")
 
 
+@pytest.mark.parametrize(("text", "wanted"), [("int8", np.int8), ("bool", np.bool_), ("bfloat16", ml_dtypes.bfloat16)])
+def test_numpy_takes_a_type(text: str, wanted: type) -> None:
+    assert np.dtype(DataType(text)) == wanted
+    assert np.ones(2).astype(DataType(text)).dtype == np.zeros(2, DataType(text)).dtype == wanted
+
+
 @pytest.mark.parametrize("text", ["float", "int8", "uint64", "bool", "bfloat16", "float16"])
 def test_numpy_type_has_the_item_size(text: str) -> None:
     assert numpy_dtype(text).itemsize == DataType(text).itemsize

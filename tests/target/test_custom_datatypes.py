@@ -147,6 +147,26 @@ def test_networks() -> None:
     np.testing.assert_array_equal(found, np.maximum(given[0] + given[1], 0) * given[1])
 
 
+def test_a_network_changes_its_type() -> None:
+    """Parameters, parts of tuples, constants, and what operators are asked for; no other dtype."""
+    own = f"custom[{NAME}]32"
+    change = relay.frontend.ChangeDatatype("float32", own)
+    x, w = relay.var("x", shape=(2, 3)), relay.var("w", relay.TupleType([relay.TensorType((3,))]))
+    counts = relay.var("counts", shape=(), dtype="int32")
+    total = x * relay.const(np.full((3,), 0.5, "float32")) + relay.TupleGetItem(w, 0) - relay.ones((2, 3), "float32")
+    changed = change(tvm.IRModule.from_expr(relay.Function([x, w, counts], total)))["main"]
+    assert change.dst == own and changed.params[2].checked_type.dtype == "int32"
+    made = change(tvm.IRModule.from_expr(relay.Function([x], x + relay.ones((2, 3), "float32"))))["main"]
+    assert [made.ret_type.dtype, made.body.args[1].attrs.dtype] == [own, own]
+    y, z = relay.var("y", shape=(2, 3)), relay.var("z", shape=(3,))
+    found = relay.Call(changed, [y.astype(own), relay.Tuple([z.astype(own)]), relay.const(0)]).astype("float32")
+    mod = tvm.IRModule.from_expr(relay.Function([y, z], found))
+    given = np.array([[1, -2, 3], [0.5, 0.25, -7]], "float32"), np.array([1, 1.5, 4], "float32")
+    with tvm.transform.PassContext(config={"tir.disable_vectorize": True}):
+        result = relay.create_executor("graph", mod=mod).evaluate()(*given).numpy()
+    np.testing.assert_array_equal(result, given[0] * 0.5 + given[1] - 1)
+
+
 def test_a_type_crosses_between_networks() -> None:
     own = f"custom[{NAME}]32"
     x = relay.var("x", shape=(5,))

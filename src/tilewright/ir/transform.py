@@ -307,6 +307,13 @@ class Pass:
             for instrument in ctx.active_instruments():
                 getattr(instrument, event)(mod, self.info)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the object that a decorated class made, as TVM's passes have them."""
+        instance = getattr(self.__dict__.get("function"), "__self__", None)
+        if instance is None or name.startswith("__"):
+            raise AttributeError(f"the pass {type(self).__name__} has no attribute {name!r}")
+        return getattr(instance, name)
+
     def __str__(self) -> str:
         return f"Pass {self.info.name} at the optimization level {self.info.opt_level}"
 

@@ -111,6 +111,11 @@ class DataType:
         """
         return _to_numpy(self)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return numpy's dtype, which numpy asks for: ``np.zeros(4, DataType("int8"))``."""
+        return _to_numpy(self)
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
             try:

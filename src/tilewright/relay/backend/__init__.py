@@ -8,6 +8,7 @@ graph_executor_codegen.py function_metadata.py  TVM's interface to it; sizes and
 executor.py interpreter.py      ``relay.create_executor``, and values
 calibration.py runtime.py       inputs and outputs of a module's functions; the runtime of a library
 progress.py                     progress and report of a build
+utils.py                        names of modules, where TVM has them
 """
 
 from tilewright.relay.backend.runtime import Executor, Runtime

@@ -2,6 +2,8 @@
 
 from onnx import ModelProto
 
+from tilewright.relay.frontend import common
+from tilewright.relay.frontend.change_datatype import ChangeDatatype
 from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
 from tilewright.relay.frontend.keras import from_keras
 from tilewright.relay.frontend.keras import load as _load_keras
@@ -38,6 +40,6 @@ register_frontend(
 )
 
 __all__ = [
-    "FrontEnd", "from_exported_program", "from_keras", "from_onnx", "from_pytorch", "from_tensorflow", "from_tflite",
-    "import_model", "list_frontends", "register_frontend",
+    "ChangeDatatype", "FrontEnd", "common", "from_exported_program", "from_keras", "from_onnx", "from_pytorch",
+    "from_tensorflow", "from_tflite", "import_model", "list_frontends", "register_frontend",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.budget import check_budget
+from tilewright.ir.dtype import is_custom
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -170,11 +171,17 @@ class _ConstantFolder(ExprMutator):
             return post
         arguments = [constant_value(_unmarked(a)) for a in post.args]
         tensors = known_tensors(expr.checked_type_or_none)
-        if tensors is None or any(a is None for a in arguments):
+        if tensors is None or any(a is None for a in arguments) or _computes_users_types(expr):
             return post
         if (size := sum(map(tensor_bytes, tensors))) > _SHARED_BYTES:
             check_budget(f"the constant result {expr.checked_type} of {_name_of(expr)}", size)
         return evaluated(post, arguments, expr.checked_type)
+
+
+def _computes_users_types(call: Call) -> bool:
+    """Return whether a call reads or gives numbers of a user's type: numpy would compute with their bits."""
+    types = [e.checked_type_or_none for e in (call, *call.args)]
+    return any(is_custom(tensor.dtype) for t in types for tensor in known_tensors(t) or ())
 
 
 def _name_of(call: Call) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.dtype import is_custom
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.transform import Pass
@@ -126,10 +127,12 @@ def _dtype(expr: RelayExpr) -> str:
     return expr.checked_type.dtype
 
 
-def _with_scalar(m: Match, index: int) -> RelayExpr:
-    """Replace operand ``index``, a tensor filled with a number, by the number."""
+def _with_scalar(m: Match, index: int) -> RelayExpr | None:
+    """Replace operand ``index``, a tensor filled with a number, by the number; the bits of users' types are unknown."""
     number = m[value].data.numpy().reshape(()) if FULL in m else int(ONES in m)
     args = list(m.root.args)
+    if is_custom(_dtype(args[index])):
+        return None
     args[index] = const(number, _dtype(args[index]))
     return Call(m.root.op, args, m.root.attrs, m.root.type_args, m.root.span)
 
