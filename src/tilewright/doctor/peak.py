@@ -17,6 +17,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -343,18 +344,23 @@ def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float 
     return best_rate(work, threads, seconds, tries)
 
 
-def reading_work(nbytes: int, prefetch: Prefetch | None = None) -> Callable[[int], float]:
-    """Return a function that sums up a buffer of `nbytes` so many times and returns the bytes that it has read."""
+def reading_work(nbytes: int, prefetch: Prefetch | None = None, threads: int = 1) -> Callable[[int], float]:
+    """Return a function that sums up `nbytes` so many times, each thread its part, and returns the bytes read."""
     width = max(vector_widths().values())
     kernel = _memory_kernel(width, False, prefetch)
     block = UNROLLED_VECTORS * width * 4
-    blocks = max(1, nbytes // block)
-    (buffer,) = _buffers(blocks * block + LINE_BYTES, 1)
+    blocks = max(1, nbytes // block // threads)
+    (buffer,) = _buffers(blocks * block * threads + LINE_BYTES, 1)
     source = -(-buffer.ctypes.data // LINE_BYTES) * LINE_BYTES
+    parts = [source + i * blocks * block for i in range(threads)]
+    pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     def work(repeats: int) -> float:
+        others = [pool.submit(kernel, part, part, blocks, repeats) for part in parts[1:]] if pool else []
         kernel(source, source, blocks, repeats)
-        return float(repeats) * blocks * block
+        for other in others:
+            other.result()
+        return float(repeats) * blocks * block * threads
 
     return work
 
