@@ -187,6 +187,12 @@ format: $(VENV)/.lint
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
 
+# pip builds llama.cpp from source, for this processor: some 20 minutes of one core.
+$(VENV)/.bench-llama: $(VENV)/.bench
+	@echo "==> building llama-cpp-python, which benchmarks.decoding --llama runs"
+	$(EXTRAS) bench-llama | CMAKE_ARGS="-DGGML_NATIVE=ON" $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@touch $@
+
 # torchvision's wheel asks for a CUDA build of torch, which it can do without.
 $(VENV)/.models: $(VENV)/.bench
 	@echo "==> installing torchvision and transformers, whose networks the doctor looks at"

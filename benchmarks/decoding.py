@@ -2,11 +2,13 @@
 
 python -m benchmarks.decoding smollm --weights int4 --prompt 128 --steps 32
 python -m benchmarks.decoding qwen --weights float32 --threads 2 --rounds 5
+python -m benchmarks.decoding smollm --last --llama        # and llama.cpp of the same sizes (benchmarks/llama.py)
 
 Each engine has a process of its own; they take turns, a prompt and its steps each. Files are as onnxruntime-genai has
 them (``testing.language_models``): GroupQueryAttention, and MatMulNBits with blocks of 32 at accuracy level 4. ONNX
-Runtime's past and present are one buffer, as genai binds them. Times are of the processor, of all threads. Beside them
-stands what reading the weights of a step, and its cache, takes by a loop that only reads (``peak.read_seconds``).
+Runtime's past and present are one buffer, as genai binds them. Times are of the processor with one thread, and of the
+clock with several, which need a machine that nothing else runs on. Beside them stands what reading the weights of a
+step, and its cache, takes by a loop of as many threads that only reads (``peak.read_seconds``).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import llama
 from tilewright.testing.language_models import QWEN_500M, SMOLLM_135M, TINY, Sizes, decoder, save
 
 SIZES = {"smollm": SMOLLM_135M, "qwen": QWEN_500M, "tiny": TINY}
@@ -80,11 +83,12 @@ def onnxruntime_runs(path: Path, sizes: Sizes, capacity: int) -> Callable[[], Ru
     return start
 
 
-ENGINES = {"tilewright": tilewright_runs, "onnxruntime": onnxruntime_runs}
+ENGINES = {"tilewright": tilewright_runs, "onnxruntime": onnxruntime_runs, "llama.cpp": llama.runs}
 
 
 def serve(engine: str, path: Path, sizes: Sizes, capacity: int) -> None:
     """Answer lines of a prompt's and a generation's length by lines of seconds and tokens, until the input ends."""
+    clock = time.process_time_ns if os.environ["TVM_NUM_THREADS"] == "1" else time.perf_counter_ns
     start = ENGINES[engine](path, sizes, capacity)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
@@ -92,9 +96,9 @@ def serve(engine: str, path: Path, sizes: Sizes, capacity: int) -> None:
         run, ids = start(), np.random.default_rng(0).integers(0, sizes.vocabulary, (1, asked["prompt"]))
         seconds, tokens = [], []
         for _ in range(1 + asked["steps"]):
-            began = time.process_time_ns()
+            began = clock()
             logits = run(ids)
-            seconds.append((time.process_time_ns() - began) * 1e-9)
+            seconds.append((clock() - began) * 1e-9)
             tokens.append(int(logits.argmax()))
             ids = np.array([tokens[-1:]])
         print(json.dumps({"seconds": seconds, "tokens": tokens}), flush=True)
@@ -148,6 +152,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--steps", type=int, default=32, help="tokens that follow")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--last", action="store_true", help="logits of the last token of a prompt alone")
+    parser.add_argument("--llama", action="store_true", help="llama.cpp too, which computes the last token's logits")
     parser.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -162,14 +168,18 @@ def main() -> None:
     from tilewright.doctor.peak import read_seconds
 
     with tempfile.TemporaryDirectory() as folder:
-        path = save(decoder(sizes, weights=chosen.weights), Path(folder) / "model.onnx")
-        engines = {name: Process(name, path, chosen) for name in ENGINES}
+        path = save(decoder(sizes, weights=chosen.weights, last=chosen.last), Path(folder) / "model.onnx")
+        files = {"tilewright": path, "onnxruntime": path}
+        if chosen.llama:
+            files["llama.cpp"] = llama.save(sizes, Path(folder) / "model.gguf")
+        engines = {name: Process(name, file, chosen) for name, file in files.items()}
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in engines}
         bounds = []
         for _ in range(chosen.rounds):
             for name, process in engines.items():
                 found[name].append(process.ask(chosen.prompt, chosen.steps))
-            bounds.append(read_seconds(step_bytes(sizes, chosen.weights, chosen.prompt + chosen.steps // 2)))
+            nbytes = step_bytes(sizes, chosen.weights, chosen.prompt + chosen.steps // 2)
+            bounds.append(read_seconds(nbytes, chosen.threads))
         for process in engines.values():
             process.process.kill()
     bound = min(bounds)
@@ -178,9 +188,9 @@ def main() -> None:
         prompt = min(turn["seconds"][0] for turn in turns) * 1e3
         steps = [second * 1e3 for turn in turns for second in turn["seconds"][1:]]
         print(f"| {name} | {prompt:.1f} | {min(steps):.2f} | {np.median(steps):.2f} | {bound * 1e3 / min(steps):.2f} |")
-    tokens = [turns[0]["tokens"] for turns in found.values()]
-    same = sum(a == b for a, b in zip(*tokens, strict=True))
-    print(f"{same} of {chosen.steps + 1} tokens are the same; reading takes {bound * 1e3:.2f} ms")
+    ours, others = (found[name][0]["tokens"] for name in ("tilewright", "onnxruntime"))
+    same = sum(a == b for a, b in zip(ours, others, strict=True))
+    print(f"{same} of {chosen.steps + 1} tokens are ONNX Runtime's; reading takes {bound * 1e3:.2f} ms")
 
 
 if __name__ == "__main__":

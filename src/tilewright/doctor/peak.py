@@ -365,13 +365,14 @@ def reading_work(nbytes: int, prefetch: Prefetch | None = None, threads: int = 1
     return work
 
 
-def read_seconds(nbytes: float) -> float:
-    """Return the least of a few times that reading so much takes one thread."""
-    work, best = reading_work(READ_BYTES), float("inf")
+def read_seconds(nbytes: float, threads: int = 1) -> float:
+    """Return the least of a few times that reading so much takes: of the clock where threads are several."""
+    clock = time.process_time_ns if threads == 1 else time.perf_counter_ns
+    work, best = reading_work(READ_BYTES, threads=threads), float("inf")
     for _ in range(4):
-        began = time.process_time_ns()
+        began = clock()
         read = work(1)
-        best = min(best, (time.process_time_ns() - began) * 1e-9 / read)
+        best = min(best, (clock() - began) * 1e-9 / read)
     return best * nbytes
 
 
