@@ -74,11 +74,12 @@ def _normalized(
     beta: RelayExpr | None,
     centred: bool,
     epsilon: float = 1e-12,
+    axes: tuple[int, ...] = (-1,),
 ) -> tuple[RelayExpr, RelayExpr, RelayExpr]:
-    """Return the normalized last axis, its mean, and one over its deviation."""
-    mean = typed(relay_op.mean(data, axis=-1, keepdims=True))
+    """Return the normalized ``axes``, their mean, and one over their deviation."""
+    mean = typed(relay_op.mean(data, axis=axes, keepdims=True))
     middle = typed(relay_op.subtract(data, mean)) if centred else data
-    power = relay_op.mean(relay_op.multiply(middle, middle), axis=-1, keepdims=True)
+    power = relay_op.mean(relay_op.multiply(middle, middle), axis=axes, keepdims=True)
     factor = typed(relay_op.rsqrt(relay_op.add(power, _scalar(ctx, ctx.attr("epsilon", epsilon), data))))
     result = relay_op.multiply(relay_op.multiply(middle, factor), gamma)
     return typed(relay_op.add(result, beta) if beta is not None else result), mean, factor
@@ -105,11 +106,11 @@ def convert_skip_rms_norm(ctx: NodeContext) -> Any:
 
 @converter("SimplifiedLayerNormalization", domain=_DOMAIN, in_float32=True)
 def convert_rms_norm(ctx: NodeContext) -> Any:
-    """Normalization of the last axis by its root mean square; ONNX Runtime writes it in ONNX's own domain."""
+    """Normalization of the axes from ``axis`` on by their root mean square; ONNX Runtime writes it in ONNX's domain."""
     data = ctx.input(0)
-    if ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data)) != ctx.rank(data) - 1:
-        ctx.unsupported("an axis other than the last")
-    result, _, factor = _normalized(ctx, data, ctx.input(1), None, False, epsilon=1e-5)
+    rank = ctx.rank(data)
+    axis = ctx.normalize_axis(ctx.attr("axis", -1), rank)
+    result, _, factor = _normalized(ctx, data, ctx.input(1), None, False, 1e-5, tuple(range(axis, rank)))
     return [result, factor][: ctx.num_outputs]
 
 

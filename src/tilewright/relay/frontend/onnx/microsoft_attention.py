@@ -114,22 +114,35 @@ def _masked(ctx: NodeContext, keep: RelayExpr, like: RelayExpr, value: float) ->
 
 
 def key_mask(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
-    """Return the addition by a mask of keys: (batch, total) or (batch, length, total) of 0 and 1, or (batch)
-    lengths.
+    """Return the addition by a mask of keys: (batch, total) or (batch, length, total) of 0 and 1, or numbers.
+
+    Those are (batch) lengths; (2 * batch) ends, then starts; or (3 * batch + 2) lengths, then sums of lengths.
     """
     filler = ctx.attr("mask_filter_value", -10000.0)
     if ctx.rank(mask) == 1:
-        if not same_element(ctx.dims(mask)[0], ctx.dims(keys)[0]):
-            ctx.unsupported(
-                f"a mask of shape ({ctx.dims(mask)[0]},) for a batch of {ctx.dims(keys)[0]}; (batch), "
-                "(batch, total) and (batch, length, total) are supported"
-            )
-        ends = relay_op.reshape(mask, (-1, 1, 1, 1))
-        return _masked(ctx, typed(relay_op.less(places_along(ctx, keys, 2), ends)), keys, filler)
+        return _masked(ctx, _within(ctx, mask, keys), keys, filler)
     keep = relay_op.not_equal(mask, const(0, ctx.dtype(mask)))
     for axis in [1, 2] if ctx.rank(mask) == 2 else [1]:
         keep = relay_op.expand_dims(keep, axis)
     return _masked(ctx, typed(keep), keys, filler)
+
+
+def _within(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
+    """Return which keys lie between the numbers of a mask, (batch, 1, 1, total)."""
+    count, batch = ctx.dims(mask)[0], ctx.dims(keys)[0]
+    places, parts = places_along(ctx, keys, 2), [mask]
+    if not same_element(count, batch):
+        if not (is_number(count) and is_number(batch) and count in (2 * batch, 3 * batch + 2)):
+            ctx.unsupported(
+                f"a mask of shape ({count},) for a batch of {batch}; (batch), (2 * batch), (3 * batch + 2), "
+                "(batch, total) and (batch, length, total) are supported"
+            )
+        parts = list(relay_op.split(mask, tuple(range(int(batch), int(count), int(batch)))[:2], axis=0))
+    ends, *starts = (relay_op.reshape(part, (-1, 1, 1, 1)) for part in parts)
+    keep = relay_op.less(places, ends)
+    if not same_element(count, batch) and count == 2 * batch:
+        keep = relay_op.logical_and(keep, relay_op.greater_equal(places, starts[0]))
+    return typed(keep)
 
 
 def _seen(ctx: NodeContext, keys: RelayExpr, places: RelayExpr, window: int = -1) -> RelayExpr:
@@ -146,14 +159,20 @@ def _seen(ctx: NodeContext, keys: RelayExpr, places: RelayExpr, window: int = -1
     return _masked(ctx, typed(keep), keys, _LOWEST)
 
 
-def _causal(ctx: NodeContext, q: RelayExpr, k: RelayExpr) -> RelayExpr:
-    """Return the addition by which the last query sees all keys, and each one before it one less."""
+def _causal(ctx: NodeContext, q: RelayExpr, k: RelayExpr, past: RelayExpr | None) -> RelayExpr:
+    """Return the addition by which a query sees the keys of the past, and new ones up to its own place.
+
+    The entries of ``past`` lie along its last dimension but one.
+    """
+    axis = 0 if past is None else ctx.rank(past) - 2
+    behind = 0 if past is None else ctx.dims(past)[axis]
     length, total = ctx.dims(q)[2], ctx.dims(k)[2]
-    if is_number(length) and is_number(total):
-        keep = np.tri(length, total, total - length, dtype=bool)[None, None]
+    if is_number(length) and is_number(total) and is_number(behind):
+        keep = np.tri(length, total, behind, dtype=bool)[None, None]
         return _masked(ctx, const(keep), q, _LOWEST)
-    behind = relay_op.subtract(_extent(ctx, k, 2), _extent(ctx, q, 2))
-    return _seen(ctx, k, relay_op.expand_dims(relay_op.add(places_along(ctx, q, 2), behind), 0))
+    steps = places_along(ctx, q, 2)
+    places = steps if past is None else relay_op.add(steps, _extent(ctx, past, axis))
+    return _seen(ctx, k, relay_op.expand_dims(places, 0))
 
 
 def lowest_where_not(ctx: NodeContext, keep: RelayExpr, like: RelayExpr) -> RelayExpr:
@@ -184,17 +203,18 @@ def joint_attention(ctx: NodeContext, joint: RelayExpr, mask: int, past: int, ad
         k, v = (
             typed(relay_op.concatenate([relay_op.squeeze(o, [0]), n], axis=2)) for o, n in zip(old, (k, v), strict=True)
         )
-    found = attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, mask, addition))
+    found = attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, mask, addition, past))
     return [found, relay_op.stack([k, v], axis=0)] if ctx.num_outputs > 1 else found
 
 
 def additions_to_scores(
-    ctx: NodeContext, q: RelayExpr, k: RelayExpr, mask: int, addition: int | None
+    ctx: NodeContext, q: RelayExpr, k: RelayExpr, mask: int, addition: int | None, past: int | None
 ) -> list[RelayExpr]:
     """Return what is added to scores: for a mask of keys, an input of additions, and causal attention."""
     found = [key_mask(ctx, ctx.input(mask), k)] if ctx.has_input(mask) else []
     found += [ctx.input(addition)] if addition is not None and ctx.has_input(addition) else []
-    return found + ([_causal(ctx, q, k)] if ctx.attr("unidirectional", 0) else [])
+    cache = None if past is None else ctx.optional(past)
+    return found + ([_causal(ctx, q, k, cache)] if ctx.attr("unidirectional", 0) else [])
 
 
 @converter("MultiHeadAttention", domain=_DOMAIN, in_float32=True)
@@ -211,7 +231,7 @@ def convert_multi_head_attention(ctx: NodeContext) -> Any:
     if ctx.has_input(6):
         k = typed(relay_op.concatenate([ctx.input(6), k], axis=2))
         v = typed(relay_op.concatenate([ctx.input(7), v], axis=2))
-    return [attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, 4, 5)), k, v][: ctx.num_outputs]
+    return [attended(ctx, (q, k, v), additions_to_scores(ctx, q, k, 4, 5, 6)), k, v][: ctx.num_outputs]
 
 
 def _attended_in_buffers(ctx: NodeContext, parts: Parts) -> list[RelayExpr]:
@@ -284,9 +304,19 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     join = _appended if grows else _cached
     keys, values = (join(ctx, new, 3 + i, start) for i, new in enumerate((k, v)))
     additions = [_seen(ctx, keys, places, ctx.attr("local_window_size", -1))]
-    additions += [ctx.input(10)] if ctx.has_input(10) else []
+    additions += [_along_all(ctx, ctx.input(10), keys)] if ctx.has_input(10) else []
     found = attended(ctx, (q, keys, values), additions, ctx.attr("softcap", 0.0), _sink(ctx, q))
     return [found, keys, values][: ctx.num_outputs]
+
+
+def _along_all(ctx: NodeContext, addition: RelayExpr, keys: RelayExpr) -> RelayExpr:
+    """Return additions to the scores of keys, with zeros for the entries of a buffer behind them."""
+    dims, total = ctx.dims(addition), ctx.dims(keys)[2]
+    if not (is_number(dims[3]) and is_number(total)) or dims[3] == total:
+        return addition
+    if dims[3] > total:
+        ctx.fail(f"input 10 adds to {dims[3]} keys; the cache has {total}")
+    return typed(relay_op.nn.pad(addition, ((0, 0), (0, 0), (0, 0), (0, int(total - dims[3])))))
 
 
 def _query_key_value(ctx: NodeContext, heads: int, groups: int) -> list[RelayExpr]:

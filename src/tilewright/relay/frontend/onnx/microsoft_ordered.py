@@ -146,7 +146,7 @@ def convert_ordered_attention(ctx: NodeContext) -> RelayExpr:
     scores = rounded(matmul(ctx, q, _swapped(k, 4)), 14)
     root = const(np.float32(1 / math.sqrt(ctx.shape(q)[3])))
     scores = relay_op.multiply(scores, root)
-    for addition in additions_to_scores(ctx, q, k, 17, None):
+    for addition in additions_to_scores(ctx, q, k, 17, None, None):
         scores = relay_op.add(scores, addition)
     found = matmul(ctx, rounded(relay_op.nn.softmax(scores, axis=-1), 15), v)
     batch, length, width = ctx.shape(q)[0], ctx.shape(q)[2], ctx.shape(v)[3]

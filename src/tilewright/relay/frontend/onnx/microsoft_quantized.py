@@ -113,43 +113,71 @@ def _split(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 @converter("GatherBlockQuantized", domain=_DOMAIN)
 def convert_gather_block_quantized(ctx: NodeContext) -> RelayExpr:
-    """Rows of a table of few bits, with a scale for each block of a row, as floating-point numbers.
+    """Rows of a table of few bits, with a scale for each block of an axis, as floating-point numbers.
 
-    Bytes hold one number of 8 bits or two of 4, the low ones first; without zero points their middle stands for 0.
+    A byte of uint8 holds one number of 8 bits, two of 4 or four of 2 along the last axis, the low ones first; without
+    zero points their middle stands for 0. int4 and uint4 are numbers of their own, whose zero is 0.
     """
     table, scales = ctx.input(0), ctx.input(2)
-    dtype, rank = ctx.dtype(table), ctx.rank(table)
+    rank, packed = ctx.rank(table), ctx.dtype(table) == "uint8"
     bits, block = ctx.attr("bits", 4), ctx.attr("block_size", 128)
-    last = ctx.normalize_axis(ctx.attr("quantize_axis", 1), rank) == rank - 1
-    packed = dtype == "uint8"
-    if ctx.normalize_axis(ctx.attr("gather_axis", 0), rank) or not last or bits not in ((4, 8) if packed else (4,)):
-        ctx.unsupported(
-            f"{dtype} of {bits} bits; supported are uint8 of 4 and 8 bits, int4, uint4; gathered along the first axis "
-            "and quantized along the last"
+    gathered, blocked = (
+        ctx.normalize_axis(ctx.attr(n, d), rank) for n, d in (("gather_axis", 0), ("quantize_axis", 1))
+    )
+    if block < 1:
+        ctx.fail(f"attribute 'block_size' is {block}; a block has at least one number")
+    if bits not in ((2, 4, 8) if packed else (4,)):
+        ctx.unsupported(f"{ctx.dtype(table)} of {bits} bits; supported are uint8 of 2, 4 and 8 bits, int4 and uint4")
+    if packed and (gathered, blocked) != (0, rank - 1):
+        ctx.fail(
+            f"gather_axis {gathered} and quantize_axis {blocked} of packed bytes; those are gathered along axis 0 and "
+            f"quantized along the last, {rank - 1}"
         )
-    columns = ctx.extent(table, -1) * (8 // bits if packed else 1)
-    places = checked_indices(ctx, 1, table, [0])
+    each = 8 // bits if packed else 1
+    whole = [ctx.extent(table, i) * (each if i == rank - 1 else 1) for i in range(rank)]
+    _check_blocks(ctx, whole, blocked, block, each)
+    places = checked_indices(ctx, 1, table, [gathered])
+    moved = blocked + (ctx.rank(places) - 1 if blocked > gathered else 0)  # the blocks' axis in what is gathered
 
     def rows(parameter: RelayExpr) -> RelayExpr:
-        """The gathered rows of an array, a number for each column."""
-        found = typed(relay_op.take(parameter, places, axis=0, mode="fast"))
-        return _nibbles(found, ctx.rank(found)) if bits == 4 and ctx.dtype(parameter) == "uint8" else found
+        """The gathered rows of an array, a number for each column or block, in the result's type."""
+        found = typed(relay_op.take(parameter, places, axis=gathered, mode="fast"))
+        if each > 1 and ctx.dtype(parameter) == "uint8":
+            found = _numbers(found, ctx.rank(found), bits)
+        return typed(relay_op.cast(found, ctx.dtype(scales)))
 
     def spread(parameter: RelayExpr) -> RelayExpr:
-        """Repeat the values of a block for each of its columns."""
-        wide = typed(relay_op.repeat(relay_op.cast(rows(parameter), ctx.dtype(scales)), block, axis=-1))
-        return relay_op.strided_slice(wide, [0], [columns], axes=[ctx.rank(wide) - 1])
+        """Repeat the gathered values of blocks for each of their numbers; where blocks are gathered, a row has one."""
+        if blocked == gathered:
+            every = typed(relay_op.repeat(parameter, block, axis=blocked))
+            return rows(typed(relay_op.strided_slice(every, [0], [whole[blocked]], axes=[blocked])))
+        wide = typed(relay_op.repeat(rows(parameter), block, axis=moved))
+        return relay_op.strided_slice(wide, [0], [whole[blocked]], axes=[moved])
 
     zero = spread(ctx.input(3)) if ctx.has_input(3) else const(float(packed << (bits - 1)), ctx.dtype(scales))
-    numbers = relay_op.subtract(relay_op.cast(rows(table), ctx.dtype(scales)), zero)
-    return relay_op.multiply(numbers, spread(scales))
+    return relay_op.multiply(relay_op.subtract(rows(table), zero), spread(scales))
 
 
-def _nibbles(data: RelayExpr, rank: int) -> RelayExpr:
-    """Split each byte along the last axis into two numbers of 4 bits."""
-    low = relay_op.bitwise_and(data, const(15, "uint8"))
-    high = relay_op.right_shift(data, const(4, "uint8"))
-    return relay_op.reshape(relay_op.stack([low, high], axis=rank), (*([0] * (rank - 1)), -1))
+def _check_blocks(ctx: NodeContext, whole: list[int], axis: int, block: int, each: int) -> None:
+    """Check that scales, and zero points of which a byte holds ``each``, belong to the blocks of a tensor."""
+    wanted = [-(-n // block) if i == axis else n for i, n in enumerate(whole)]
+    for index, what, of_byte in ((2, "scales", 1), (3, "zero points", each)):
+        if ctx.has_input(index):
+            shape = [*wanted[:-1], -(-wanted[-1] // of_byte)]
+            found = ctx.dims(ctx.input(index))
+            if list(found) != shape:
+                ctx.fail(
+                    f"{what} of shape {tuple(found)} do not fit blocks of {block} along axis {axis} of {tuple(whole)} "
+                    f"numbers; expected {tuple(shape)}"
+                )
+
+
+def _numbers(data: RelayExpr, rank: int, bits: int) -> RelayExpr:
+    """Split each byte along the last axis into its numbers of ``bits`` bits."""
+    mask = const((1 << bits) - 1, "uint8")
+    parts = [relay_op.right_shift(data, const(shift, "uint8")) for shift in range(0, 8, bits)]
+    masked = [relay_op.bitwise_and(part, mask) for part in parts]
+    return typed(relay_op.reshape(relay_op.stack(masked, axis=rank), (*([0] * (rank - 1)), -1)))
 
 
 @converter("DynamicQuantizeLSTM", domain=_DOMAIN)

@@ -35,19 +35,21 @@ def in_float32(ctx: NodeContext, value: RelayExpr) -> RelayExpr:
     return value if ctx.dtype(value) == "float32" else folded(ctx, relay_op.cast(value, "float32"), value)
 
 
-def checked_scale(ctx: NodeContext, index: int) -> RelayExpr:
-    """The scale in an input; those that are known are finite and greater than 0."""
+def checked_scale(ctx: NodeContext, index: int, signed: bool = False) -> RelayExpr:
+    """The scale in an input; those that are known are finite, and greater than 0 where not ``signed``."""
     scale, name = ctx.input(index), f"input {index}, {ctx.node.input[index]!r}"
     if not dt.is_float(ctx.dtype(scale)):
         ctx.fail(f"{name}: scales are floating-point numbers, found {ctx.dtype(scale)}")
     known = ctx.constant_or_none(scale) if ctx.is_known(index) else None
     if known is not None:
         numbers = known.astype("float32").reshape(-1)
-        wrong = numbers[~((numbers > 0) & np.isfinite(numbers))]
+        wrong = numbers[~(((numbers > 0) | signed) & np.isfinite(numbers))]
         if wrong.size:
             advice = "; the range of that tensor is too large for float32: quantize again without it"
             advice = advice if np.isinf(wrong).any() else ""
-            ctx.fail(f"{name}: a scale is {wrong[0]}; scales are finite and greater than 0{advice}")
+            ctx.fail(
+                f"{name}: a scale is {wrong[0]}; scales are finite{'' if signed else ' and greater than 0'}{advice}"
+            )
     return scale
 
 
@@ -80,7 +82,7 @@ def _spread(ctx: NodeContext, parameter: RelayExpr) -> RelayExpr:
     """A scale or zero point as float32 that broadcasts: one for all, for each entry of ``axis`` or each block."""
     shape, block = ctx.shape(parameter), ctx.attr("block_size", 0)
     number = in_float32(ctx, parameter)
-    if block and len(shape) > 1:
+    if block and shape:
         return _spread_blocks(ctx, number, block)
     axis = _along(ctx, parameter)
     rank = ctx.rank(ctx.input(0))
@@ -99,9 +101,15 @@ def _spread_blocks(ctx: NodeContext, number: RelayExpr, block: int) -> RelayExpr
     return typed(relay_op.strided_slice(whole, [0] * len(data), list(data)))
 
 
+def _in_blocks(ctx: NodeContext) -> bool:
+    """Return whether scales are those of blocks along an axis, which have the rank of the data."""
+    rank = ctx.rank(ctx.input(1))
+    return rank > 1 or (rank == 1 and bool(ctx.attr("block_size", 0)))
+
+
 def _is_plain(ctx: NodeContext, dtype: str) -> bool:
     """Whether Relay's operators have the data type, and a scale for all or for each entry of an axis."""
-    return dt.is_int(dtype) and 8 <= dt.bits(dtype) <= 16 and ctx.rank(ctx.input(1)) < 2
+    return dt.is_int(dtype) and 8 <= dt.bits(dtype) <= 16 and not _in_blocks(ctx)
 
 
 @converter("QuantizeLinear")
@@ -144,12 +152,13 @@ def convert_dynamic_quantize(ctx: NodeContext) -> tuple[RelayExpr, ...]:
 @converter("DequantizeLinear", domain="com.microsoft")
 def convert_dequantize(ctx: NodeContext) -> RelayExpr:
     """``(x - zero_point) * scale``"""
-    data, scale = ctx.input(0), checked_scale(ctx, 1)
+    # quantizers let the extreme number of a block be the last code, -8: its scale is negative then; 0 is one of zeros
+    data, scale = ctx.input(0), checked_scale(ctx, 1, signed=bool(ctx.attr("block_size", 0)))
     given, dtype = ctx.dtype(data), ctx.dtype(scale)
     zero = checked_zero(ctx, 2, given, scale)
     if ctx.attr("output_dtype", 0):
         dtype = dtype_of(ctx.attr("output_dtype"), "attribute 'output_dtype'")
-    if dt.is_int(given) and ctx.rank(scale) < 2:
+    if dt.is_int(given) and not _in_blocks(ctx):
         axis = _along(ctx, scale) or 0
         zero = const(0) if zero is None else in_bytes(ctx, zero)
         numbers: RelayExpr = qnn.dequantize(in_bytes(ctx, data), in_float32(ctx, scale), zero, axis)

@@ -50,10 +50,9 @@ def rotated(
 def convert_rotary_embedding(ctx: NodeContext) -> RelayExpr:
     """Rotate (batch, length, features) or (batch, heads, length, size).
 
-    Input 1 has the position of each row, (batch, length), or that of the first one.
+    Input 1 has the position of each row, (batch, length), or that of the first one. ONNX Runtime reads neither of the
+    attributes ``scale`` and ``is_packed_batching``, so that results do not depend on them here.
     """
-    if ctx.attr("is_packed_batching", 0) or ctx.attr("scale", 1.0) != 1.0:
-        ctx.unsupported("attributes is_packed_batching and scale")
     data, places, caches = ctx.input(0), ctx.input(1), (ctx.input(2), ctx.input(3))
     by_heads = ctx.rank(data) == 4
     if ctx.rank(places) == 1:
