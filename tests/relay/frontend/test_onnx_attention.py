@@ -54,6 +54,7 @@ def test_one_group_and_a_group_for_each_head(groups: int, batch: int) -> None:
 
 def test_additions_to_scores() -> None:
     grouped(4, 0, extra=1)
+    grouped(1, 4, past=9, extra=1, shared=((3, 1), (4, 2)))  # of the keys so far, in a buffer with room for more
 
 
 def test_joint_queries_keys_and_values_of_groups() -> None:
@@ -96,6 +97,8 @@ def test_several_heads_with_buffers(batch: int, length: int, past: int, causal: 
 def test_keys_and_values_of_another_sequence_by_heads() -> None:
     inputs = [numbers(2, 5, 24), numbers(2, 3, 7, 8), numbers(2, 3, 7, 8)]
     compare("MultiHeadAttention", inputs, num_heads=3)
+    inputs = [numbers(2, 7, 24), numbers(2, 3, 24), numbers(2, 3, 24)]  # each query sees keys up to its own place
+    compare("MultiHeadAttention", inputs, num_heads=3, unidirectional=1)
 
 
 def feeds(ids: Array, past: dict[str, Array], before: int, grouped: bool) -> dict[str, Array]:

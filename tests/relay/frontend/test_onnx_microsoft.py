@@ -101,6 +101,7 @@ def test_skip_layer_normalization(with_bias: bool) -> None:
     compare("SkipLayerNormalization", inputs, epsilon=1e-5)
     compare("SkipSimplifiedLayerNormalization", [*inputs[:3], *inputs[4:]], epsilon=1e-5)
     compare("SimplifiedLayerNormalization", [inputs[0], inputs[2]], domain="", epsilon=1e-5)
+    compare("SimplifiedLayerNormalization", [inputs[0], numbers(*inputs[0].shape[1:])], domain="", axis=1, epsilon=1e-5)
 
 
 def test_normalizations_of_small_numbers_have_epsilons_of_their_own() -> None:
@@ -205,6 +206,8 @@ MASKS = {
     "none": None,
     "by key": np.array([[1, 1, 1, 0], [1, 0, 1, 1]], "int32"),
     "lengths": np.array([3, 4], "int32"),
+    "ends, starts": np.array([3, 4, 0, 2], "int32"),
+    "lengths, sums": np.array([3, 4, 0, 4, 8, 0, 4, 8], "int32"),
 }
 
 
@@ -312,10 +315,10 @@ def test_products_of_quantized_matrices(per_column: bool) -> None:
     compare("DynamicQuantizeMatMul", [numbers(2, 3, 6), b, scale], weights=(1, 2))
 
 
-@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, True)])
+@pytest.mark.parametrize(("bits", "zeros"), [(2, True), (4, False), (4, True), (8, True)])
 def test_rows_of_a_table_of_few_bits(bits: int, zeros: bool) -> None:
     table, scales = RNG.integers(0, 256, (6, 32 * bits // 8)).astype("uint8"), np.abs(numbers(6, 2))
-    points = [RNG.integers(0, 256, (6, 2 * bits // 8)).astype("uint8")] if zeros else []
+    points = [RNG.integers(0, 256, (6, -(-2 * bits // 8))).astype("uint8")] if zeros else []
     inputs = [table, np.array([[0, 5, 2], [1, 1, 3]]), scales, *points]
     places = {"gather_axis": 0, "quantize_axis": 1, "block_size": 16, "bits": bits}
     compare("GatherBlockQuantized", inputs, weights=(0, 2, 3), **places)

@@ -179,7 +179,8 @@ def blocks_model(
         kind
     ]
     of_blocks = tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape))
-    scales = rng.uniform(0.01, 0.1, of_blocks).astype("float16" if half else "float32")
+    signs = rng.choice([-1, 1, 0], of_blocks, p=[0.4, 0.5, 0.1])  # as quantizers write them whose last code is -8
+    scales = (rng.uniform(0.01, 0.1, of_blocks) * signs).astype("float16" if half else "float32")
     tensors = [
         helper.make_tensor("q", kind, shape, rng.integers(low, high, shape).ravel().tolist()),
         numpy_helper.from_array(scales, "s"),
@@ -220,6 +221,32 @@ def test_a_product_with_a_matrix_in_blocks_reads_its_codes() -> None:
         with tvm.transform.PassContext(opt_level=3):
             names = relay.build(mod, "llvm", params=params).build_report.implementations.values()
         assert "matmul_nbits_pack.cpu" in names
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.INT4, onnx.TensorProto.UINT4])
+@pytest.mark.parametrize(
+    ("gathered", "blocked", "shape"),
+    [(1, 0, (40, 6)), (0, 1, (6, 40, 3)), (2, 1, (3, 40, 6)), (1, 1, (40, 6)), (0, 0, (6, 5))],
+)
+def test_a_table_in_blocks_of_any_axis(kind: int, gathered: int, blocked: int, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng([kind, gathered, blocked])
+    low, high = (-8, 8) if kind == onnx.TensorProto.INT4 else (0, 16)
+    of_blocks = tuple(-(-n // 16) if i == blocked else n for i, n in enumerate(shape))
+    codes, points = (rng.integers(low, high, s) for s in (shape, of_blocks))
+    scales, places = rng.uniform(0.01, 0.1, of_blocks).astype("float32"), np.array([[0, 5, 2], [1, 4, -1]])
+    tensors = [helper.make_tensor(n, kind, v.shape, v.ravel().tolist()) for n, v in (("q", codes), ("z", points))]
+    tensors.append(numpy_helper.from_array(scales, "s"))
+    axes = {"gather_axis": gathered, "quantize_axis": blocked, "block_size": 16}
+    node = helper.make_node("GatherBlockQuantized", ["q", "x", "s", "z"], ["y"], domain=DOMAIN, **axes)
+    infos = [helper.make_tensor_value_info("x", onnx.TensorProto.INT64, places.shape)]
+    result = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
+    graph = helper.make_graph([node], "graph", infos, result, tensors)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    by_number = [np.repeat(v, 16, blocked).take(np.arange(shape[blocked]), blocked) for v in (points, scales)]
+    expected = ((codes - by_number[0]) * by_number[1]).take(places, gathered)
+    np.testing.assert_allclose(backend.prepare(model).run({"x": places})[0], expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(onnxruntimes(model, places), expected, rtol=1e-6, atol=1e-6)
 
 
 FORM = {"K": 64, "N": COLUMNS, "bits": 4, "block_size": 32}

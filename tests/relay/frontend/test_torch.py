@@ -170,6 +170,12 @@ def test_transformer_layer_of_any_batch_and_length():
     assert model.dimensions == {"batch": (1, 64, 1), "seq": (4, 512, 1)}
 
 
+def test_attention_whose_depth_has_a_name_scales_by_it():
+    shapes = (({3: torch.export.Dim("depth", min=2, max=64)},) * 3,)
+    tensors, others = ([torch.randn(2, 3, 5, size) for _ in range(3)] for size in (8, 5))
+    agrees(Of(nn.functional.scaled_dot_product_attention), *tensors, dynamic_shapes=shapes, others=[tuple(others)])
+
+
 def test_arithmetic_of_sizes():
     def function(x):
         rows = x.reshape(x.shape[0] * x.shape[1], -1).view(-1, 2, x.shape[2] // 2)

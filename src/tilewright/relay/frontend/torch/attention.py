@@ -30,9 +30,6 @@ def convert_attention(
         refuse_training(ctx, "drops elements at random")
     if grouped:
         key, value = (_heads_repeated(ctx, query, x) for x in (key, value))
-    depth = ctx.dims(query)[-1]
-    if scale is None:
-        scale = 1 / math.sqrt(depth) if is_number(depth) and depth else 1.0
     seen = None
     if causal:
         mask = _causal(ctx, query, key)
@@ -66,17 +63,19 @@ def _causal(ctx: TorchContext, query: RelayExpr, key: RelayExpr) -> RelayExpr:
 
 
 def _attended(
-    ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None, scale: float
+    ctx: TorchContext, query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None, scale: float | None
 ) -> RelayExpr:
     """Compute attention by Relay's operator where it has the form for it."""
+    factor = _known_scale(ctx, query, scale)
     ranks = {ctx.rank(x) for x in (query, key, value)}
     sizes = [ctx.dims(x)[:2] for x in (query, key, value)]
     same = all(len(set(map(id, pair))) == 1 or _equal(pair) for pair in zip(*sizes, strict=True))
-    if ranks == {4} and same and dt.is_float(ctx.dtype(query)) and 0 not in (*ctx.dims(query), *ctx.dims(value)):
+    some = 0 not in (*ctx.dims(query), *ctx.dims(value))
+    if ranks == {4} and same and dt.is_float(ctx.dtype(query)) and some and factor is not None:
         if mask is not None:
             lead = 4 - ctx.rank(mask)
             mask = typed(relay_op.expand_dims(mask, axis=0, num_newaxis=lead)) if lead else mask
-        return ctx.permute(typed(attention(query, key, value, mask, scale)), [0, 2, 1, 3])
+        return ctx.permute(typed(attention(query, key, value, mask, factor)), [0, 2, 1, 3])
     scores = _scores(ctx, query, key, mask, False, scale)
     return product(ctx, typed(relay_op.nn.softmax(scores, axis=ctx.rank(scores) - 1)), value)
 
@@ -130,8 +129,21 @@ def _turned(ctx: TorchContext, x: RelayExpr) -> RelayExpr:
     return ctx.permute(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
+def _known_scale(ctx: TorchContext, query: RelayExpr, scale: float | None) -> float | None:
+    """Return the factor of scores, one over the root of the queries' depth by default; None where that has a name."""
+    depth = ctx.dims(query)[-1]
+    if scale is not None or not is_number(depth):
+        return scale
+    return 1 / math.sqrt(depth) if depth else 1.0
+
+
 def _scale(ctx: TorchContext, query: RelayExpr, scale: float | None) -> RelayExpr:
-    return const(1 / math.sqrt(ctx.extent(query, -1)) if scale is None else scale, ctx.dtype(query))
+    """Return the factor of scores as a scalar; of a named depth it is computed."""
+    known = _known_scale(ctx, query, scale)
+    if known is not None:
+        return const(known, ctx.dtype(query))
+    depth = ctx.number(ctx.dim_size(query, ctx.rank(query) - 1), "float32")
+    return ctx.cast(typed(relay_op.rsqrt(depth)), ctx.dtype(query))
 
 
 @converter("_scaled_dot_product_flash_attention_for_cpu_backward", in_float32=True)
