@@ -7,7 +7,7 @@ backend.py     ONNX's backend interface   legacy_opsets.py  operators before ops
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
 microsoft.py microsoft_attention.py microsoft_decoding.py microsoft_packed.py microsoft_experts.py fused.py rotary.py
 qlinear.py, microsoft_quantized.py, microsoft_ordered.py: integers with scales
-microsoft_nbits.py: products with weights of few bits
+microsoft_nbits.py: products with weights of few bits; products_of_rows.py: of which one row is read
 ml.py ml_scores.py ml_linear.py ml_features.py ml_trees.py, ai.onnx.ml
 randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
 control.py unpooling.py selection.py sequences.py spectral.py losses.py training.py vision.py

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.dimensions import as_elements, element, is_number, resolved
+from tilewright.relay.frontend.dimensions import as_elements, element, is_number, resolved, same_element
 from tilewright.relay.frontend.dynamic import (
     FAR,
     counted,
@@ -27,6 +27,7 @@ from tilewright.relay.frontend.dynamic import (
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.indices import checked_indices, checked_lengths, checked_range, checked_shape
 from tilewright.relay.frontend.onnx.matrix_blocks import rows_of_blocks
+from tilewright.relay.frontend.onnx.products_of_rows import row_of_product
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.relations import dim_mul
 
@@ -249,7 +250,14 @@ def convert_slice(ctx: NodeContext) -> RelayExpr:
     stride = _steps(ctx, steps)
     if any(not is_number(step) or step < 0 for step in steps):
         first, last = _backward_bounds(data, first, last, stride, chosen)
-    return known_dims(relay_op.strided_slice(data, first, last, stride, axes=chosen), result)
+
+    def cut(whole: RelayExpr) -> RelayExpr:
+        dims = [*result[:-1], ctx.dims(whole)[-1]] if whole is not data else result
+        return known_dims(relay_op.strided_slice(whole, first, last, stride, axes=chosen), dims)
+
+    one = len(chosen) == 1 and same_element(result[chosen[0]], 1)
+    found = row_of_product(ctx, data, chosen[0], cut) if one else None
+    return cut(data) if found is None else found
 
 
 def _steps(ctx: NodeContext, steps: Sequence[Any]) -> RelayExpr:
@@ -327,9 +335,15 @@ def convert_gather(ctx: NodeContext) -> RelayExpr:
     """Entries along an axis; negative indices count from the end."""
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    places = checked_indices(ctx, 1, data, [axis])
-    rows = rows_of_blocks(ctx, data, places) if axis == 0 else None
-    return rows if rows is not None else relay_op.take(data, places, axis=axis, mode="fast")
+
+    def entries(whole: RelayExpr) -> RelayExpr:
+        return relay_op.take(whole, checked_indices(ctx, 1, whole, [axis]), axis=axis, mode="fast")
+
+    one = all(same_element(n, 1) for n in ctx.dims(ctx.input(1)))
+    found = row_of_product(ctx, data, axis, entries) if one else None
+    if found is None and axis == 0:
+        found = rows_of_blocks(ctx, data, checked_indices(ctx, 1, data, [axis]))
+    return entries(data) if found is None else found
 
 
 @converter("GatherElements")
