@@ -42,7 +42,7 @@ from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.micro.model_library_format import export_model_library_format
 from tilewright.micro.names import check_identifier
 from tilewright.micro.wasm import export_wasm
-from tilewright.model import weights_and_state
+from tilewright.model.build import weights_and_state
 from tilewright.relay import build_module
 from tilewright.relay.backend.aot import NAME as AOT
 from tilewright.relay.backend.executor_choice import AUTO

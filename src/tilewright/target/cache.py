@@ -13,8 +13,9 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tilewright.runtime import environment
 from tilewright.runtime.fork import forked_lock
@@ -22,6 +23,7 @@ from tilewright.runtime.partial_files import write_whole
 
 _MAGIC = b"TWKERN1\n"
 _DIGEST_BYTES = 32
+_PLAIN = (str, int, float, bool, type(None))
 
 
 def cache_directory() -> Path:
@@ -45,6 +47,13 @@ def cache_key(*parts: str) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value has the same ``repr`` in two processes if and only if it is the same."""
+    if isinstance(value, Mapping):
+        return all(isinstance(k, str) and is_plain(v) for k, v in value.items())
+    return all(map(is_plain, value)) if isinstance(value, (list, tuple)) else isinstance(value, _PLAIN)
 
 
 class KernelCache:

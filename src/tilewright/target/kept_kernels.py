@@ -19,7 +19,7 @@ from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.type import PrimType
-from tilewright.target.cache import cache_key, current_cache
+from tilewright.target.cache import cache_key, current_cache, is_plain
 from tilewright.target.target import Target
 from tilewright.tir.analysis import calculate_workspace_bytes
 from tilewright.tir.expr import Var
@@ -102,15 +102,11 @@ def workspace_bytes(func: PrimFunc) -> int:
 def _plain_attrs(func: PrimFunc) -> list[list[Any]] | None:
     """Return the attributes as values that JSON has, or None if it has no form of one."""
     found = [[name, str(value) if name == TARGET.key else _listed(value)] for name, value in func.attrs.items()]
-    return found if all(_is_plain(value) for _, value in found) else None
+    return found if all(is_plain(value) for _, value in found) else None
 
 
 def _listed(value: Any) -> Any:
     return [_listed(item) for item in value] if isinstance(value, (tuple, list)) else value
-
-
-def _is_plain(value: Any) -> bool:
-    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, (str, int, float, bool))
 
 
 def _plain_buffers(func: PrimFunc) -> _Buffers | None:

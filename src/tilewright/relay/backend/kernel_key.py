@@ -9,7 +9,6 @@ passes, options that hold functions, and computations, schedules and rules that 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,7 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import SLACK
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.dtype import CUSTOM_TYPES
-from tilewright.target.cache import cache_key, current_cache
+from tilewright.target.cache import cache_key, current_cache, is_plain
 from tilewright.target.features import features
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.kept_kernels import kept_kernel
@@ -41,7 +40,6 @@ from tilewright.tir.function import KeyedBody, PrimFunc
 
 _RULE = ".FLowerIntrinsic"
 _LOWERING = ("FTVMStrategy", "FTVMCompute", "FTVMSchedule")
-_PLAIN = (str, int, float, bool, type(None))
 
 
 class KernelKeys:
@@ -114,7 +112,7 @@ def _context_text() -> str | None:
     records = [c.records_text() for c in contexts_in_force()]
     if source is None or None in records or CUSTOM_TYPES or in_choice() or auto_scheduled():
         return None
-    if context.active_instruments() or not _is_plain(context.config) or _foreign_rules():
+    if context.active_instruments() or not is_plain(context.config) or _foreign_rules():
         return None
     passes = [sorted(context.required_pass), sorted(context.disabled_pass)]
     return repr([source, records, context.opt_level, sorted(context.config.items()), passes])
@@ -127,13 +125,6 @@ def _target_text(target: Target) -> str | None:
     return repr([str(target), str(target.host), features(target)])
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value has the same text in every process if and only if it is the same."""
-    if isinstance(value, Mapping):
-        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
-    return all(map(_is_plain, value)) if isinstance(value, (list, tuple)) else isinstance(value, _PLAIN)
-
-
 def _is_own(func: Function, target: Target) -> bool:
     """Return whether Tilewright alone computes and schedules the operators of a function."""
     operators = {e.op for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)}
@@ -144,6 +135,14 @@ def _is_ours(function: Any) -> bool:
     if isinstance(function, GenericFunc):
         return function.fdefault is None or is_own(function.fdefault)
     return function is None or not callable(function) or is_own(function)
+
+
+def is_as_shipped(target: Target) -> bool:
+    """Return whether Tilewright alone computes, schedules and lowers all operators, and no record is in force."""
+    records = [c for c in contexts_in_force() if not c.is_fallback()]
+    ours = all(_is_ours(op.get_attr(name)) for op in Op.registry.values() for name in _LOWERING)
+    special = records or CUSTOM_TYPES or in_choice() or auto_scheduled() or _foreign_rules()
+    return ours and _target_text(target) is not None and not special
 
 
 def _foreign_rules() -> bool:

@@ -104,6 +104,14 @@ def open_model(path: str | os.PathLike[str]) -> ModelFile:
     return ModelFile(model, _mapped(weights))
 
 
+def external_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the files beside an ONNX file that hold data of it, in order of their names."""
+    model, folder = _read_model(path)
+    tensors = (tensor for tensor in _all_tensors(model) if _is_external(tensor))
+    found = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return [folder / name for name in sorted(found)]
+
+
 def _mapped(weights: dict[str, Weight]) -> dict[str, Weight]:
     """Return the weights with their files mapped, if they are large together."""
     if sum(weight.nbytes for weight in weights.values()) < _MAPPED_FROM:
