@@ -74,7 +74,7 @@ def test_examples_of_passes_run() -> None:
     namespace: dict[str, object] = {"__name__": "docs"}
     for block in blocks:
         exec(compile(block, "docs/passes.md", "exec", dont_inherit=True), namespace)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
 
 
 @pytest.mark.parametrize("guide", ["vm.md", "dynamic.md"])

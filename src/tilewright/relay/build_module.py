@@ -94,6 +94,7 @@ def optimization_passes() -> list[Any]:
         transform.BubbleUpSlice(),
         transform.SinkReshape(),
         transform.HalveWeights(),
+        transform.ComputeInBands(),
         *([] if auto_scheduled() else layout_passes()),
         transform.FastMath(),
         transform.KeepHalfPrecision(),

@@ -90,6 +90,13 @@ PassContext.register_option(
     "others have tiles of as many inputs",
 )
 PassContext.register_option(
+    "relay.bands.price",
+    float,
+    0.0,
+    "multiply-adds more that computing large tensors in bands of rows may cost, as a share of the network's: 0.1 is a "
+    "tenth; among the ways within it the one that needs the least memory is taken; 0: all tensors are whole",
+)
+PassContext.register_option(
     "relay.precision",
     str,
     "float32",

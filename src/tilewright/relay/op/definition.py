@@ -37,6 +37,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     pad_data(attrs, pad_width, value)                      -> attrs that pad the data, too | None
     scale_axes(attrs, types)                               -> ScaleAxes | None, see ``scaling``
     slice_operands(call, cut, shape, operands)             -> Part | None, see ``slice_rules``
+    band_operands(call, cut, shape, operands)              -> Part | None, where parts of neighbouring cuts overlap
     side_by_side(calls)                                    -> attrs of one call for several on one first argument, their
                                                               other arguments concatenated along the first axis | None
     places(attrs)                                          -> [Place] of each argument and of the result
@@ -120,6 +121,7 @@ HOOKS: dict[str, str] = {
     "pad_data": "FPadData",
     "scale_axes": "FScaleAxes",
     "slice_operands": "FSliceOperands",
+    "band_operands": "FBandOperands",
     "side_by_side": "FSideBySide",
     "multiply_adds": "FMultiplyAdds",
     "window": "FWindow",

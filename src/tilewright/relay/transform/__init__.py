@@ -53,6 +53,7 @@ from tilewright.relay.transform.layout.merge_rows import MergeRows
 from tilewright.relay.transform.layout.pad_channels import PadChannels
 from tilewright.relay.transform.layout.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.memory.append_in_place import AppendInPlace, MarkSlack
+from tilewright.relay.transform.memory.compute_in_bands import ComputeInBands
 from tilewright.relay.transform.memory.isolate_views import IsolateViews
 from tilewright.relay.transform.memory.manifest_alloc import ManifestAlloc
 from tilewright.relay.transform.memory.plan_memory import MemoryPlan
@@ -133,6 +134,7 @@ __all__ = [
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
     "CombineParallelDense",
+    "ComputeInBands",
     "ComputeInFloat32",
     "Conv2dToSparse",
     "ConvertLayout",

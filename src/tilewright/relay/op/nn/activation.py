@@ -181,6 +181,8 @@ class PRelu(OpDef[PReluAttrs]):
     inputs = ("data", "alpha")
     pattern = OpPattern.BROADCAST
 
+    slice_operands = staticmethod(slice_rules.bias_add)
+
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: PReluAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data; infer a missing type of the slopes."""

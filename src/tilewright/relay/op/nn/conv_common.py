@@ -13,7 +13,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.conv_attrs import ConvAttrs
@@ -252,6 +252,7 @@ class Conv(OpDef[C]):
     window = staticmethod(kernel_work.conv_window)
 
     infer_correct_layout = staticmethod(conv_layouts)
+    band_operands = staticmethod(slice_rules.convolution)
     scale_axes = staticmethod(convolution_axes)
 
     @classmethod

@@ -13,7 +13,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import cast, const
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import Padding, PerAxis, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.builder import builder
@@ -64,6 +64,8 @@ class IntegerConv2D(OpDef[IntegerConv2DAttrs]):
 
     name = "nn.contrib_integer_conv2d"
     inputs = ("data", "weight", "parameters")
+
+    band_operands = staticmethod(slice_rules.convolution)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: IntegerConv2DAttrs, solver: TypeSolver) -> Type | None:

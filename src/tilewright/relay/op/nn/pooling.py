@@ -16,7 +16,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, slice_rules
 from tilewright.relay.op.attributes import OutputSize, Padding, PerAxis, call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.builder import builder, ops
@@ -259,6 +259,7 @@ def _pool(kind: str, rank: int, doc: str) -> type[OpDef[Any]]:
         schedule=strategies.schedule_pool,
         evaluate=lambda attrs, inputs: evaluate_pool(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
+        band_operands=slice_rules.pooling,
         convert_op_layout=layout_rules.convert_layout_attr(name),
         gradient=lambda attrs, orig, grad: [call(f"{name}_grad", [grad, orig.args[0]], attrs)],
         pad_data=lambda attrs, pad_width, value: _padded(attrs, pad_width, value, rank, kind == "avg"),

@@ -14,7 +14,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, slice_rules
 from tilewright.relay.op.attributes import Pairs
 from tilewright.relay.op.builder import builder, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
@@ -97,6 +97,7 @@ class UpSampling(Enlarge[UpSamplingAttrs]):
     rank = 2
 
     infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "HW"))
+    band_operands = staticmethod(slice_rules.repetition)
 
     @staticmethod
     def compute(attrs: UpSamplingAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -186,6 +187,8 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
     moves = True
+
+    band_operands = staticmethod(slice_rules.blocks_to_space)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:

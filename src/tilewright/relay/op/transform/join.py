@@ -19,7 +19,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Tuple, TupleGetItem, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, slice_rules
 from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
 from tilewright.relay.op.builder import builder, exported, ops
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
@@ -57,6 +57,7 @@ class Concatenate(OpDef[ConcatenateAttrs]):
     schedule = schedule_concatenate
 
     infer_correct_layout = staticmethod(layout_rules.concatenation)
+    band_operands = staticmethod(slice_rules.concatenation)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ConcatenateAttrs, solver: TypeSolver) -> Type | None:

@@ -13,7 +13,7 @@ from tilewright.ir.errors import TilewrightError, TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.builder import builder
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -65,6 +65,8 @@ class LayoutTransform(OpDef[LayoutTransformAttrs]):
     reorders = True
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+
+    band_operands = staticmethod(slice_rules.layout_change)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: LayoutTransformAttrs, solver: TypeSolver) -> Type | None:

@@ -30,10 +30,11 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple
 from tilewright.relay.op.nn.integer_conv2d import IntegerConv2D
+from tilewright.relay.op.slice_rules import Cut
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
 from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
 from tilewright.relay.transform.memory.graph_memory import GraphMemory
-from tilewright.relay.transform.memory.row_bands import ROWS, Band, Bands, Rows
+from tilewright.relay.transform.memory.row_bands import ROWS, Band, Bands, rows_from
 from tilewright.relay.visitor import ExprMutator
 
 _BANDS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
@@ -55,7 +56,7 @@ class Region:
         for call in self.calls:
             shape = concrete_shape(call)
             assert shape is not None
-            computed = sum(band.rows[call].count for band in self.bands)
+            computed = sum(band.rows[call].extent for band in self.bands)
             each = 1.0
             if call.op is IntegerConv2D.op:
                 each = math.prod(concrete_shape(call.args[1]) or ()) / shape[-1]
@@ -100,7 +101,8 @@ def _regions(memory: GraphMemory) -> Iterator[Region]:
     for at, (begin, start) in enumerate(alone):
         for end, last in alone[at + 1 :] if begin < fullest else []:
             calls = tuple(memory.calls[begin + 1 : end + 1])
-            if len(calls) > _MOST_STEPS or not isinstance(last, Call) or found.of(calls, start, Rows(0, 1)) is None:
+            rows = found.of(calls, start, Cut(ROWS, 0, 1)) if len(calls) <= _MOST_STEPS else None
+            if rows is None or not isinstance(last, Call):
                 break
             for count in _BANDS if end >= fullest else []:
                 bands = _in_bands(found, Region(calls, start, ()), last, count)
@@ -118,7 +120,7 @@ def _in_bands(made: Bands, region: Region, last: Call, count: int) -> tuple[Band
     edges = [*range(0, shape[ROWS], rows), shape[ROWS]]
     if len(edges) < 3:
         return None
-    bands = [made.of(region.calls, region.start, Rows(a, b)) for a, b in itertools.pairwise(edges)]
+    bands = [made.of(region.calls, region.start, Cut(ROWS, a, b)) for a, b in itertools.pairwise(edges)]
     found = tuple(band for band in bands if band is not None)
     return found if len(found) == len(bands) else None
 
@@ -145,22 +147,17 @@ class _Banded(ExprMutator):
         assert band.start is not None
         whole = concrete_shape(self.region.start)
         assert whole is not None
-        held: dict[RelayExpr, tuple[RelayExpr, Rows]] = {
-            self.region.start: (_cut(start, Rows(0, whole[band.start.axis], band.start.axis), band.start), band.start)
+        held: dict[RelayExpr, tuple[RelayExpr, Cut]] = {
+            self.region.start: (
+                rows_from(start, Cut(band.start.axis, 0, whole[band.start.axis]), band.start),
+                band.start,
+            )
         }
         for call in self.region.calls:
             step = band.steps[call]
             args = [
-                arg if rows is None else _cut(held[arg][0], held[arg][1], rows)
+                arg if rows is None else rows_from(held[arg][0], held[arg][1], rows)
                 for arg, rows in zip(call.args, step.operands, strict=True)
             ]
-            held[call] = Call(call.op, args, step.attrs_of(call), (), call.span), band.rows[call]
+            held[call] = Call(call.op, args, step.attrs, (), call.span), band.rows[call]
         return held[self.region.calls[-1]][0]
-
-
-def _cut(tensor: RelayExpr, held: Rows, wanted: Rows) -> RelayExpr:
-    """Return the rows of a tensor that has the rows ``held``."""
-    if held == wanted:
-        return tensor
-    begin, end = wanted.begin - held.begin, wanted.end - held.begin
-    return relay_op.strided_slice(tensor, begin=[begin], end=[end], axes=[wanted.axis])

@@ -138,4 +138,4 @@ class GraphMemory:
     def _of_rows(self, call: Call, band: Band) -> int:
         shape = concrete_shape(call)
         assert shape is not None
-        return self._bytes(call) // shape[ROWS] * band.rows[call].count
+        return self._bytes(call) // shape[ROWS] * band.rows[call].extent

@@ -26,11 +26,9 @@ from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.op import slice_rules
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.slice_rules import Cut, Part
 from tilewright.relay.op.transform.indexing import Take
@@ -43,21 +41,8 @@ from tilewright.relay.transform.common import (
     scalar_constant,
     typed_function_pass,
 )
+from tilewright.relay.transform.parts import part_of
 from tilewright.relay.visitor import ExprMutator, post_order
-
-_PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
-
-
-def _part_of(call: Call, cut: Cut) -> Part | None:
-    """Return how to compute the part of the result; None where that depends on all of the operands, or is unknown."""
-    shape, operands = concrete_shape(call), [concrete_shape(a) for a in call.args]
-    known = [s for s in operands if s is not None]
-    if shape is None or not known or len(known) != len(operands) or not isinstance(call.op, Op):
-        return None
-    rule: slice_rules.Rule | None = call.op.get_attr("FSliceOperands")
-    if rule is None and pattern_of(call) <= OpPattern.BROADCAST and not any(hasattr(call.attrs, n) for n in _PLACED):
-        rule = slice_rules.element_wise
-    return None if rule is None else rule(call, cut, shape, known)
 
 
 def _cut_of_slice(call: Call) -> Cut | None:
@@ -85,7 +70,7 @@ def _find_parts(func: Function) -> dict[RelayExpr, Part]:
     for node in reversed(order):
         wants = set(wanted.get(node, [None]))
         cut = wants.pop() if len(wants) == 1 else None
-        part = _part_of(node, cut) if isinstance(node, Call) and cut is not None else None
+        part = part_of(node, cut) if isinstance(node, Call) and cut is not None else None
         needs: list[Cut | None] = []
         if part is not None:
             parts[node] = part
