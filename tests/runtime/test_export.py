@@ -551,9 +551,8 @@ def test_processes_share_the_memory_of_a_librarys_weights(compiled: runtime.Modu
         assert other.stdout is not None and float(other.stdout.readline()) == big.size
         mine = parameters(runtime.load_module(path))["big"]
         assert mine.numpy().sum() == big.size
-        shared = sum(
-            _kilobytes_of(path, field) for field in ("Shared_Clean", "Shared_Dirty")
-        )  # on the disk yet, or not
+        fields = ("Shared_Clean", "Shared_Dirty")  # pages that are on the disk already, and others
+        shared = sum(_kilobytes_of(path, field) for field in fields)
         assert shared >= big.nbytes / 1024
         assert _kilobytes_of(path, "Private_Dirty") < big.nbytes / 1024 / 16
         other.communicate("\n")
