@@ -18,7 +18,7 @@ from tilewright.tir import expr as e
 X, Y, Z = tir.Var("x"), tir.Var("y"), tir.Var("z")
 DOMAINS = {X: (0, 7), Y: (-5, 12), Z: (0, 3)}
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 literals = st.integers(-9, 17).map(lambda v: e.IntImm("int32", v))
 divisors = st.sampled_from([-3, 1, 2, 3, 4, 6, 8, 16]).map(lambda v: e.IntImm("int32", v))

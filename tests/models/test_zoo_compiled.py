@@ -55,7 +55,7 @@ def test_small_network_with_batch_norms_is_right(name: str) -> None:
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("opt_level", [0, 3])
-@pytest.mark.parametrize("name", ["mobilenet_v2", *full("resnet18", "unet")])
+@pytest.mark.parametrize("name", ["squeezenet1_1", *full("mobilenet_v2", "resnet18", "unet")])
 def test_small_network_through_c_is_right(name: str, opt_level: int, tmp_path: Path) -> None:
     check(zoo.export(name, **zoo.small_options(name)), "c", opt_level, tmp_path / "model.so")
 
