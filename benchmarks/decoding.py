@@ -36,12 +36,13 @@ Run = Callable[[Array], Array]  # ids (1, length) behind those before -> logits 
 
 
 def tilewright_runs(path: Path, sizes: Sizes, capacity: int) -> Callable[[], Run]:
-    """Make runs from an empty cache by Tilewright, of a library that is compiled first."""
+    """Make runs from an empty cache by Tilewright, of a library that is compiled first and opened, as users do."""
     import tilewright
     from tilewright.runtime.generator import Generator, _State
 
     dims = {"past_sequence_length": (0, capacity), "batch_size": 1}
-    generator = Generator(tilewright.compile(path, dims=dims, specialize=["sequence_length=1"]))
+    library = tilewright.compile(path, dims=dims, specialize=["sequence_length=1"]).save(path.with_suffix(".so"))
+    generator = Generator(tilewright.load(library))
 
     def start() -> Run:
         state = _State(generator._names, [np.zeros(1, "int64")], capacity)

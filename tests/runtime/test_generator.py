@@ -14,7 +14,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright.runtime import Generator
-from tilewright.runtime.generator import Sampling
+from tilewright.runtime.generator import Sampling, _State
 from tilewright.testing.language_models import TINY, decoder, empty_caches
 
 Array = np.ndarray[Any, Any]
@@ -141,6 +141,19 @@ def test_a_step_does_not_copy_the_cache(decoders: Mapping[str, Any], kind: str, 
         before.append(present.handle and np.from_dlpack(present).__array_interface__["data"][0])
         del present  # what a caller holds is not written: a buffer would be copied
     assert len(set(before)) == 1
+
+
+def test_caches_are_made_once(decoders: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    caches = _State.caches
+
+    def counted(state: _State) -> dict[str, Any]:
+        made.append(state)
+        return caches(state)
+
+    monkeypatch.setattr(_State, "caches", counted)
+    Generator(decoders["grouped"][0])([1, 2, 3], max_tokens=2)
+    assert len(made) == 1
 
 
 def test_inputs_and_outputs_that_are_not_there_are_not_carried(decoders: Mapping[str, Any]) -> None:

@@ -172,7 +172,9 @@ class Generator:
         names = self._names
         given = state.inputs(ids)
         if state.seen == 0:
-            self._set("main", *({**given, **state.caches()}[name] for name in names.interface.inputs))
+            values = {**given, **state.caches()}
+            self._set("main", *(values[name] for name in names.interface.inputs))
+            del values  # the program alone holds the caches, so it appends to them in place
         else:
             self._carry("main", names.pairs, *(x for name, value in given.items() for x in (names.number[name], value)))
         self._run("main")
