@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 # Extras that only developers install.
-DEVELOPERS = {"test", "bench", "release", "lint"}
+DEVELOPERS = {"test", "bench", "bench-llama", "release", "lint"}
 
 # By SPDX: https://spdx.org/licenses. Use, change and sale are free, and nothing is asked of what is built on it.
 PERMISSIVE = {
