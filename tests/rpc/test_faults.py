@@ -25,12 +25,13 @@ def test_fifty_clients_queue_for_two_boards_while_the_tracker_restarts() -> None
     port = free_port()
     tracker = Tracker(port=port, port_end=port + 1, silent=True)
     boards = [rpc.Server(key="kind", tracker_addr=(HOST, tracker.port), silent=True) for _ in range(2)]
+    clients = [rpc.connect_tracker(HOST, tracker.port) for _ in range(50)]  # a first connection is not tried again
     done: list[int] = []
     failed: list[Exception] = []
 
     def work(number: int) -> None:
         try:
-            client = rpc.connect_tracker(HOST, tracker.port)
+            client = clients[number]
             done.append(client.request_and_run("kind", lambda s: s.get_function("rpc.test.addone")(number)))
         except Exception as error:
             failed.append(error)
