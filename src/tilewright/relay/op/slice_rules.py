@@ -15,12 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.ir.op import Op
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.definition import OpPattern
 from tilewright.tir.layout import layout
 
 Shape = tuple[int, ...]
+_PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,12 @@ class Part:
 
 
 Rule = Callable[[Call, Cut, Shape, list[Shape]], Part | None]
+
+
+def is_element_wise(call: Call) -> bool:
+    """Return whether an operator that has no rule computes each element of its operands' elements in that place."""
+    pattern = call.op.get_attr("TOpPattern", OpPattern.OPAQUE) if isinstance(call.op, Op) else OpPattern.OPAQUE
+    return pattern <= OpPattern.BROADCAST and not any(hasattr(call.attrs, name) for name in _PLACED)
 
 
 def element_wise(call: Call, cut: Cut, shape: Shape, operands: list[Shape]) -> Part | None:

@@ -8,11 +8,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.relay.expr import Call, Tuple
 from tilewright.relay.op import slice_rules
-from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.slice_rules import Cut, Part
-from tilewright.relay.transform.common import concrete_shape, pattern_of
-
-_PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
+from tilewright.relay.transform.common import concrete_shape
 
 
 def operands_of(call: Call) -> list[RelayExpr]:
@@ -39,7 +36,7 @@ def part_of(call: Call, cut: Cut, in_bands: bool = False) -> Part | None:
     rule: slice_rules.Rule | None = call.op.get_attr("FSliceOperands")
     if rule is None and in_bands:
         rule = call.op.get_attr("FBandOperands")
-    if rule is None and pattern_of(call) <= OpPattern.BROADCAST and not any(hasattr(call.attrs, n) for n in _PLACED):
+    if rule is None and slice_rules.is_element_wise(call):
         rule = slice_rules.element_wise
     return None if rule is None else rule(call, cut, shape, known)
 

@@ -23,10 +23,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.op import slice_rules
-from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.transform.reshape import Reshape, ReshapeLike
-
-_PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
 
 
 def row_of_product(
@@ -41,8 +38,7 @@ def row_of_product(
     if data.op is ReshapeLike.op:
         return _of_row(ctx, data, axis, cut)
     computed = [arg for arg in data.args if ctx.rank(typed(arg)) > 1]
-    placed = any(hasattr(data.attrs, name) for name in _PLACED)
-    if len(computed) != 1 or placed or data.op.get_attr("TOpPattern") > OpPattern.BROADCAST:
+    if len(computed) != 1 or not slice_rules.is_element_wise(data):
         return None
     found = row_of_product(ctx, computed[0], axis, cut)
     if found is None:
