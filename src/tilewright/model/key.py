@@ -18,7 +18,7 @@ from typing import Any
 
 from tilewright.runtime.error import TVMError
 from tilewright.target.cache import cache_key, is_plain
-from tilewright.target.features import features
+from tilewright.target.features import text_with_processor
 from tilewright.target.own_code import source_digest
 from tilewright.target.target import Target
 
@@ -53,7 +53,7 @@ def model_key(
     chosen = Target(target)
     if not chosen.kind.capabilities.machine_code or not _is_as_shipped(chosen):
         return None
-    of_target = repr([str(chosen), str(chosen.host), features(chosen)])
+    of_target = text_with_processor(chosen)
     try:
         files = repr([None if records is None else _digest_of_file(Path(records)), *_digests(model)])
     except OSError:  # compiling says what is wrong with it

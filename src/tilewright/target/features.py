@@ -142,6 +142,11 @@ def features(target: Target | str | None = None) -> CpuFeatures:
 Target.features_of = staticmethod(features)
 
 
+def text_with_processor(target: Target) -> str:
+    """Return a target, its host and its processor as text, for the keys of what is kept from process to process."""
+    return repr([str(target), str(target.host), features(target)])
+
+
 @functools.cache
 def host_triple() -> str:
     """LLVM's triple of this process."""

@@ -31,7 +31,7 @@ from tilewright.relay.function_attributes import SLACK
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.dtype import CUSTOM_TYPES
 from tilewright.target.cache import cache_key, current_cache, is_plain
-from tilewright.target.features import features
+from tilewright.target.features import text_with_processor
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.kept_kernels import kept_kernel
 from tilewright.target.own_code import is_own, source_digest
@@ -122,7 +122,7 @@ def _target_text(target: Target) -> str | None:
     """Return a target with its processor; None for one that somebody else's code is registered for."""
     if not target.kind.capabilities.machine_code or not GenericFunc.foreign_keys.isdisjoint(["", *target.keys]):
         return None
-    return repr([str(target), str(target.host), features(target)])
+    return text_with_processor(target)
 
 
 def _is_own(func: Function, target: Target) -> bool:
