@@ -31,6 +31,10 @@ def test_the_example_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["y"].shape == (8, 4)
 
 
+def test_the_example_of_a_module() -> None:
+    exec(compile(_example("PyTorch"), "docs/frontends.md", "exec"), {})
+
+
 def test_the_example_of_torchscript() -> None:
     exec(compile(_example("TorchScript"), "docs/frontends.md", "exec"), {})
 
