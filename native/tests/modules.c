@@ -169,6 +169,30 @@ static void import_cycles_are_refused(void) {
   TVMModFree(c);
 }
 
+static void code_finds_functions_of_modules_beside_it(void) {
+  static const Kernel none[] = {{NULL, NULL}}, one[] = {{"f", kernel_fail}, {NULL, NULL}};
+  static const Kernel other[] = {{"g", kernel_add}, {NULL, NULL}};
+  TVMModuleHandle top = module_of(none), whole = module_of(none), library = module_of(other), beside = module_of(one);
+  TVMFunctionHandle f, again;
+  FAILS(TVMBackendGetFuncFromEnv(library, "f", &f), "nobody provides");
+  OK(TVMModImport(whole, library));
+  OK(TVMModImport(whole, beside));
+  OK(TVMModImport(top, whole));
+  OK(TVMBackendGetFuncFromEnv(library, "f", &f));
+  OK(TVMBackendGetFuncFromEnv(library, "f", &again));
+  CHECK(f != NULL && f == again);
+  OK(TVMBackendGetFuncFromEnv(library, "g", &again)); /* its own, which must not keep it alive */
+  CHECK(again != NULL);
+  TVMModFree(top);
+  TVMModFree(whole);
+  TVMModFree(beside);
+  FAILS(TVMBackendGetFuncFromEnv(library, "h", &again), "nobody provides");
+  TVMValue ret;
+  int code;
+  FAILS(TVMFuncCall(f, NULL, NULL, 0, &ret, &code), "the kernel says no");
+  TVMModFree(library);
+}
+
 static void linked_code_is_the_system_library(void) {
   void* address;
   TVMBackendPackedCFunc code = kernel_add;
@@ -191,5 +215,6 @@ void test_modules(const char* golden, const char* library) {
   damaged_libraries_are_refused(library);
   recorded_module_tables_are_read(golden);
   import_cycles_are_refused();
+  code_finds_functions_of_modules_beside_it();
   linked_code_is_the_system_library();
 }

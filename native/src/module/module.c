@@ -25,11 +25,34 @@ TwModule* tw_module_retain(TwModule* m) {
 
 static void release_func(void* f) { tw_func_release(f); }
 
+static TwLock importers_lock = TW_LOCK_INITIALIZER;
+
+static void set_importer(TwModule* m, TwModule* from, TwModule* to) {
+  tw_lock(&importers_lock);
+  if (m->importer == from) m->importer = to;
+  tw_unlock(&importers_lock);
+}
+
+/* The importer of m, retained; NULL where there is none, or where it is about to be destroyed. */
+static TwModule* importer_of(TwModule* m) {
+  tw_lock(&importers_lock);
+  TwModule* found = m->importer;
+  int refs = found == NULL ? 0 : atomic_load_explicit(&found->refs, memory_order_relaxed);
+  while (refs != 0 && !atomic_compare_exchange_weak_explicit(&found->refs, &refs, refs + 1, memory_order_acquire,
+                                                             memory_order_relaxed)) {
+  }
+  tw_unlock(&importers_lock);
+  return refs == 0 ? NULL : found;
+}
+
 void tw_module_release(TwModule* m) {
   if (m == NULL || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
   if (m->cls->leave != NULL) m->cls->leave(m);
   tw_map_clear(&m->env, release_func);
-  for (int i = 0; i < m->num_imports; ++i) tw_module_release(m->imports[i]);
+  for (int i = 0; i < m->num_imports; ++i) {
+    set_importer(m->imports[i], m, NULL);
+    tw_module_release(m->imports[i]);
+  }
   if (m->cls->destroy != NULL) m->cls->destroy(m);
   tw_lock_destroy(&m->env_lock);
   free(m->imports);
@@ -61,6 +84,7 @@ int tw_module_import(TwModule* m, TwModule* dep) {
   if (grown == NULL) return tw_out_of_memory(sizeof *grown);
   m->imports = grown;
   m->imports[m->num_imports++] = tw_module_retain(dep);
+  set_importer(dep, NULL, m);
   return 0;
 }
 
@@ -266,6 +290,21 @@ void tw_fill_context(void* (*lookup)(void* ctx, const char* name), void* ctx, Tw
 static TwMap process_env;
 static TwLock process_env_lock = TW_LOCK_INITIALIZER;
 
+/* The function in what imports m, which may have it from another module beside m. A function of m itself does not keep m
+ * alive: m is to keep it. */
+static int find_beside(TwModule* m, const char* name, TwFunc** out) {
+  TwModule* importer = importer_of(m);
+  if (importer == NULL) return 0;
+  int rc = tw_module_find(importer, name, true, out);
+  if (rc == 0 && *out == NULL) rc = find_beside(importer, name, out);
+  tw_module_release(importer);
+  if (*out != NULL && (*out)->owner == m && atomic_load(&(*out)->refs) == 1) {
+    (*out)->owner = NULL;
+    tw_module_release(m);
+  }
+  return rc;
+}
+
 int TVMBackendGetFuncFromEnv(void* mod_node, const char* func_name, TVMFunctionHandle* out) {
   TwModule* m = mod_node;
   TwLock* lock = m == NULL ? &process_env_lock : &m->env_lock;
@@ -277,6 +316,7 @@ int TVMBackendGetFuncFromEnv(void* mod_node, const char* func_name, TVMFunctionH
     for (int i = 0; m != NULL && f == NULL && i < m->num_imports; ++i) {
       if (tw_module_find(m->imports[i], func_name, true, &f) != 0) return -1;
     }
+    if (m != NULL && f == NULL && find_beside(m, func_name, &f) != 0) return -1;
     if (f == NULL) f = tw_find_global(func_name);
     if (f == NULL) return tw_fail("compiled code calls the function %s, which nobody provides", func_name);
     tw_lock(lock);

@@ -24,6 +24,7 @@ struct TwModule {
   void* data;
   TwModule** imports;
   int num_imports;
+  TwModule* importer; /* the first module that imports it, while that lives; under a lock of module.c */
   TwLock env_lock;
   TwMap env; /* name to TwFunc, what TVMBackendGetFuncFromEnv gave out */
 };

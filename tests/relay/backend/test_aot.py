@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.interpreter import interpret
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.export import ExportError
+from tilewright.runtime.module import Module, create_module
+from tilewright.runtime.registry import remove_global_func
 
 TARGETS = ["llvm", "c", "c -runtime=c"]
 RNG = np.random.default_rng(0)
@@ -293,6 +295,54 @@ def test_regions_for_the_c_compiler_are_parts_of_the_program(target: str) -> Non
     executor.run(**inputs)
     expected = 2 * np.tanh(inputs["x"] + inputs["y"])
     np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def both_ways(func: relay.Function) -> Module:
+    """A module whose function gives the sum and the difference of its arguments."""
+    symbol = func.attrs["global_symbol"]
+
+    def run(a: tvm.nd.NDArray, b: tvm.nd.NDArray, total: tvm.nd.NDArray, rest: tvm.nd.NDArray) -> None:
+        total.copyfrom(a.numpy() + b.numpy())
+        rest.copyfrom(a.numpy() - b.numpy())
+
+    return create_module("both_ways", lambda name: run if name == symbol else None)
+
+
+def with_another_compiler() -> tvm.IRModule:
+    """Two functions of another compiler with two results each, among operators."""
+    x = a = b = relay.var("x", shape=(3, 5))
+    for symbol in ("both_0", "both_1"):
+        p, q = relay.var("p", shape=(3, 5)), relay.var("q", shape=(3, 5))
+        attrs = {"Compiler": "both_ways", "global_symbol": symbol, "Primitive": 1}
+        two = relay.Call(relay.Function([p, q], relay.Tuple([p + q, p - q]), attrs=attrs), [relay.tanh(a), b])
+        a, b = relay.TupleGetItem(two, 0), relay.TupleGetItem(two, 1)
+    return tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([a, relay.negative(b)])))
+
+
+@pytest.fixture
+def compiler() -> Iterator[None]:
+    tvm.register_func("relay.ext.both_ways", both_ways)
+    yield
+    remove_global_func("relay.ext.both_ways")
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_functions_of_another_compiler_are_called_from_a_program(target: str) -> None:
+    executor = relay.build(with_another_compiler(), target, executor="aot").create_executor(tvm.cpu())
+    for _ in range(2):
+        x = RNG.normal(size=(3, 5)).astype("float32")
+        executor.run(x=x)
+        total, rest = np.tanh(x) + x, np.tanh(x) - x
+        expected = (np.tanh(total) + rest, rest - np.tanh(total))
+        for i, value in enumerate(expected):
+            np.testing.assert_allclose(executor.get_output(i).numpy(), value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_code_without_a_runtime_calls_no_functions_of_another_compiler() -> None:
+    with pytest.raises(UnsupportedError, match=r"@both_0 is another compiler's packed function, .* as llvm or c"):
+        relay.build(with_another_compiler(), "c -runtime=c", executor="aot")
 
 
 def test_code_without_a_runtime_is_no_library(tmp_path: Path) -> None:

@@ -232,16 +232,19 @@ int mine_0(TVMValue* args, int* codes, int count, TVMValue* result, int* code) {
 """
 
 
-def test_c_source_is_given_constants_in_this_process_and_in_a_library(register: Callable, tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", ["graph", "aot"])
+def test_c_source_is_given_constants_in_this_process_and_in_a_library(
+    executor: str, register: Callable, tmp_path: Path
+) -> None:
     create = tvm.get_global_func("runtime.CSourceModuleCreate")
     register("relay.ext.mine", lambda func: create(ADD_CONSTANT, "c", ["mine_0"], ["mine_0_const_0"]))
     body = external(lambda p: p + relay.const(A), X)
-    library = relay.build(tvm.IRModule.from_expr(relay.Function([X], body)), "llvm")
+    library = relay.build(tvm.IRModule.from_expr(relay.Function([X], relay.negative(body))), "llvm", executor=executor)
     library.export_library(tmp_path / "x.so")
     for module in (library, tvm.runtime.load_module(tmp_path / "x.so")):
-        executor = graph_executor.GraphModule(module["default"](tvm.cpu()))
-        executor.run(x=2 * A)
-        np.testing.assert_array_equal(executor.get_output(0).numpy(), 3 * A)
+        network = graph_executor.GraphModule(module["default"](tvm.cpu()))
+        network.run(x=2 * A)
+        np.testing.assert_array_equal(network.get_output(0).numpy(), -3 * A)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,8 @@ class AotBuild(ExecutorCodegen):
         graph.metadata = library_metadata(program.fused, graph, program.asked)
         functions = list(kernels(program.lowered).values())
         standalone = is_freestanding(program.target)
-        made = aot_program(graph, main_symbol(program.name), program.target, self._own, list(pools), alignment)
+        symbol, external = main_symbol(program.name), _external(program)
+        made = aot_program(graph, symbol, program.target, self._own, list(pools), alignment, external)
         check_pools(made.layout, pools, crowded_layers(graph, self._own))
         program.builder.add(made.main)
         called: Graph | None = None
@@ -168,12 +169,16 @@ def _check(program: LoweredProgram) -> None:
         )
     if not program.targets.single or "cpu" not in program.target.keys:
         raise UnsupportedError(f"an ahead-of-time program runs on one CPU; the targets are {program.targets}")
-    external = [var.name_hint for var, func in program.lowered.items() if is_external(func)]
-    if external:
+    external = _external(program)
+    if external and is_freestanding(program.target):
         raise UnsupportedError(
-            f"an ahead-of-time program calls its kernels by pointers, and @{external[0]} is another compiler's packed "
-            "function; leave the operators unpartitioned, or compile for the graph executor"
+            f"@{external[0]} is another compiler's packed function, and a program without a runtime calls its kernels "
+            "by pointers; leave the operators unpartitioned, or compile for a runtime, as llvm or c"
         )
+
+
+def _external(program: LoweredProgram) -> list[str]:
+    return [var.name_hint for var, func in program.lowered.items() if is_external(func)]
 
 
 register_executor(NAME, codegen=AotBuild)

@@ -10,12 +10,14 @@ Of a graph (``graph_codegen.py``) it makes a function of TIR, which any code gen
 Kernels write results where the caller wants them, unless a result is a part of another tensor, an input or a constant,
 which is copied. All else, also what kernels need for themselves, is in one workspace, whose size is known, or in
 several parts of it (``-workspace-pools``). Nothing outside of the arguments changes, so threads may run it at once with
-a workspace each.
+a workspace each. Functions that other compilers have made are called as packed functions of tensors::
+
+      tir.tvm_call_packed("tvmgen_default_dnnl_main_0", array of x, array of workspace[0])
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir import prim_ops as ops
@@ -46,8 +48,9 @@ class AotProgram:
 
 
 def aot_program(
-    graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int], pools: Sequence[str], alignment: int
-) -> AotProgram:
+    graph: Graph, name: str, target: Target, kernel_bytes: Mapping[str, int], pools: Sequence[str], alignment: int,
+    external: Collection[str] = (),
+) -> AotProgram:  # fmt: skip
     """Return the program of a graph.
 
     Parameters
@@ -58,19 +61,23 @@ def aot_program(
     kernel_bytes : by kernel the bytes of the workspace that it takes as its last argument, where it takes one
     pools : names of the parts of the workspace, one for each arena of the graph's plan
     alignment : bytes to which the workspace, the block of constants and their parts are aligned, as in the graph's plan
+    external : names of packed functions that other compilers have made, which are found by name when they are called
 
     Raises
     ------
     UnsupportedError : the graph copies between devices
     """
-    return _Writer(graph, kernel_bytes, pools, alignment).program(name, target)
+    return _Writer(graph, kernel_bytes, pools, alignment, external).program(name, target)
 
 
 class _Writer:
     """Writes the calls of a graph."""
 
-    def __init__(self, graph: Graph, kernel_bytes: Mapping[str, int], pools: Sequence[str], alignment: int) -> None:
-        self.graph, self.kernel_bytes, self.alignment = graph, kernel_bytes, alignment
+    def __init__(
+        self, graph: Graph, kernel_bytes: Mapping[str, int], pools: Sequence[str], alignment: int,
+        external: Collection[str],
+    ) -> None:  # fmt: skip
+        self.graph, self.kernel_bytes, self.alignment, self.external = graph, kernel_bytes, alignment, external
         self.rows = graph.rows()
         self.constants_block = Var("constants", "handle")
         self.pools = [Var(name, "handle") for name in pools]
@@ -165,6 +172,10 @@ class _Writer:
             raise UnsupportedError("an ahead-of-time program runs on one device, and this one copies between devices")
         entries = [*node.inputs, *(Entry(index, i) for i in range(len(node.types)))]
         args = [_address(*self._place(entry)) for entry in entries]
+        if name in self.external:
+            types = [self.graph.nodes[entry.node].types[entry.index] for entry in entries]
+            arrays = [_array(address, type_) for address, type_ in zip(args, types, strict=True)]
+            return Evaluate(tir_op.call_packed(name, *arrays))
         if own := self.kernel_bytes.get(name, 0):
             args.append(_address(*self._own_memory(index, own)))
         status = Call("int32", "tir.call_extern", (StringImm(name), *args))
@@ -181,6 +192,17 @@ class _Writer:
 
 def _tensor(name: str, type_: TensorType) -> AotTensor:
     return AotTensor(name, type_.concrete_shape, type_.dtype, tensor_bytes(type_))
+
+
+def _array(address: PrimExpr, type_: TensorType) -> Call:
+    """Return the description of a compact tensor at an address, for packed functions."""
+    shape = [IntImm("int64", extent) for extent in type_.concrete_shape]
+    zero = IntImm("int32", 0)
+    parts = (
+        address, Call("handle", "tir.tvm_stack_make_shape", shape), zero, IntImm("int32", len(shape)),
+        ops.const(0, type_.dtype), zero,
+    )  # fmt: skip
+    return Call("handle", "tir.tvm_stack_make_array", parts)
 
 
 def _address(block: Var, offset: int) -> PrimExpr:
