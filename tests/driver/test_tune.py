@@ -11,11 +11,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.driver.command import fails, tilewright
+from tests.report.pages import data_of
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.autotvm.record import load_from_file
+from tilewright.autotvm.task.dispatcher import FallbackContext
 from tilewright.autotvm.task.space import ConfigEntity
+from tilewright.relay.visitor import post_order
+from tilewright.report.model import ModelPage
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +113,34 @@ def test_records_of_kernels_are_shown_by_their_operators(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
     shown = tilewright("records", "show", tmp_path / "a.jsonl").stdout.splitlines()
     assert shown[1].split("\t")[:2] == ["kernel.cpu", "exp relu 3x5"]
+
+
+def test_the_page_says_which_record_a_schedule_is_of(tmp_path: Path) -> None:
+    from tilewright.relay.backend.kernel_task import kernel_workload
+
+    x = relay.var("p0", shape=(3, 5))
+    func = relay.Function([x], relay.nn.relu(relay.exp(x)))
+    fused = relay.transform.FuseOps(2)(relay.transform.InferType()(tvm.IRModule.from_expr(func)))
+    (kernel,) = (c.op for c in post_order(fused["main"]) if isinstance(getattr(c, "op", None), relay.Function))
+    template, text = kernel_workload(kernel)
+    line = {
+        "input": ["llvm", template, [text], {}],
+        "config": {"index": 0, "code_hash": None, "entity": [["threads", "ot", False]]},
+        "result": [[2.5e-4], 0, 0.5, 1], "version": 0.2, "tvm_version": "0.8.0",
+    }  # fmt: skip
+    records = tmp_path / "records.jsonl"
+    records.write_text(json.dumps(line) + "\n")
+    for context, why in (
+        (ApplyHistoryBest(str(records)), "a tuning record of the kernel, 0.25 ms where it was measured"),
+        (FallbackContext(), "the untuned choice: no tuning records are in force"),
+    ):
+        with context:
+            factory = relay.build(tvm.IRModule.from_expr(func), "llvm")
+        page = ModelPage("network")
+        page.add_build(factory, factory.build_report)
+        page.write(tmp_path / "page.html")
+        assert [line["reason"] for line in data_of(tmp_path / "page.html")["kernels"]] == [why]
+        assert f"<td>1 kernel</td><td>schedule</td><td>{why}</td>" in (tmp_path / "page.html").read_text()
 
 
 def test_wrong_use_is_said(network: Path, tmp_path: Path) -> None:

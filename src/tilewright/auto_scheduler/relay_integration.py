@@ -270,6 +270,7 @@ def scheduled_by_record(func: Function, target: Target) -> Any | None:
     now = dict(zip(kernel.dag.tensors, tensors, strict=True))
     inputs, outputs = ([now.get(t, t) for t in ts] for ts in (kernel.inputs, kernel.outputs))
     inline_scalars(kernel.builder, outputs, schedule)
+    kernel.builder.recorded = "a record of the auto-scheduler"
     return inputs, outputs, schedule, kernel.builder
 
 

@@ -351,7 +351,11 @@ def _json_report(compiled: Compiled) -> dict[str, Any]:
         "operators": report.operators,
         "kernel_calls": report.kernel_calls,
         "kernels": {
-            name: {"implementation": how, "schedule": report.schedules.get(name, "")}
+            name: {
+                "implementation": how,
+                "schedule": report.schedules.get(name, ""),
+                "schedule_reason": report.schedule_reasons.get(name, ""),
+            }
             for name, how in report.implementations.items()
         },
         "convolutions": report.convolutions,

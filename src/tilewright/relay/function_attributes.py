@@ -266,6 +266,15 @@ SCHEDULE = declare(
     carriers=Carrier.KERNEL,
     last=Stage.CODE,
 )
+SCHEDULE_REASON = declare(
+    "schedule_reason",
+    TEXT,
+    "why the schedule has these choices: a tuning record, or none",
+    writers="LowerTE",
+    readers="reports",
+    carriers=Carrier.KERNEL,
+    last=Stage.CODE,
+)
 LAYOUTS = declare(
     "layouts",
     TEXT_PAIRS,
@@ -369,6 +378,7 @@ __all__ = [
     "RESULT_DEVICE_TYPE",
     "RUN_ONCE",
     "SCHEDULE",
+    "SCHEDULE_REASON",
     "SHAPE_CHECKS",
     "SHAPE_FUNCTION",
     "SHAPE_INPUTS",

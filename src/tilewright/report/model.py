@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +78,7 @@ class ModelPage:
         kernels = {kernel.name: kernel for kernel in kernels_of(factory)}
         metadata = factory.function_metadata
         self.add_graph(json.loads(text), run, kernels, _regions(factory.ir_mod), metadata)
-        self._add_kernels(list(kernels.values()), run)
+        self._add_kernels(list(kernels.values()), run, report.schedule_reasons)
         heavy = sorted(kernels.values(), key=self._weight)[:_MOST_CODE]
         self.data["code"] = code_of([kernel.name for kernel in heavy], metadata)
 
@@ -137,7 +138,7 @@ class ModelPage:
             ],
         }  # fmt: skip
 
-    def _add_kernels(self, kernels: Sequence[Kernel], run: Measured | None) -> None:
+    def _add_kernels(self, kernels: Sequence[Kernel], run: Measured | None, reasons: Mapping[str, str]) -> None:
         spent: dict[str, float] = {}
         total = 0.0
         if run is not None:
@@ -150,6 +151,7 @@ class ModelPage:
                 "name": kernel.name.removeprefix(_PREFIX), "kernel": kernel.name, "operators": kernel.operators,
                 "shape": kernel.shape, "calls": kernel.calls, "flops": kernel.flops, "bytes": kernel.bytes,
                 "implementation": kernel.implementation, "schedule": kernel.schedule,
+                "reason": reasons.get(kernel.name, ""),
             }  # fmt: skip
             if run is not None:
                 seconds = spent.get(kernel.name, 0.0)
@@ -166,13 +168,15 @@ class ModelPage:
         return -times.get(kernel.name, 0.0), -kernel.flops * kernel.calls, -kernel.bytes * kernel.calls
 
     def _add_decisions(self, report: BuildReport) -> None:
-        """Add why operators stay in float32, and weights in their precision."""
+        """Add why operators stay in float32, weights in their precision, and kernels have their schedules."""
         for decision in report.quantized:
             if decision.reason:
                 self.decisions.append((decision.node, decision.operator, f"in float32: {decision.reason}"))
         for weight in report.halved:
             if weight.reason:
                 self.decisions.append((weight.node, "weights", f"in {weight.dtype}: {weight.reason}"))
+        for reason, number in Counter(filter(None, report.schedule_reasons.values())).items():
+            self.decisions.append((f"{number} kernel{'s' if number > 1 else ''}", "schedule", reason))
 
     def write(self, path: Path) -> None:
         """Write the page."""

@@ -177,9 +177,9 @@ function table(id, heads, lines) {
 function drawKernels() {
   const measured = data.kernels.some((k) => k.ms !== undefined);
   const heads = [["kernel"], ["operators"], ["shapes"], ["calls", String], ...(measured ? [["ms", milli], ["of the run", share], ["of roofline", share]] : []),
-    ["multiply-adds (M)", (x) => (x / 2e6).toFixed(2)], ["moved", bytes], ["computed by"], ["schedule"]];
+    ["multiply-adds (M)", (x) => (x / 2e6).toFixed(2)], ["moved", bytes], ["computed by"], ["schedule"], ["why this schedule"]];
   table("kernel-table", heads, data.kernels.map((k) => Object.assign(
-    [k.name, k.operators, k.shape, k.calls, ...(measured ? [k.ms, k.share, k.roofline] : []), k.flops, k.bytes, k.implementation, k.schedule],
+    [k.name, k.operators, k.shape, k.calls, ...(measured ? [k.ms, k.share, k.roofline] : []), k.flops, k.bytes, k.implementation, k.schedule, k.reason],
     data.code && data.code[k.kernel] ? { kernel: k.kernel } : {})));
 }
 

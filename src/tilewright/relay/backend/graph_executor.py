@@ -22,7 +22,7 @@ from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
-from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, OUTPUT_NAMES, SCHEDULE
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, OUTPUT_NAMES, SCHEDULE, SCHEDULE_REASON
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.options import RUNTIMES
 from tilewright.relay.transform.fusion.count_weights import CountWeights
@@ -151,6 +151,7 @@ def fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc]
     report.kernels = len(functions)
     report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
     report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}
+    report.schedule_reasons = {GLOBAL_SYMBOL.of(f): SCHEDULE_REASON.of(f) for f in functions}
     names = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
     implementations = [report.implementations[name] for name in names if name in report.implementations]
     report.kernel_calls = len(implementations)

@@ -89,13 +89,15 @@ def tuned_schedule(func: Function, target: Target) -> Any | None:
     """
     context = DispatchContext.current
     config = context.query(target, kernel_workload(func)) if not context.is_fallback() else None
+    whose = "the kernel"
     if config is None or config.is_fallback:
-        config = _config_of_operators(func)
+        config, whose = _config_of_operators(func), "the kernel, by the layouts that it chose"
     if config is None:
         return None
     with ApplyConfig(config), choosing(config):
         found = te_compiler.schedule_of(func, target)
     found[-1].record = config
+    found[-1].recorded = f"a tuning record of {whose}{te_compiler.measured(config.cost)}"
     return found
 
 

@@ -79,14 +79,15 @@ def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
 class BuildReport:
     """Report of a build: seconds of each stage, counts, memory in bytes.
 
-    ``implementations`` and ``schedules`` describe each kernel's computation and the configuration of its template, if
-    any; ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
-    ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of
-    weights that are computed from others when the library is loaded. ``dimensions`` are the named ones, with their
-    limits. ``open_images`` are the kernels over images whose extents are known at run time only, with the model's nodes
-    that they compute: known extents have faster ones. ``quantized`` tells what became of the operators of a quantized
-    model, ``halved`` what became of weights that were to be in half precision. ``bfloat16_gains`` are how many times as
-    fast each function of a float32 model would be with weights in bfloat16, by the cost model.
+    ``implementations`` and ``schedules`` describe each kernel's computation and the configuration of its template,
+    if any; ``schedule_reasons`` which tuning record that is of, or why of none; ``convolutions`` counts the
+    convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...; ``dense_layers`` the layers by
+    "direct" products and by "Strassen"'s method. ``prepared_bytes`` is the size of weights that are computed from
+    others when the library is loaded. ``dimensions`` are the named ones, with their limits. ``open_images`` are the
+    kernels over images whose extents are known at run time only, with the model's nodes that they compute: known
+    extents have faster ones. ``quantized`` tells what became of the operators of a quantized model, ``halved`` what
+    became of weights that were to be in half precision. ``bfloat16_gains`` are how many times as fast each function
+    of a float32 model would be with weights in bfloat16, by the cost model.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -95,6 +96,7 @@ class BuildReport:
     kernel_calls: int = 0
     implementations: dict[str, str] = field(default_factory=dict)
     schedules: dict[str, str] = field(default_factory=dict)
+    schedule_reasons: dict[str, str] = field(default_factory=dict)
     convolutions: dict[str, int] = field(default_factory=dict)
     dense_layers: dict[str, int] = field(default_factory=dict)
     activation_bytes: int = 0

@@ -38,7 +38,14 @@ from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type, is_dynamic, tensors_of
 from tilewright.relay.backend.wide import Widener, limit_of
 from tilewright.relay.expr import Call, Function, Var
-from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, LAYOUTS, SCHEDULE, TARGET
+from tilewright.relay.function_attributes import (
+    GLOBAL_SYMBOL,
+    IMPLEMENTATION,
+    LAYOUTS,
+    SCHEDULE,
+    SCHEDULE_REASON,
+    TARGET,
+)
 from tilewright.relay.op.dyn import WithDims, elements, with_dims
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.type_infer import infer_module
@@ -278,7 +285,14 @@ def shape_function(
     known = {check: text for check, text in checks.items() if all(v in places for v in variables_of(check))}
     func = _checked(func, name, known, places)
     return func.with_attr(
-        {GLOBAL_SYMBOL.key: name, TARGET.key: target, IMPLEMENTATION.key: "", SCHEDULE.key: "", LAYOUTS.key: ()}
+        {
+            GLOBAL_SYMBOL.key: name,
+            TARGET.key: target,
+            IMPLEMENTATION.key: "",
+            SCHEDULE.key: "",
+            SCHEDULE_REASON.key: "",
+            LAYOUTS.key: (),
+        }
     )
 
 

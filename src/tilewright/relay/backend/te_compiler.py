@@ -44,6 +44,7 @@ from tilewright.relay.function_attributes import (
     PRIMITIVE,
     REINTERPRET,
     SCHEDULE,
+    SCHEDULE_REASON,
     SHAPE_CHECKS,
     SHAPE_FUNCTION,
     SHAPE_INPUTS,
@@ -202,6 +203,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
     layout_attrs: dict[str, str] = field(default_factory=dict)
     scalars: list[te.Tensor] = field(default_factory=list)
     record: ConfigSpace | None = None  # of the whole kernel
+    recorded: str = ""  # says which record the schedule is of
     conflict: str = ""
     """why no operator's schedule schedules the whole kernel"""
 
@@ -303,6 +305,19 @@ def operator_names(func: Function) -> list[str]:
     return [c.op.name.replace(".", "_") for c in calls if isinstance(c.op, Op)]
 
 
+def measured(cost: float | None) -> str:
+    """Return the time of a tuning record, in seconds, in words."""
+    return "" if cost is None else f", {cost * 1e3:.4g} ms where it was measured"
+
+
+def _reason(config: ConfigSpace | None) -> str:
+    """Return why a kernel without a record of its own has its schedule, by the configuration of its operator."""
+    if config is not None and not config.is_fallback:
+        return f"a tuning record of the operator{measured(config.cost)}"
+    none = "no tuning records are in force" if DispatchContext.current.is_fallback() else "no tuning record is of it"
+    return f"the untuned choice: {none}"
+
+
 def called_type(func: Function) -> FuncType:
     """Return the type of a primitive function."""
     return FuncType([p.checked_type for p in func.params], func.body.checked_type)
@@ -331,6 +346,7 @@ def lower_primitive(func: Function, target: Target, names: Callable[[str], str])
         HASH.key: label,
         IMPLEMENTATION.key: implementation.name if implementation else "",
         SCHEDULE.key: config.summary() if config is not None else "",
+        SCHEDULE_REASON.key: builder.recorded or _reason(config),
         LAYOUTS.key: tuple(builder.layout_attrs.items()),
         **({DEVICE_TYPE.key: DEVICE_TYPE.of(func)} if DEVICE_TYPE.has(func) else {}),
     }

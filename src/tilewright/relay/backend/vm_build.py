@@ -38,6 +38,7 @@ from tilewright.relay.function_attributes import (
     PARAM_DEVICE_TYPES,
     RESULT_DEVICE_TYPE,
     SCHEDULE,
+    SCHEDULE_REASON,
 )
 from tilewright.relay.op.strategy.dense_rows import OPTION as SHARED_LAYOUT
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
@@ -234,6 +235,7 @@ def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) ->
     )
     report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
     report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}
+    report.schedule_reasons = {GLOBAL_SYMBOL.of(f): SCHEDULE_REASON.of(f) for f in functions}
     open_images = _open_images(program)
     report.open_images = {
         name: nodes
