@@ -6,7 +6,9 @@ operators are defined all the same.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
 
 import torch
 
@@ -37,7 +39,8 @@ def roi_align(
     """Return samples of regions, averaged, as torchvision's own version in Python."""
     from torchvision.ops.roi_align import _roi_align
 
-    return _roi_align(data, rois, scale, height, width, ratio, aligned)
+    as_written = inspect.unwrap(_roi_align)  # without its torch.compile, which cannot be traced
+    return as_written(data, rois, scale, height, width, ratio, aligned)
 
 
 def _exists(name: str) -> bool:
@@ -59,11 +62,10 @@ def define() -> None:
     if importlib.util.find_spec("torchvision") is None:
         torch.library.register_fake("torchvision::nms")(_shape_of_nms)
         return
-    import torchvision.ops.boxes
-    import torchvision.ops.roi_align
-
-    torchvision.ops.boxes._assert_has_ops = torchvision.ops.roi_align._assert_has_ops = lambda: None
-    torchvision.ops.roi_align._has_ops = lambda: True
+    for module in ("boxes", "roi_align"):  # by importlib: torchvision.ops.roi_align is the function
+        operators = importlib.import_module(f"torchvision.ops.{module}")
+        operators._assert_has_ops = lambda: None  # type: ignore[attr-defined]
+        operators._has_ops = lambda: True  # type: ignore[attr-defined]
 
 
 def _shape_of_nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:

@@ -193,3 +193,25 @@ def test_a_variable_that_is_only_read_is_a_constant() -> None:
 def test_a_variable_without_a_value_is_an_error() -> None:
     with pytest.raises(TilewrightError, match=r"READ_VARIABLE.*'total' is read before a value"):
         tilewright.relay.frontend.from_tflite(counter(first=False).data)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (1, 6), (-1, 3)])
+def test_a_shape_that_is_computed_is_known_in_a_run(shape: tuple[int, int]) -> None:
+    file = File()
+    x, wanted, y = file.tensor((2, 3)), file.tensor((2,), "int32"), file.tensor((1, 1))
+    file.op("RESHAPE", [x, wanted], [y])
+    data = file.ends([x, wanted], [y]).data
+    _close(data, [np.arange(6, dtype="float32").reshape(2, 3), np.int32(shape)], "vm")
+
+
+@pytest.mark.parametrize("bounds", [(1, 9, 3), (5, -1, -2), (-3, 1, 5)])
+def test_bounds_that_are_computed_are_known_in_a_run(bounds: tuple[int, int, int]) -> None:
+    file = File()
+    ends, numbers, count = (
+        [file.tensor((), "int32") for _ in bounds],
+        file.tensor((1,), "int32"),
+        file.tensor((1,), "int32"),
+    )
+    file.op("RANGE", ends, [numbers])
+    file.op("SHAPE", [numbers], [count], "ShapeOptions", outType=schema.TensorType.INT32)
+    _close(file.ends(ends, [numbers, count]).data, [np.array(bound, "int32") for bound in bounds], "vm")

@@ -141,3 +141,39 @@ def test_damaged_options_of_a_custom_operator_are_refused() -> None:
     for data in (b"", b"\x01", b"\x00\x24\x01", b"\xff\x27\x08"):
         with pytest.raises(TfliteImportError, match="no flexbuffer map"):
             read_map(data)
+
+
+class AsInTvm(relay.frontend.tflite.OperatorConverter):
+    """A converter that reads its operator's tensors as converters for TVM 0.8 do."""
+
+    def __init__(self, model: Any, subgraph: Any, exp_tab: Any) -> None:
+        super().__init__(model, subgraph, exp_tab)
+        self.allow_custom_ops = True
+        self.convert_map.update({"SUB": self.convert_sub, "Twice": self.convert_twice})
+
+    def convert_sub(self, op: Any) -> Any:
+        left, right = self.get_input_tensors(op)
+        assert not self.is_quantized(op) and self.has_expr(left.tensor_idx) and not self.has_expr(right.tensor_idx)
+        assert self.get_tensor_value(right).tolist() == right.buffer.tolist() == [1, 2, 3]
+        assert left.qnn_params is None and left.buffer is None
+        return relay.add(self.get_expr(left.tensor_idx), relay.negative(self.get_tensor_expr(right)))
+
+    def convert_twice(self, op: Any) -> Any:
+        (x,), (y,) = self.get_input_tensors(op), self.get_output_tensors(op)
+        assert self.is_quantized(op) and not self.has_same_qnn_params(x, y)
+        real = self.dequantize(self.get_tensor_expr(x), x)
+        return self.quantize(relay.add(real, real), y)
+
+
+def test_a_converter_written_for_tvm_reads_its_tensors() -> None:
+    file = File()
+    x, y, one = file.tensor((2, 3)), file.tensor((2, 3)), file.constant(np.float32([1, 2, 3]))
+    q, r = file.tensor((4,), "int8", scale=0.5), file.tensor((4,), "int8", scale=0.25, zero=1)
+    file.op("SUB", [x, one], [y], "SubOptions")
+    file.op("Twice", [q], [r])
+    module, params = relay.frontend.from_tflite(file.ends([x, q], [y, r]).data, op_converter=AsInTvm)
+    given = np.float32([[1, 2, 3], [4, 5, 6]])
+    evaluate = relay.create_executor("debug", module, target="llvm").evaluate()
+    found = evaluate(given, np.int8([0, 1, -2, 100]), **params)
+    assert found[0].numpy().tolist() == [[0, 0, 0], [3, 3, 3]]
+    assert found[1].numpy().tolist() == [1, 5, -7, 127]

@@ -135,6 +135,8 @@ add(
 )
 add("GATHER_ND", [X, ints(1, 2, 0, 1).reshape(2, 2)], [], [((2, 4, 5), F)])
 add("SCATTER_ND", [floats(3, 2)], [ints(1, 4, 1).reshape(3, 1), ints(5, 2)], [((5, 2), F)], "", [1, 0, 2])
+add("ONE_HOT computed", [ints(1, 0, 3), scalar(2, F), scalar(-1, F)], [scalar(4)], [((3, 4), F)], "OneHotOptions",
+    [0, 3, 1, 2], op="ONE_HOT", axis=-1)  # fmt: skip
 add("ONE_HOT", [ints(1, 0, 3)], [scalar(4), scalar(2, F), scalar(-1, F)], [((3, 4), F)], "OneHotOptions", axis=-1)
 add("TOPK_V2", [floats(3, 6)], [scalar(2)], [((3, 2), F), ((3, 2), "int32")])
 add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Constant, Function, Tuple, TupleWrapper, Var, comes_from, const
-from tilewright.relay.frontend.tflite.context import FIRST, LAST, OperatorContext, errors_of, typed
+from tilewright.relay.frontend.tflite.context import FIRST, LAST, OperatorContext, errors_of, parameter, typed
 from tilewright.relay.frontend.tflite.flatbuffer import TfliteImportError
 from tilewright.relay.frontend.tflite.model import Model, Operator, Subgraph, Tensor, read_model
 from tilewright.relay.frontend.tflite.registry import ANY, CONVERTERS, IMAGES, Converter
 from tilewright.relay.frontend.tflite.variables import Variables
 from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
+from tilewright.relay.qnn import op as qnn
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
@@ -38,6 +40,7 @@ class Params:
         self.arrays: dict[str, nd.NDArray] = {}
         self.variables: dict[str, Var] = {}
         self.resources = Variables()
+        self.importer: GraphImporter | None = None  # of the subgraph whose operators are being converted
 
     def add(self, name: str, array: Array) -> RelayExpr:
         """Return an expression that stands for an array."""
@@ -159,6 +162,13 @@ class GraphImporter:
 
     def convert(self) -> None:
         """Convert all operators."""
+        before, self.params.importer = self.params.importer, self
+        try:
+            self._convert_all()
+        finally:
+            self.params.importer = before
+
+    def _convert_all(self) -> None:
         for operator in self.graph.operators:
             count_nodes(1, lambda op=operator: self.place(op))  # type: ignore[misc]
             for index in operator.outputs:
@@ -257,6 +267,46 @@ def _outputs(result: Any) -> list[Any]:
     return [None if item is None else typed(item) for item in items]
 
 
+@dataclass(frozen=True)
+class TensorWrapper:
+    """A tensor of an operator, as converters written for TVM 0.8 read it.
+
+    Attributes:
+        tensor_idx: its number in the subgraph, or -1 of one that is omitted.
+        tensor: the tensor; None of one that is omitted.
+        buffer: the elements of a constant, or None.
+        qnn_params: ``scale`` and ``zero_point`` as constants, or None of a tensor without a scale.
+    """
+
+    tensor_idx: int
+    tensor: Any
+    buffer: Array | None = None
+    qnn_params: Mapping[str, RelayExpr] | None = None
+
+    @staticmethod
+    def of(index: int, tensors: Sequence[Tensor]) -> TensorWrapper:
+        """Return the tensor of a number."""
+        if index < 0:
+            return TensorWrapper(-1, None)
+        tensor = tensors[index]
+        scales = (
+            None if tensor.scale is None else {"scale": parameter(tensor.scale), "zero_point": parameter(tensor.zero)}
+        )
+        return TensorWrapper(index, tensor, tensor.data, scales)
+
+    @property
+    def name(self) -> str:
+        """Return the tensor's name."""
+        return "" if self.tensor is None else str(self.tensor.name)
+
+    @property
+    def scale_and_zero(self) -> tuple[Array, Array]:
+        """Return the numbers by which integers of the tensor are scaled."""
+        if self.tensor is None or self.tensor.scale is None:
+            raise TfliteImportError(f"the tensor {self.name!r} has no scale")
+        return self.tensor.scale, self.tensor.zero
+
+
 class OperatorConverter:
     """Converter of a model's main subgraph, as ``op_converter`` of ``from_tflite``.
 
@@ -267,6 +317,9 @@ class OperatorConverter:
             def __init__(self, *args):
                 super().__init__(*args)
                 self.convert_map["Half"] = lambda ctx: ctx.result(ctx.real(0) * relay.const(0.5))
+
+    The methods with which converters written for TVM 0.8 read their operator's tensors (``get_input_tensors``,
+    ``get_tensor_expr``, ``dequantize`` and the like) take the context in place of TVM's ``op``.
     """
 
     def __init__(self, model: Model, subgraph: Subgraph, exp_tab: Params) -> None:
@@ -274,6 +327,63 @@ class OperatorConverter:
         self.subgraph = subgraph
         self.exp_tab = exp_tab
         self.convert_map: dict[str, Any] = dict(CONVERTERS)
+
+    def get_tensors(self, tensors_idx_list: Sequence[int]) -> list[TensorWrapper]:
+        """Return tensors of the subgraph by number; those that are omitted (-1) have no content."""
+        return [TensorWrapper.of(index, self._importer.graph.tensors) for index in tensors_idx_list]
+
+    def get_input_tensors(self, op: OperatorContext) -> list[TensorWrapper]:
+        """Return the inputs of an operator."""
+        return self.get_tensors(op.operator.inputs)
+
+    def get_output_tensors(self, op: OperatorContext) -> list[TensorWrapper]:
+        """Return the outputs of an operator."""
+        return self.get_tensors(op.operator.outputs)
+
+    def get_expr(self, input_tensor_idx: int) -> RelayExpr:
+        """Return a tensor of the subgraph as it is stored: of a quantized one its integers."""
+        return self._importer.value(None, input_tensor_idx, False)
+
+    def has_expr(self, input_tensor_idx: int) -> bool:
+        """Return whether a tensor is an input or was made by an operator before: it is no constant of the file."""
+        importer = self._importer
+        return input_tensor_idx in importer.last or input_tensor_idx in importer.first
+
+    def get_tensor_expr(self, tensor: TensorWrapper, is_sparse: bool = False) -> RelayExpr:
+        """Return a tensor, constant or not; sparse constants are dense when a file has been read."""
+        return self.get_expr(tensor.tensor_idx)
+
+    def get_tensor_value(self, tensor_wrapper: TensorWrapper, is_sparse: bool = False) -> Array:
+        """Return the elements of a constant."""
+        found = self._importer.known_value(tensor_wrapper.tensor_idx)
+        if found is None:
+            raise UnsupportedError(f"the tensor {tensor_wrapper.name!r} is computed; its value is not known")
+        return found
+
+    def is_quantized(self, op: OperatorContext) -> bool:
+        """Return whether the first input of an operator has a scale."""
+        return bool(op.operator.inputs) and op.tensor(0).is_quantized
+
+    def has_same_qnn_params(self, lhs_tensor: TensorWrapper, rhs_tensor: TensorWrapper) -> bool:
+        """Return whether integers of two tensors stand for the same numbers."""
+        pairs = zip(lhs_tensor.scale_and_zero, rhs_tensor.scale_and_zero, strict=True)
+        return all(np.array_equal(a, b) for a, b in pairs)
+
+    def quantize(self, expr: RelayExpr, tensor_to_quantize: TensorWrapper) -> RelayExpr:
+        """Return numbers as a tensor with a scale holds them."""
+        scale, zero = map(parameter, tensor_to_quantize.scale_and_zero)
+        return typed(qnn.quantize(expr, scale, zero, out_dtype=tensor_to_quantize.tensor.dtype))
+
+    def dequantize(self, expr: RelayExpr, tensor: TensorWrapper) -> RelayExpr:
+        """Return the numbers that a tensor's integers stand for."""
+        scale, zero = map(parameter, tensor.scale_and_zero)
+        return typed(qnn.dequantize(expr, scale, zero, tensor.tensor.axis if tensor.tensor.is_per_axis else -1))
+
+    @property
+    def _importer(self) -> GraphImporter:
+        if self.exp_tab.importer is None:
+            raise TfliteImportError("an operator's tensors are read while it is converted")
+        return self.exp_tab.importer
 
     def check_unsupported_ops(self) -> None:
         """Raise UnsupportedError that names every operator without a converter, with its outputs."""

@@ -62,12 +62,10 @@ def convert_unique(ctx: OperatorContext) -> Sequence[RelayExpr]:
 def convert_one_hot(ctx: OperatorContext) -> RelayExpr:
     """Rows with one value at each index, and another elsewhere."""
     (depth,) = ctx.ints(1, "its depth")
-    on, off = (ctx.constant(i, "a value").reshape(-1)[0] for i in (2, 3))
+    on, off = (relay_op.reshape(ctx.raw(i), ()) for i in (2, 3))
     dtype = ctx.dtype(ctx.raw(2))
     ctx.check_size((*ctx.shape(ctx.raw(0)), depth), dtype)
-    return relay_op.one_hot(
-        ctx.raw(0), const(on.astype(dtype)), const(off.astype(dtype)), depth, int(ctx.option("axis", -1)), dtype
-    )
+    return relay_op.one_hot(ctx.raw(0), on, off, depth, int(ctx.option("axis", -1)), dtype)
 
 
 @converter("TOPK_V2")

@@ -17,7 +17,7 @@ from tilewright.relay.frontend.tflite.registry import ANY, converter
 
 @converter("RESHAPE")
 def convert_reshape(ctx: OperatorContext) -> RelayExpr:
-    """The same elements in another shape; -1 is what is left."""
+    """The same elements in another shape; -1 is what is left. One that is computed is known when the model runs."""
     if ctx.has(1) and ctx.constant_or_none(1) is not None:
         wanted = list(ctx.ints(1, "its shape"))
     elif ctx.operator.options is not None and len(ctx.option("new_shape")):
@@ -25,6 +25,10 @@ def convert_reshape(ctx: OperatorContext) -> RelayExpr:
         wanted = [] if wanted == [0] else wanted  # how old writers write a scalar
     else:
         wanted = list(ctx.out().shape)
+        if ctx.has(1) and math.prod(wanted) != math.prod(
+            ctx.shape(ctx.raw(0))
+        ):  # a file writes 1 for what it leaves open
+            return relay_op.reshape(ctx.raw(0), ctx.plain(1))
     shape, size = ctx.shape(ctx.raw(0)), math.prod(ctx.shape(ctx.raw(0)))
     known = math.prod(d for d in wanted if d != -1)
     if wanted.count(-1) == 1 and known:
@@ -305,8 +309,11 @@ def convert_batch_to_space_nd(ctx: OperatorContext) -> RelayExpr:
 
 @converter("SHAPE")
 def convert_shape(ctx: OperatorContext) -> RelayExpr:
-    """The dimensions."""
-    return const(np.array(ctx.shape(ctx.plain(0)), ctx.dtype_option("out_type", 2)))
+    """The dimensions; those of a tensor with unknown ones are known when the model runs."""
+    data, dtype = ctx.plain(0), ctx.dtype_option("out_type", 2)
+    if ctx.tensor_type(data).is_dynamic:
+        return relay_op.shape_of(data, dtype)
+    return const(np.array(ctx.shape(data), dtype))
 
 
 @converter("RANK")
@@ -325,7 +332,10 @@ def convert_fill(ctx: OperatorContext) -> RelayExpr:
 
 @converter("RANGE")
 def convert_range(ctx: OperatorContext) -> RelayExpr:
-    """Numbers from a first one up to a last one, in steps."""
+    """Numbers from a first one up to a last one, in steps; of computed bounds, so many as there are in a run."""
+    if any(ctx.constant_or_none(i) is None for i in range(3)):
+        first, last, by = (relay_op.reshape(ctx.raw(i), ()) for i in range(3))
+        return relay_op.arange(first, last, by, ctx.out().dtype)
     start, stop, step = (ctx.constant(i, "a bound").reshape(-1)[0] for i in range(3))
     if not step:
         ctx.fail("its step is 0")
