@@ -107,6 +107,23 @@ def test_boxes_of_any_number_on_a_gpu() -> None:
         np.testing.assert_allclose(found[found[:, 1] >= 0], want, rtol=1e-6)
 
 
+def test_the_best_of_any_number_of_boxes() -> None:
+    """Only the best two are looked at: more are not, and fewer may be there."""
+    d = relay.var("d", shape=(1, relay.Any(), 6))
+    n, i = relay.var("n", shape=(1,), dtype="int32"), relay.var("i", shape=(1, relay.Any()), dtype="int32")
+    out = relay.vision.non_max_suppression(d, n, i, -1, 0.4, True, top_k=2)
+    machine = compiled(tvm.IRModule.from_expr(relay.Function([d, n, i], out.astuple())), "llvm")
+    for count in (0, 1, 2, 7):
+        scores = 1 + np.random.default_rng(count).permutation(count).astype("float32")
+        at = 10 * np.arange(count, dtype="float32")  # no two overlap
+        data = np.stack([at, scores, at, at, at + 1, at + 1], axis=-1)[None]
+        given = data, np.array([count], "int32"), np.arange(count, dtype="int32")[None]
+        chosen, number = machine.invoke("main", *given)
+        best = np.argsort(-scores)[:2]
+        assert number.numpy().item() == len(best)
+        np.testing.assert_array_equal(chosen.numpy()[0, : len(best)], best)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize(("make", "expected"), [(relay.cumsum, np.cumsum), (relay.sort, np.sort)])
 def test_a_tensor_without_elements_beside_axes_of_any_length(make: Any, expected: Any, axis: int) -> None:

@@ -290,7 +290,7 @@ SHAPE_FUNCTION = declare(
     "the name of the PrimFunc that computes the shapes of the results",
     writers="LowerTE",
     readers="verify_lowered, the virtual machine's code generator",
-    carriers=Carrier.KERNEL,
+    carriers=Carrier.KERNEL | Carrier.EXTERNAL,
     last=Stage.CODE,
 )
 SHAPE_INPUTS = declare(
@@ -299,7 +299,7 @@ SHAPE_INPUTS = declare(
     "indices of the arguments whose shapes the shape function reads",
     writers="LowerTE",
     readers="the virtual machine's code generator",
-    carriers=Carrier.KERNEL,
+    carriers=Carrier.KERNEL | Carrier.EXTERNAL,
     last=Stage.CODE,
 )
 SHAPE_VALUES = declare(
@@ -308,7 +308,7 @@ SHAPE_VALUES = declare(
     "indices of the arguments whose elements the shape function reads",
     writers="LowerTE",
     readers="the virtual machine's code generator",
-    carriers=Carrier.KERNEL,
+    carriers=Carrier.KERNEL | Carrier.EXTERNAL,
     last=Stage.CODE,
 )
 SHAPE_CHECKS = declare(
@@ -317,7 +317,7 @@ SHAPE_CHECKS = declare(
     "the shape function checks what the operators take for granted",
     writers="LowerTE",
     readers="the virtual machine's code generator",
-    carriers=Carrier.KERNEL,
+    carriers=Carrier.KERNEL | Carrier.EXTERNAL,
     last=Stage.CODE,
 )
 MOVES_NOTHING = declare(

@@ -281,3 +281,41 @@ def test_what_is_no_data_flow_has_no_json() -> None:
     func = relay.Function([x], relay.If(relay.const(True), x, x))
     with pytest.raises(UnsupportedError, match="a If in an external function has no form as JSON"):
         JSONSerializer("f", relay.transform.infer_type.infer_type(func))
+
+
+ROWS = relay.var("rows", shape=(relay.Any(), 3))
+
+
+def called(body: Callable[..., relay.Expr], *args: relay.Var) -> tvm.IRModule:
+    call = external(body, *args)
+    return tvm.IRModule.from_expr(relay.Function(list(args), relay.exp(relay.TupleGetItem(call, 0))))
+
+
+def pair_by_a_composite(p: relay.Expr, q: relay.Expr) -> relay.Expr:
+    """The product of two tensors of unknown sizes, in a composite function, and one of them twice."""
+    a, b = relay.var("a", shape=(relay.Any(), 3)), relay.var("b", shape=(relay.Any(), 3))
+    dense = relay.Function([a, b], relay.nn.dense(a, b), attrs={"Composite": "mine.dense"})
+    return relay.Tuple([relay.Call(dense, [p, q]), relay.concatenate([q, q], axis=0)])
+
+
+def test_results_of_unknown_shapes_are_as_large_as_the_operators_say(register: Callable) -> None:
+    def compiled(func: relay.Function) -> Module:
+        def run(a: tvm.nd.NDArray, b: tvm.nd.NDArray, product: tvm.nd.NDArray, twice: tvm.nd.NDArray) -> None:
+            product.copyfrom(a.numpy() @ b.numpy().T)
+            assert twice.shape == (2 * b.shape[0], 3)
+
+        return create_module("mine", lambda name: run if name == "mine_0" else None)
+
+    register("relay.ext.mine", compiled)
+    mod = called(pair_by_a_composite, ROWS, relay.var("others", shape=(relay.Any(), 3)))
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, "llvm"), tvm.cpu())
+    for m, n in ((2, 5), (1, 1), (7, 2), (0, 3)):
+        a, b = (np.random.default_rng(m).normal(size=(k, 3)).astype("float32") for k in (m, n))
+        np.testing.assert_allclose(machine.run(a, b).numpy(), np.exp(a @ b.T), rtol=1e-5)
+
+
+def test_results_that_do_not_follow_from_the_arguments_are_refused(register: Callable) -> None:
+    register("relay.ext.mine", interpreted)
+    mod = called(lambda p: relay.Tuple([relay.argwhere(p), relay.nn.relu(p)]), ROWS)
+    with pytest.raises(UnsupportedError, match=r"@mine_0: how large the results .* must follow from its arguments"):
+        relay.vm.compile(mod, "llvm")

@@ -32,9 +32,11 @@ from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.backend.external_shapes import with_shape_function
 from tilewright.relay.backend.kernel_key import KernelKeys
 from tilewright.relay.backend.lowered import CALL_MARKS, is_external, is_machine_op, verify_lowered
 from tilewright.relay.backend.progress import report_progress
+from tilewright.relay.backend.symbolic import is_dynamic_function
 from tilewright.relay.backend.te_compiler import KernelNames
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, TARGET, VIEW
@@ -44,6 +46,7 @@ from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.memory.views import moves_only
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import is_closed, post_order
+from tilewright.target.build import host_of
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
@@ -146,6 +149,11 @@ class _Lowering:
         else:
             name = self.names(f"view_{VIEW.of(func)}")
         var = GlobalVar(name).with_checked_type(func.checked_type)
+        if is_external(func) and is_dynamic_function(func):
+            host = host_of(Target(TARGET.get(func, self.target)))
+            func, shapes = with_shape_function(func, name, self.names(f"shape_func_{name}"), host)
+            self.functions[GlobalVar(GLOBAL_SYMBOL.of(shapes)).with_checked_type(shapes.checked_type_or_none)] = shapes
+            self.process(shapes)
         self.functions[var] = func.with_attr(GLOBAL_SYMBOL.key, name)
         return var
 

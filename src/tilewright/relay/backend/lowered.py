@@ -16,7 +16,7 @@ Called functions other than Relay's open ones are of three kinds:
   and ``schedule`` (texts for reports), ``layouts`` (pairs that the graph JSON carries), ``device_type`` (where its
   tensors are, if that is not the device of the target's kind);
 - an external function is a Relay function with ``Compiler`` and ``global_symbol``, whose code another code generator
-  makes;
+  makes; for results of unknown shapes it has the attributes of a shape function, as a kernel has;
 - a view is a Relay function with ``view`` and ``offsets`` (``PlanViews``): it has no code, and its result is in memory
   of other tensors.
 

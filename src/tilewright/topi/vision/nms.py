@@ -126,8 +126,8 @@ def non_max_suppression(
         with thread_group(ib, batch, n, "b") as threads:
             b = threads.row
             rows = _Ranked(threads, *boxes_of(b), *chosen_of(b), k, score_index, id_index)
-            count = ops.minimum(ops.maximum(ops.cast("int32", counts[b]), 0), min(top_k, n) if top_k > 0 else n)
-            count = ib.let("count", count)
+            most = ops.minimum(n, top_k) if top_k > 0 else n
+            count = ib.let("count", ops.minimum(ops.maximum(ops.cast("int32", counts[b]), 0), most))
             rows.rank(source, ranked, b * n, n, count)
             share = ops.cast(data.dtype, ops.as_expr(threshold))
             rows.suppress(count, ops.as_expr(limit), share, coord_start, force_suppress)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.autotvm.measurement import MeasureInput, MeasureResult
+from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult  # noqa: F401  (TVM's has all three)
 from tilewright.target.features import core_count
 
 if TYPE_CHECKING:
