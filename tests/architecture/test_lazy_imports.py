@@ -45,3 +45,10 @@ def test_importing_the_runtime_loads_nothing_that_only_writing_libraries_takes()
 def test_a_build_for_cpus_loads_nothing_for_graphics_processors() -> None:
     parts = ("tilewright.topi.gpu", "tilewright.target.codegen.nvptx", "tilewright.target.codegen.opencl")
     assert not [name for name in _modules_after(BUILD) if name.startswith(parts)]
+
+
+def test_a_build_loads_front_ends_when_a_model_of_their_format_comes() -> None:
+    loaded = _modules_after("import sys, tilewright.model.build; print(*sys.modules)")
+    kept = {"tilewright.relay.frontend", "tilewright.relay.frontend.door"}
+    assert not {name for name in loaded if name.startswith("tilewright.relay.frontend")} - kept
+    assert "onnx" not in loaded

@@ -21,7 +21,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import build_module, transform
 from tilewright.relay.expr import Function
-from tilewright.relay.frontend import from_onnx, import_model
+from tilewright.relay.frontend import import_model
 from tilewright.relay.frontend.door import find_frontend
 from tilewright.relay.text.parser import fromtext
 from tilewright.relay.transform.infer_type import InferType
@@ -80,8 +80,7 @@ def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:
     text = _text_of(head)
     by_suffix = find_frontend(path) is not None
     if text is None or by_suffix:
-        load = import_model if by_suffix else from_onnx
-        mod, params = load(path, parse_input_shapes(input_shape))
+        mod, params = import_model(path, parse_input_shapes(input_shape), None if by_suffix else "onnx")
         mod["main"] = build_module.with_params(mod["main"], params)
         return mod
     if input_shape:

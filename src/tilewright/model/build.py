@@ -16,8 +16,7 @@ from tilewright.relay import build_module
 from tilewright.relay.backend.needs import Needs
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
-from tilewright.relay.frontend import from_onnx, import_model
-from tilewright.relay.frontend.onnx.loading import model_of_bytes
+from tilewright.relay.frontend import import_model
 from tilewright.relay.function_attributes import OUTPUT_NAMES, STATE_INPUTS
 from tilewright.relay.transform.precision.halve_weights import precision_config
 from tilewright.relay.type_infer import infer_module
@@ -82,7 +81,9 @@ def _imported(
             raise TypeError("a Relay module states its shapes: input_shapes and dims are for models that are imported")
         return model, {}
     if isinstance(model, bytes):
-        return from_onnx(model_of_bytes(model), input_shapes, dims=dims)
+        from tilewright.relay.frontend.onnx.loading import model_of_bytes  # loads onnx, which others do without
+
+        return import_model(model_of_bytes(model), input_shapes, dims=dims)
     return import_model(model, input_shapes, dims=dims, **of_torch)
 
 

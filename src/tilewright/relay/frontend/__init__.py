@@ -1,43 +1,76 @@
-"""Importers of each format, such as ``from_onnx``; ``import_model`` chooses (``door.py``)."""
+"""Importers of each format, such as ``from_onnx``; ``import_model`` chooses (``door.py``).
 
-from onnx import ModelProto
+An importer's modules, and the packages that it reads models with, are loaded when its name is first used.
+"""
 
-from tilewright.relay.frontend import common
-from tilewright.relay.frontend.change_datatype import ChangeDatatype
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
-from tilewright.relay.frontend.keras import from_keras
-from tilewright.relay.frontend.keras import load as _load_keras
-from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.frontend.onnx.loading import ModelFile
-from tilewright.relay.frontend.pytorch import from_pytorch
-from tilewright.relay.frontend.tensorflow import from_tensorflow
-from tilewright.relay.frontend.tensorflow import load as _load_tensorflow
-from tilewright.relay.frontend.tflite import from_tflite
-from tilewright.relay.frontend.tflite import load as _load_tflite
-from tilewright.relay.frontend.torch import from_exported_program
 
-register_frontend("onnx", from_onnx, suffixes=[".onnx"], types=[ModelProto, ModelFile])
+if TYPE_CHECKING:
+    from tilewright.relay.frontend import common
+    from tilewright.relay.frontend.change_datatype import ChangeDatatype
+    from tilewright.relay.frontend.keras import from_keras
+    from tilewright.relay.frontend.onnx import from_onnx
+    from tilewright.relay.frontend.pytorch import from_pytorch
+    from tilewright.relay.frontend.tensorflow import from_tensorflow
+    from tilewright.relay.frontend.tflite import from_tflite
+    from tilewright.relay.frontend.torch import from_exported_program
+
+_MODULE_OF = {
+    "ChangeDatatype": "change_datatype",
+    "from_exported_program": "torch",
+    "from_keras": "keras",
+    "from_onnx": "onnx",
+    "from_pytorch": "pytorch",
+    "from_tensorflow": "tensorflow",
+    "from_tflite": "tflite",
+}
+_MODULES = frozenset({"change_datatype", "common", "keras", "onnx", "pytorch", "tensorflow", "tflite", "torch"})
+
+register_frontend(
+    "onnx",
+    f"{__name__}.onnx:from_onnx",
+    suffixes=[".onnx"],
+    types=["onnx.onnx_ml_pb2.ModelProto", f"{__name__}.onnx.loading.ModelFile"],
+)
 register_frontend(
     "torch",
-    from_exported_program,
+    f"{__name__}.torch:from_exported_program",
     suffixes=[".pt2"],
     types=["torch.export.exported_program.ExportedProgram", "torch.nn.modules.module.Module"],
 )
 register_frontend(
     "tflite",
-    _load_tflite,
+    f"{__name__}.tflite:load",
     suffixes=[".tflite"],
     types=["tflite.Model.Model", "ai_edge_litert.schema_py_generated.Model"],
 )
-
-register_frontend("keras", _load_keras, suffixes=[".keras"], types=["keras.src.models.model.Model"])
+register_frontend("keras", f"{__name__}.keras:load", suffixes=[".keras"], types=["keras.src.models.model.Model"])
 register_frontend(
     "tensorflow",
-    _load_tensorflow,
+    f"{__name__}.tensorflow:load",
     suffixes=[".pb"],
     folders=["saved_model.pb"],
     types=["tensorflow.core.framework.graph_pb2.GraphDef", "tensorflow.python.framework.ops.Graph"],
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MODULE_OF:
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_MODULE_OF})
+
 
 __all__ = [
     "ChangeDatatype", "FrontEnd", "common", "from_exported_program", "from_keras", "from_onnx", "from_pytorch",

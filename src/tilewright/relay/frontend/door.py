@@ -15,6 +15,7 @@ docs/frontends.md has a whole package::
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -39,13 +40,27 @@ class FrontEndError(TilewrightError, ValueError):
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """An importer: its name, the suffixes of the files and the dotted names of the classes that it takes."""
+    """An importer: its name, its function, the suffixes of the files and the dotted names of the classes that it takes.
+
+    Attributes
+    ----------
+    function : the function, or its place, ``package.module:function``, which ``load`` imports
+    """
 
     name: str
-    load: Callable[..., Any]
+    function: Callable[..., Any] | str
     suffixes: tuple[str, ...]
     types: tuple[str, ...]
     folders: tuple[str, ...] = ()
+
+    @property
+    def load(self) -> Callable[..., Any]:
+        """Return the function that imports a model."""
+        if not isinstance(self.function, str):
+            return self.function
+        module, _, name = self.function.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        return found
 
     def __str__(self) -> str:
         return f"{self.name} ({', '.join([*self.suffixes, *self.types])})"
@@ -61,7 +76,7 @@ _front_ends: dict[str, FrontEnd] = {}
 
 def register_frontend(
     name: str,
-    load: Callable[..., Any],
+    load: Callable[..., Any] | str,
     *,
     suffixes: Sequence[str] = (),
     types: Sequence[type | str] = (),
@@ -73,7 +88,8 @@ def register_frontend(
     Args:
         name: its name in messages.
         load: called as ``load(source, **options)`` with options of ``import_model``; returns an ``IRModule`` and a
-            mapping from names of main's parameters to arrays.
+            mapping from names of main's parameters to arrays. ``"package.module:function"`` is imported when a model
+            is.
         suffixes: endings of its files' names, such as ``".layers"``, in any case.
         types: classes of objects that it takes, or their dotted names, so that they need not be imported.
         folders: names of files, such as ``"saved_model.pb"``, by which it knows a folder as its own.
