@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.onnx_suite import suite
 from tests.onnx_suite.misses import MISSES, reason
@@ -40,6 +41,16 @@ def test_case(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("_expanded")])
 def test_case_written_out(name: str) -> None:
     _check(name)
+
+
+@pytest.mark.parametrize(("kind", "p"), [("AVG", 1), ("MAX", 1), ("LPPOOL", 3)])
+@pytest.mark.parametrize("strides", [(1, 1, 1), (2, 1, 3)])
+def test_windows_are_pooled_as_onnx_does(kind: str, p: int, strides: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 4, 7)).astype("float32")
+    kernel = (2, 1, 3)
+    out = [(size - k) // step + 1 for size, k, step in zip(x.shape[2:], kernel, strides, strict=True)]
+    expected = suite.ONNX_POOL(x, x.shape, kernel, list(strides), out, kind, p=p)
+    np.testing.assert_allclose(suite.whole_windows(x, kernel, strides, kind, p), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_documents_list_what_fails_and_why() -> None:
