@@ -4,7 +4,8 @@
     python packaging/try_wheels.py --rebuild     # and build the sdist's wheel, and the first wheel again
 
 A wheel for this machine is installed in an environment of its own, with no other program on the PATH and none of the
-caller's variables: a network compiles and runs there. Of every platform the C runtime and the headers are tried: a
+caller's variables: a network compiles and runs there. Root sees it run once more in a root folder that has nothing but
+Python, the environment and the C library. Of every platform the C runtime and the headers are tried: a
 program of theirs (native/tools/run.c) runs the network, compiled for that processor, under qemu-user where it is
 another one, with the C library of the platform. Its numbers are those of this machine.
 """
@@ -68,6 +69,42 @@ def try_here(wheel: Path, work: Path) -> None:
     )
     if busy > MOST_SECONDS or nbytes > MOST_BYTES:
         sys.exit(f"the most is {MOST_SECONDS} s and {MOST_BYTES / 1e6:.0f} MB")
+    if os.geteuid() == 0:
+        try_in_root(folder, work)
+        print(f"{wheel.name}: compiled and ran a network in an empty root", flush=True)
+
+
+def system_libraries(*folders: Path) -> set[Path]:
+    """Return the shared libraries of this machine that those in folders are linked with, the loader among them."""
+    objects = [path for folder in folders for path in folder.rglob("*") if path.is_file() and ".so" in path.name]
+    programs = [path.resolve() for folder in folders for path in folder.glob("bin/python3")]
+    shown = subprocess.run(
+        ["ldd", *map(str, [*programs, *objects])], capture_output=True, text=True, check=False
+    ).stdout
+    names = (word for line in shown.splitlines() for word in line.split() if word.startswith("/"))
+    found = {Path(name) for name in names if not name.endswith(":")}
+    return {path for path in found if path.exists() and not any(path.is_relative_to(folder) for folder in folders)}
+
+
+def try_in_root(environment: Path, work: Path) -> None:
+    """Compile and run a network in a root folder with an environment, its Python and their libraries alone."""
+    root = work / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    python = Path(sys.base_prefix)
+    for folder, left_out in ((python, ("site-packages", "test", "share")), (environment, ())):
+        ignored = shutil.ignore_patterns("__pycache__", *left_out)
+        shutil.copytree(folder, root / folder.relative_to("/"), symlinks=True, copy_function=os.link, ignore=ignored)
+    for library in system_libraries(root / python.relative_to("/"), root / environment.relative_to("/")):
+        target = root / library.relative_to("/")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, target)
+    (root / "tmp").mkdir()
+    shutil.copy(MODEL, root / "tmp" / MODEL.name)
+    variables = {"PATH": str(environment / "bin"), "HOME": "/tmp"}
+    command = (shutil.which("chroot", path="/usr/sbin:/usr/bin"), root, environment / "bin" / "python", "-m", "tilewright")
+    run(*command, "compile", f"/tmp/{MODEL.name}", "-o", "/tmp/net.so", "--quiet", env=variables)
+    run(*command, "run", "/tmp/net.so", "--fill", "random", env=variables)
 
 
 def musl_root(machine: str, work: Path) -> Path | None:

@@ -17,6 +17,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from wheel_contents import faults
+
 ROOT = Path(__file__).resolve().parent.parent
 # By the platform's tag: zig's target.
 PLATFORMS = {
@@ -41,8 +43,9 @@ def run(*command: str | Path, **environment: str) -> str:
 
 def tools(platform: str, folder: Path) -> tuple[Path, Path]:
     """Write a C compiler and an archiver for a platform; return their paths."""
-    target = f"-target {PLATFORMS[platform]} -mcpu=baseline -g0 -fno-sanitize=undefined"
-    commands = {"cc": f'cc {target} -ffile-prefix-map={ROOT}=. "$@"', "ar": 'ar "$@"'}
+    target = f"-target {PLATFORMS[platform]} -mcpu=baseline -fno-sanitize=undefined"
+    # -g0 last: what builds a package for this Python says -g
+    commands = {"cc": f'cc {target} -ffile-prefix-map={ROOT}=. "$@" -g0', "ar": 'ar "$@"'}
     folder.mkdir(parents=True, exist_ok=True)
     for name, command in commands.items():
         (folder / name).write_text(f"#!/bin/sh\nexec {sys.executable} -m ziglang {command}\n")
@@ -104,8 +107,27 @@ def build_plugin(platform: str, tilewright: Path, work: Path, out: Path) -> Path
     return retag(next((folder / "dist").glob("*.whl")), platform, out)
 
 
+def build_adapter(work: Path, out: Path) -> Path:
+    """Build the wheel of the adapter for Model Explorer, which is Python alone."""
+    folder = work / "model-explorer"
+    shutil.rmtree(folder, ignore_errors=True)
+    ignored = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "plugins" / "model_explorer", folder / "source", ignore=ignored)
+    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder / "dist", folder / "source")
+    made = next((folder / "dist").glob("*-py3-none-any.whl"))
+    check_contents(made)
+    return Path(shutil.copy(made, out / made.name))
+
+
+def check_contents(wheel: Path) -> None:
+    """Leave where a wheel is not in order."""
+    if found := faults(wheel):
+        sys.exit(f"{wheel.name}: {'; '.join(found)}")
+
+
 def check(wheel: Path, platform: str) -> None:
-    """Leave where ``auditwheel`` finds that a wheel does not run where its name says."""
+    """Leave where a wheel has faults, or ``auditwheel`` finds that it does not run where its name says."""
+    check_contents(wheel)
     # nothing of this machine's: its C library may be another, or for another processor
     shown = run(sys.executable, "-m", "auditwheel", "show", "--ldpaths", "/nonexistent", wheel)
     kind, *wanted = TAG.fullmatch(platform).groups()
@@ -125,6 +147,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SOURCE_DATE_EPOCH", run("git", "log", "-1", "--format=%ct").strip())
     made = []
+    if not arguments.platform:
+        made.append(build_adapter(work, out))
     for platform in arguments.platform or PLATFORMS:
         wheel = build_wheel(platform, work, out)
         made += [wheel, build_plugin(platform, wheel, work, out)]
