@@ -102,7 +102,13 @@ def try_in_root(environment: Path, work: Path) -> None:
     (root / "tmp").mkdir()
     shutil.copy(MODEL, root / "tmp" / MODEL.name)
     variables = {"PATH": str(environment / "bin"), "HOME": "/tmp"}
-    command = (shutil.which("chroot", path="/usr/sbin:/usr/bin"), root, environment / "bin" / "python", "-m", "tilewright")
+    command = (
+        shutil.which("chroot", path="/usr/sbin:/usr/bin"),
+        root,
+        environment / "bin" / "python",
+        "-m",
+        "tilewright",
+    )
     run(*command, "compile", f"/tmp/{MODEL.name}", "-o", "/tmp/net.so", "--quiet", env=variables)
     run(*command, "run", "/tmp/net.so", "--fill", "random", env=variables)
 

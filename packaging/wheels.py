@@ -43,9 +43,8 @@ def run(*command: str | Path, **environment: str) -> str:
 
 def tools(platform: str, folder: Path) -> tuple[Path, Path]:
     """Write a C compiler and an archiver for a platform; return their paths."""
-    target = f"-target {PLATFORMS[platform]} -mcpu=baseline -fno-sanitize=undefined"
-    # -g0 last: what builds a package for this Python says -g
-    commands = {"cc": f'cc {target} -ffile-prefix-map={ROOT}=. "$@" -g0', "ar": 'ar "$@"'}
+    target = f"-target {PLATFORMS[platform]} -mcpu=baseline -g0 -fno-sanitize=undefined"
+    commands = {"cc": f'cc {target} -ffile-prefix-map={ROOT}=. "$@"', "ar": 'ar "$@"'}
     folder.mkdir(parents=True, exist_ok=True)
     for name, command in commands.items():
         (folder / name).write_text(f"#!/bin/sh\nexec {sys.executable} -m ziglang {command}\n")
@@ -101,7 +100,8 @@ def build_plugin(platform: str, tilewright: Path, work: Path, out: Path) -> Path
     source = folder / "source"
     shutil.copytree(ROOT / "plugins" / "npu", source, ignore=shutil.ignore_patterns("*.so", "build", "__pycache__"))
     native = folder / "tilewright" / "tilewright" / "_native"
-    environment = {"CC": str(cc), "LDSHARED": f"{cc} -shared", "CFLAGS": "", "TILEWRIGHT_NATIVE_DIR": str(native)}
+    # -s: setuptools compiles with this Python's -g
+    environment = {"CC": str(cc), "LDSHARED": f"{cc} -shared -s", "CFLAGS": "", "TILEWRIGHT_NATIVE_DIR": str(native)}
     build = ("-m", "build", "--no-isolation", "--skip-dependency-check", "--wheel", "--outdir", folder / "dist", source)
     run(sys.executable, *build, **environment)
     return retag(next((folder / "dist").glob("*.whl")), platform, out)

@@ -43,6 +43,7 @@ _ATTRIBUTES = {
     "load": "tilewright.runtime.model",
     "Model": "tilewright.runtime.model",
     "register_op_attr": "tilewright.ir.op",
+    "show_progress": "tilewright.relay.backend.progress",
     "container": "tilewright.ir",
 }
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
     from tilewright.model import compile
     from tilewright.quantization import quantize
+    from tilewright.relay.backend.progress import show_progress
     from tilewright.runtime.device import Device, cpu, device
     from tilewright.runtime.error import TVMError
     from tilewright.runtime.model import Model, load
@@ -89,6 +91,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Device", "IRModule", "Model", "NDArray", "TVMError", "arith", "build", "compile", "cpu", "device",
-    "get_global_func", "ir", "load", "lower", "nd", "quantize", "register_func", "relay", "runtime", "target",
-    "te", "tir", "topi", "transform",
+    "get_global_func", "ir", "load", "lower", "nd", "quantize", "register_func", "relay", "runtime", "show_progress",
+    "target", "te", "tir", "topi", "transform",
 ]  # fmt: skip

@@ -129,8 +129,8 @@ def test_the_progress_bar_tells_of_speed_and_trials(capsys: pytest.CaptureFixtur
     del bar
     said = capsys.readouterr().out
     assert "[Task  1/ 1] Current/Best:" in said
-    assert "Progress: (10/10)" in said
-    assert said.endswith("Done.\n")
+    assert "(10/10)" in said
+    assert said.endswith(" s\n")
 
 
 def test_features_by_sums_are_those_of_the_loops() -> None:

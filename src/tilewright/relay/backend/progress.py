@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from tilewright.ir.budget import check_budget
+from tilewright.ir.progress_bar import ProgressBar, progress_bar
 from tilewright.relay.qnn.decisions import Decision, summary
 from tilewright.relay.transform.precision import bfloat16_gain, halve_weights
 from tilewright.relay.transform.precision.halve_weights import Halved
@@ -62,6 +63,31 @@ def watch(watcher: Watcher) -> Iterator[None]:
             yield
     finally:
         _watcher.reset(token)
+
+
+@contextlib.contextmanager
+def show_progress() -> Iterator[None]:
+    """Show a bar for each stage of the builds in this block: a line of text, or in Jupyter a widget.
+
+    >>> with tilewright.show_progress():
+    ...     model = tilewright.compile("model.onnx")
+    """
+    bars: dict[str, ProgressBar] = {}
+
+    def update(event: ProgressEvent) -> None:
+        if event.stage not in bars:
+            for bar in bars.values():
+                bar.close()
+            bars.clear()
+            bars[event.stage] = progress_bar(event.stage, event.total)
+        bars[event.stage].update(event.done, event.item[:48], event.total)
+
+    try:
+        with watch(update):
+            yield
+    finally:
+        for bar in bars.values():
+            bar.close()
 
 
 def _megabytes(nbytes: int) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import time
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -14,6 +12,7 @@ import numpy as np
 from tilewright.autotvm.lines import encode
 from tilewright.autotvm.measurement import MeasureInput, MeasureResult
 from tilewright.autotvm.utils import format_si_prefix
+from tilewright.ir import progress_bar as bars
 from tilewright.tuning.tuner.tuner import Callback, Tuner, speed
 
 logger = logging.getLogger("autotvm")
@@ -68,39 +67,34 @@ class Monitor:
         return np.array(self.timestamps)
 
 
-class _ProgressBar:
-    """A single line that is rewritten; its end is written when the bar goes away."""
+class _Progress:
+    """A bar that shows the speeds of trials; it ends when it goes away."""
 
     def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
-        self.total, self.prefix, self.si_prefix = total, prefix, si_prefix
-        self.count, self.began, self.said = 0, time.time(), False
+        self._prefix, self._count = si_prefix, 0
+        self._bar = None if logger.isEnabledFor(logging.DEBUG) else bars.progress_bar(prefix, total)
         self._show(0.0, 0.0)
 
     def __call__(self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        self.count += len(inputs)
+        self._count += len(inputs)
         speeds = [speed(inp, result) for inp, result in zip(inputs, results, strict=True) if result.error_no == 0]
         self._show(speeds[-1] if speeds else 0.0, tuner.best_flops)
 
     def _show(self, current: float, best: float) -> None:
-        if logger.isEnabledFor(logging.DEBUG):
-            return
-        self.said = True
-        now, top = (format_si_prefix(x, self.si_prefix) for x in (current, best))
-        sys.stdout.write(
-            f"\r{self.prefix} Current/Best: {now:7.2f}/{top:7.2f} {self.si_prefix}FLOPS | "
-            f"Progress: ({self.count}/{self.total}) | {time.time() - self.began:.2f} s"
-        )
-        sys.stdout.flush()
+        if self._bar is not None:
+            now, top = (format_si_prefix(x, self._prefix) for x in (current, best))
+            self._bar.update(self._count, f"Current/Best: {now:7.2f}/{top:7.2f} {self._prefix}FLOPS")
 
     def __del__(self) -> None:
-        if getattr(self, "said", False):
-            sys.stdout.write(" Done.\n")
+        bar: bars.ProgressBar | None = getattr(self, "_bar", None)
+        if bar is not None:
+            bar.close()
 
 
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
-    """Show the last and the best speed and how many of ``total`` trials are done, on one line."""
+    """Show the last and the best speed and how many of ``total`` trials are done: a line, or in Jupyter a widget."""
     format_si_prefix(0, si_prefix)
-    return _ProgressBar(total, prefix, si_prefix)
+    return _Progress(total, prefix, si_prefix)
 
 
 def progress_callback(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
