@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tilewright import tir
 from tilewright.arith import (
+    Analyzer,
     IntervalSet,
     IntSet,
     deduce_bound,
@@ -17,6 +20,7 @@ from tilewright.arith import (
     union,
     union_lower_bound,
 )
+from tilewright.tir.visitor import substitute
 
 IV, J, N, S = (tir.Var(n) for n in "ijns")
 DOMAINS = {IV: tir.Range(0, 8), J: tir.Range(0, N)}
@@ -87,6 +91,28 @@ def test_deduced_bounds() -> None:
     assert repr(deduce_bound(IV, N + 3 == IV, {}, {})) == "IntervalSet[(n + 3), (n + 3)]"
     assert deduce_bound(IV, IV == J, {}, {J: tir.Range(0, 8)}).is_nothing()
     assert deduce_bound(IV, IV * 4 == N, {}, {}).is_nothing()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("strict", [True, False])
+def test_bounds_of_a_variable_times_another_of_known_sign(sign: int, strict: bool) -> None:
+    """Every value is compared with the condition: the bound is exact."""
+    scale = range(1, 4) if sign > 0 else range(-3, 0)
+    cases = [(IV * S + J, lambda i, s, j: i * s + j), (J - IV * S, lambda i, s, j: j - i * s)]
+    for e, value in cases:
+        found = deduce_bound(
+            IV, e < N if strict else e <= N, {S: IntervalSet(scale[0], scale[-1])}, {J: tir.Range(0, 3)}
+        )
+        assert not found.is_nothing()
+        for s, n in itertools.product(scale, range(-5, 6)):
+            low, high = end_at(found.low, {S: s, N: n}), end_at(found.high, {S: s, N: n})
+            for i in range(-12, 13):
+                holds = all(value(i, s, j) < n + (not strict) for j in range(3))
+                assert ((low is None or low <= i) and (high is None or i <= high)) == holds
+
+
+def end_at(end: tir.PrimExpr | None, values: dict[tir.Var, int]) -> int | None:
+    return None if end is None else int(Analyzer().simplify(substitute(end, values)))
 
 
 def test_ends_that_there_are_not() -> None:

@@ -113,7 +113,7 @@ def deduce_bound(
     terms, const = analyzer.simplifier.difference(simple.a, simple.b)
     rest = {a: c for a, c in terms.items() if a is not var}
     if var not in terms or any(_uses(a, [var]) for a in rest):
-        return IntSet.nothing()
+        return _deduce_scaled(var, simple, hint_map, relax_map, analyzer)
     highest = IntSetEvaluator(relax_map, analyzer).evaluate(build(rest, const, var.dtype)).high
     if highest is None:
         return IntSet.nothing()
@@ -121,6 +121,30 @@ def deduce_bound(
         var, type(simple)(ops.add(build({var: terms[var]}, 0, var.dtype), highest), ops.const(0, var.dtype)), analyzer
     )
     return IntSet.nothing() if bound is None else bound
+
+
+def _deduce_scaled(
+    var: Var, cond: LT | LE, hints: Mapping[Var, IntSet | Range], relaxed: Mapping[Var, IntSet | Range],
+    analyzer: Analyzer,
+) -> IntSet:  # fmt: skip
+    """Return the solution of an inequality in which ``var`` is multiplied by a variable whose sign is known."""
+    found = detect_linear_equation(ops.sub(cond.a, cond.b), [var])
+    if not found or ops.is_const_int(found[0], 0) or _uses(found[0], list(relaxed)):
+        return IntSet.nothing()
+    scale, rest = found
+    signs, most = (
+        IntSetEvaluator(hints, analyzer).evaluate(scale),
+        IntSetEvaluator(relaxed, analyzer).evaluate(rest).high,
+    )
+    if most is None:
+        return IntSet.nothing()
+    below = ops.sub(most, 1) if isinstance(cond, LE) else most  # scale*var + below < 0
+    if signs.low is not None and analyzer.can_prove(signs.low > 0):
+        return IntSet(None, analyzer.simplify(ops.floordiv(ops.sub(ops.const(-1, var.dtype), below), scale)))
+    if signs.high is not None and analyzer.can_prove(signs.high < 0):
+        opposite = ops.sub(ops.const(0, var.dtype), scale)
+        return IntSet(analyzer.simplify(ops.add(ops.floordiv(below, opposite), 1)), None)
+    return IntSet.nothing()
 
 
 def _deduce_equal(var: Var, cond: PrimExpr, relax_map: Mapping[Var, IntSet | Range], analyzer: Analyzer) -> IntSet:
