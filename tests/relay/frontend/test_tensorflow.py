@@ -69,6 +69,20 @@ def test_unknown_dimensions_are_named_after_their_input() -> None:
     np.testing.assert_array_equal(np.asarray(found), x.reshape(8, 6))
 
 
+def test_the_distinct_elements_of_a_constant_are_constants() -> None:
+    message, numbers = parsed("Graph", b"", "unique"), [7, 3, 7, 9, 3, 1]
+    constant = message.node.add(name="numbers", op="Const").attr.add(key="value").value.tensor
+    constant.dtype, constant.int_val[:] = 3, numbers
+    constant.shape.dim.add(size=len(numbers))
+    unique = message.node.add(name="unique", op="UniqueWithCounts", input=["numbers"])
+    unique.attr.add(key="out_idx").value.type = 9
+    outputs = ["unique:0", "unique:1", "unique:2"]
+    module, _ = relay.frontend.from_tensorflow(message.SerializeToString(), outputs=outputs)
+    found = relay.create_executor("graph", module, target="llvm").evaluate()()
+    assert [part.numpy().tolist() for part in found] == [[7, 3, 9, 1], [0, 1, 0, 2, 1, 3], [2, 2, 1, 1]]
+    assert [str(part.dtype) for part in found] == ["int32", "int64", "int64"]
+
+
 def test_a_file_compiles_by_its_suffix(tmp_path: Any) -> None:
     path = tmp_path / "net.pb"
     path.write_bytes(_graph("matrices"))

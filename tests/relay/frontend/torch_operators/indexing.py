@@ -23,6 +23,13 @@ case(
 )
 case("indexing", "mask", lambda a, m: (a[m], a.masked_select(m)), x(5, 3), b(5, 3))
 case("indexing", "mask of rows", lambda a, m: (a[m], a[:, m[:3]]), x(5, 3), b(5))
+case(
+    "indexing",
+    "bincount",
+    lambda a, w: (torch.bincount(a), torch.bincount(a, w, 20), torch.bincount(a[:0], minlength=3)),
+    torch.tensor([3, 0, 3, 7, 1]),
+    x(5),
+)
 case("indexing", "nonzero", lambda a: (a.nonzero(), torch.where(a)[0]), b(4, 3))
 case("indexing", "embedding", F.embedding, i(2, 3), x(5, 4))
 case(

@@ -12,7 +12,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.dynamic import first
-from tilewright.relay.frontend.tensorflow.context import NodeContext
+from tilewright.relay.frontend.tensorflow.context import Array, NodeContext
 from tilewright.relay.frontend.tensorflow.registry import converter
 from tilewright.relay.frontend.tensorflow.shape import vector
 
@@ -119,10 +119,19 @@ def convert_unique(ctx: NodeContext) -> list[RelayExpr]:
     if ctx.rank(data) != 1:
         ctx.unsupported(f"a tensor of rank {ctx.rank(data)}; vectors are supported")
     counted = "Counts" in ctx.node.op
+    if (known := ctx.constant_or_none(data)) is not None:
+        return [const(part) for part in _unique(known, dtype)[: 3 if counted else 2]]
     values, _, inverse, count, *counts = relay_op.unique(data, is_sorted=False, return_counts=counted)
     number = typed(relay_op.cast(count, "int64"))
     kept = [first(values, number), inverse, *(first(c, number) for c in counts)]
     return [typed(kept[0]), *(ctx.cast(typed(k), dtype) for k in kept[1:])]
+
+
+def _unique(data: Array, dtype: str) -> list[Array]:
+    """Return the distinct elements of a vector, which of these each element is, and how often each occurs."""
+    values, places, inverse, counts = np.unique(data, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(places)
+    return [values[order], np.argsort(order)[inverse].astype(dtype), counts[order].astype(dtype)]
 
 
 @converter("InvertPermutation")

@@ -11,6 +11,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.dimensions import is_number
+from tilewright.relay.frontend.dynamic import filled
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.registry import converter
 
@@ -135,8 +136,19 @@ def convert_histc(ctx: TorchContext, x: RelayExpr, bins: int = 100, low: Any = 0
 
 @converter("bincount")
 def convert_bincount(ctx: TorchContext, x: RelayExpr, weights: Any = None, least: int = 0) -> RelayExpr:
-    """How often each number occurs."""
-    ctx.unsupported("the number of its results, which depends on the data")
+    """How often each number from 0 to the greatest one occurs, or the sums of its weights; negative ones count as 0."""
+    dtype, numbers = ctx.result_dtype(), ctx.cast(x, "int64")
+    if 0 in ctx.dims(x):
+        return ctx.full([least], 0, dtype)
+    some = relay_op.minimum(ctx.scalar(ctx.dim_size(x, 0)), ctx.scalar(1))  # of no element the greatest is no number
+    count = relay_op.maximum(
+        relay_op.add(relay_op.max(numbers), ctx.scalar(1)), relay_op.maximum(some, ctx.scalar(least))
+    )
+    empty = typed(filled(ctx.number(0, dtype), [None], relay_op.reshape(count, (1,)), dtype))
+    each = ctx.full(ctx.sizes(x), 1, dtype) if weights is None else ctx.cast(weights, dtype)
+    places = typed(relay_op.maximum(numbers, ctx.scalar(0)))
+    found: RelayExpr = ctx.part("ScatterElements", [empty, places, each], axis=0, reduction="add")
+    return found
 
 
 @converter("_unique2", "unique_dim", "unique_consecutive")
