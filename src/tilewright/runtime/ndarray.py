@@ -33,6 +33,9 @@ def _delete_capsule(capsule: int) -> None:
         LIB.TVMDLManagedTensorCallDeleter(_capsule_get(capsule, _DLPACK_NAME))
 
 
+_DELETER = ctypes.cast(_delete_capsule, ctypes.c_void_p)
+
+
 class NDArray:
     """A reference-counted array of the runtime.
 
@@ -165,7 +168,7 @@ class NDArray:
         source = self if self.writeable else self.copyto(self.device)
         managed = ctypes.c_void_p()
         check_call(LIB.TVMArrayToDLPack(source.handle, ctypes.byref(managed)))
-        return _capsule_new(managed, _DLPACK_NAME, ctypes.cast(_delete_capsule, ctypes.c_void_p))
+        return _capsule_new(managed, _DLPACK_NAME, _DELETER)
 
     def __dlpack__(self, stream: Any = None, *, copy: bool | None = None, **_: Any) -> Any:
         """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``).

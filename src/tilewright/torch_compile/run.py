@@ -27,6 +27,7 @@ from tilewright.runtime.vm import Executable, VirtualMachine
 from tilewright.torch_compile.plan import Output, Plan
 
 _MAIN = b"main"  # the function of a program
+_ARRAY = int(TypeCode.NDARRAY)
 _ALIGNMENT = 63  # bits of an address that must be 0
 
 
@@ -196,9 +197,11 @@ class _Machine(_Executor):
         if held:
             self._give(held)
         check_call(LIB.TVMFuncCall(self._invoke.handle, self._values, self._codes, 1, self._result, self._code))
-        results = tensors_in(unpack_return(self._result, self._code.value))
+        code = self._code.value
         taken = {value.data_ptr() for value in held}
-        return [_owned(result, taken) for result in results]
+        if code == _ARRAY:  # one result, which most programs have
+            return [_owned(NDArray(self._result.v_handle), taken)]
+        return [_owned(result, taken) for result in tensors_in(unpack_return(self._result, code))]
 
     def _give(self, held: Sequence[torch.Tensor]) -> None:
         """Set the inputs; the machine has references of its own."""
@@ -227,7 +230,9 @@ class _View:
     """Makes arrays of one input's memory, without DLPack's capsules."""
 
     def __init__(self) -> None:
-        self._managed, self._rank, self._dtype = _ManagedTensor(), -1, None
+        self._managed = _ManagedTensor()
+        self._sizes: torch.Size | None = None
+        self._dtype: torch.dtype | None = None
         self._tensor, self._made = self._managed.tensor, ctypes.c_void_p()
         self._given, self._out = ctypes.byref(self._managed), ctypes.byref(self._made)
         self._managed.tensor.device = DLDevice(1, 0)
@@ -236,12 +241,14 @@ class _View:
     def of(self, value: torch.Tensor) -> int:
         """Return the handle of an array of a tensor's memory, which must outlive its use; the caller frees it."""
         tensor = self._tensor
-        if value.dim() != self._rank or value.dtype is not self._dtype:
-            self._rank, self._dtype = value.dim(), value.dtype
-            self._shape = (ctypes.c_int64 * max(self._rank, 1))()
-            tensor.ndim, tensor.dtype = self._rank, to_native(DataType(dtype_name(value.dtype)))
-            tensor.shape = ctypes.cast(self._shape, ctypes.POINTER(ctypes.c_int64))
-        self._shape[: self._rank] = value.shape
+        sizes = value.shape
+        if sizes != self._sizes or value.dtype is not self._dtype:
+            if self._sizes is None or len(sizes) != len(self._sizes):
+                self._shape = (ctypes.c_int64 * max(len(sizes), 1))()
+                tensor.shape = ctypes.cast(self._shape, ctypes.POINTER(ctypes.c_int64))
+            self._shape[: len(sizes)] = sizes
+            tensor.ndim, tensor.dtype = len(sizes), to_native(DataType(dtype_name(value.dtype)))
+            self._sizes, self._dtype = sizes, value.dtype
         tensor.data = value.data_ptr()
         check_call(LIB.TVMArrayFromDLPack(self._given, self._out))
         assert self._made.value is not None
