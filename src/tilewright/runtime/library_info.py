@@ -65,7 +65,7 @@ def library_info(path: str | Path) -> LibraryInfo:
     Raises:
         TVMError: the file is no shared library, is damaged, or holds no network.
     """
-    return _read(Path(path), _library_of)[0]
+    return _read(Path(path), _library_of)
 
 
 def library_graph(path: str | Path) -> str:
@@ -74,7 +74,7 @@ def library_graph(path: str | Path) -> str:
     Raises:
         TVMError: the file is no shared library, is damaged, or holds no graph.
     """
-    return _read(Path(path), lambda elf, reader, size: _graph_of(reader))[0]
+    return _read(Path(path), lambda elf, reader, size: _graph_of(reader))
 
 
 def verify_library(path: str | Path) -> None:
@@ -100,7 +100,7 @@ def verify_weights(path: str | Path) -> int:
     Raises:
         TVMError: the file is missing, too short, another build's or damaged.
     """
-    info, tensors = _read(Path(path), _library_of)
+    info, tensors = _read(Path(path), lambda elf, reader, size: (_library_of(elf, reader, size), reader.apart))
     if not info.weights_file:
         return 0
     numbers = (ctypes.c_uint64 * (3 * len(tensors)))(*(number for tensor in tensors for number in tensor))
@@ -108,14 +108,14 @@ def verify_weights(path: str | Path) -> int:
     return sum(nbytes for _, nbytes, _ in tensors)
 
 
-def _read(file: Path, describe: Callable[[_Elf, Reader, int], _T]) -> tuple[_T, list[tuple[int, int, int]]]:
-    """Return what ``describe`` reads, and the place, size and checksum of each tensor in a file of weights."""
+def _read(file: Path, describe: Callable[[_Elf, Reader, int], _T]) -> _T:
+    """Return what ``describe`` reads of a library: its ELF file, its constants and its bytes."""
     try:
         with file.open("rb") as stream:
             view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
         elf = _Elf(view)
         reader = Reader(elf.symbol("__tvm_dev_mblob"))
-        return describe(elf, reader, len(view)), reader.apart
+        return describe(elf, reader, len(view))
     except OSError as error:
         raise TVMError(f"{file}: {error.strerror}") from None
     except (ValueError, struct.error, LookupError, TypeError) as error:
