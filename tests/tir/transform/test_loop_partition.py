@@ -1,6 +1,7 @@
 """Loops are split so that the main part needs no test."""
 
 import numpy as np
+import pytest
 from tests.tir.transform.texts import check
 
 import tilewright as tvm
@@ -53,8 +54,8 @@ def test_constant_loops_stay_unless_asked() -> None:
     stmt = tiled(tir.const(100), 13)
     assert loop_partition(stmt) is stmt
     text = str(loop_partition(stmt, {"partition_const_loop": True}))
-    assert "for (i: int32, 0, 12)" in text
-    assert text.count("likely") == 1
+    assert "for (i: int32, 0, 12)" in text and "0, 4)" in text  # the last of 13 blocks has 4 of its 8 elements
+    assert "likely" not in text
 
 
 def test_an_equation_splits_off_one_iteration() -> None:
@@ -92,18 +93,53 @@ def test_a_loop_variable_s_earlier_range_is_forgotten() -> None:
     np.testing.assert_array_equal(out, data + 1)
 
 
-def test_a_lower_bound_splits_at_the_front() -> None:
+def test_only_what_a_lower_bound_lets_through_is_left() -> None:
     ib = ir_builder.create()
     a = ib.pointer("float32", "A")
     with ib.for_range(0, 20, "i") as i, ib.if_scope(ib.likely(tir.all(i >= 3, i < 17))):
         a[i - 3] = 0.0
     text = str(loop_partition(ib.get(), {"partition_const_loop": True}))
-    assert [line for line in text.splitlines() if line.startswith("for")] == [
-        "for (i: int32, 0, 3) {",
-        "for (i_1: int32, 0, 14) {",
-        "for (i_2: int32, 0, 3) {",
-    ]
-    assert text.count("likely") == 2
+    assert [line for line in text.splitlines() if line.startswith("for")] == ["for (i: int32, 0, 14) {"]
+    assert "likely" not in text
+
+
+@pytest.mark.parametrize(
+    ("extents", "scales", "first", "end", "otherwise"),
+    [((7, 5), (5, 1), 3, 31, False), ((6, 9), (4, -1), 2, 17, True), ((5, 3), (-3, 2), -7, 4, True),
+     ((1, 8), (1, 1), 0, 6, False), ((4, 4), (4, 1), 20, 30, True)],
+)  # fmt: skip
+def test_each_iteration_does_what_it_did(extents, scales, first, end, otherwise) -> None:
+    out = tir.decl_buffer(extents, "int32", "out")
+    ib = ir_builder.create()
+    with ib.for_range(0, extents[0], "i") as i, ib.for_range(0, extents[1], "j") as j:
+        value = i * scales[0] + j * scales[1]
+        with ib.if_scope(ib.likely(tir.all(value >= first, value < end))):
+            ib.emit(tir.BufferStore(out, 2, [i, j]))
+        if otherwise:
+            with ib.else_scope():
+                ib.emit(tir.BufferStore(out, 3, [i, j]))
+    parameter = tir.Var("p", "handle")
+    body = loop_partition(ib.get(), {"partition_const_loop": True})
+    result = np.ones(extents, "int32")
+    run(tir.PrimFunc([parameter], body, buffer_map={parameter: out}), result)
+    values = np.add.outer(np.arange(extents[0]) * scales[0], np.arange(extents[1]) * scales[1])
+    np.testing.assert_array_equal(result, np.where((values >= first) & (values < end), 2, 3 if otherwise else 1))
+
+
+def test_two_splits_that_do_not_divide_need_no_test() -> None:
+    a = te.placeholder((46,), name="A")
+    b = te.compute((46,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((46,), lambda i: b[i] * 2.0, name="C")
+    s = te.create_schedule(c.op)
+    s[b].split(b.op.axis[0], 7)
+    outer, _ = s[c].split(c.op.axis[0], 30)
+    s[b].compute_at(s[c], outer)
+    with tvm.transform.PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        func = tvm.lower(s, [a, c])["main"]
+    assert "if " not in str(func)
+    data, out = np.arange(46, dtype="float32"), np.zeros(46, "float32")
+    run(func, data, out)
+    np.testing.assert_array_equal(out, data * 2 + 2)
 
 
 def test_unmarked_conditions_do_not_count() -> None:

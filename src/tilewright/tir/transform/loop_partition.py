@@ -15,6 +15,8 @@ So are blocks of a grid whose extent is not constant: those whose threads all me
     attr [IterVar(blockIdx.x)] "thread_extent" = floordiv((n + 63), 64)
       if @tir.likely((blockIdx.x < floordiv(n, 64)), ...) { ... } else { ... with the check ... }
 
+In the remainders, conditions that never hold there are false: what they guard is left out.
+
 Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split, and those that
 the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``; in these every condition counts. The options of
 ``tir.LoopPartition`` in the PassContext's config are ``partition_const_loop`` (split the others too) and
@@ -24,7 +26,7 @@ the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``; in thes
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tilewright.arith.affine import build
@@ -41,7 +43,7 @@ from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, St
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, StmtVisitor, stmt_vars, substitute, with_fresh_vars
 
-_TRUE = IntImm("bool", 1)
+_TRUE, _FALSE = IntImm("bool", 1), IntImm("bool", 0)
 _HINT = "pragma_loop_partition_hint"
 
 
@@ -89,16 +91,19 @@ class _Threads(StmtVisitor):
 
 
 class Assume(StmtExprMutator):
-    """Replaces conditions that hold by true."""
+    """Replaces conditions that hold by true, and those that cannot hold (``refuted``) by false."""
 
-    def __init__(self, proven: set[PrimExpr]) -> None:
+    def __init__(self, proven: set[PrimExpr], refuted: Collection[PrimExpr] = ()) -> None:
         super().__init__()
         self.proven = proven
+        self.refuted = refuted
 
     def visit_call(self, e: Call) -> PrimExpr:
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "tir.likely":
             parts = conjuncts(e.args[0])
+            if any(c in self.refuted for c in parts):
+                return _FALSE
             rest = [c for c in parts if c not in self.proven]
             if len(rest) == len(parts):
                 return e
@@ -114,6 +119,8 @@ class Assume(StmtExprMutator):
     def visit_binary(self, e: Any) -> PrimExpr:
         if e in self.proven:
             return _TRUE
+        if e in self.refuted:
+            return _FALSE
         if isinstance(e, And):
             return ops.logical_and(self.visit_expr(e.a), self.visit_expr(e.b))
         return super().visit_binary(e)
@@ -125,6 +132,13 @@ class Assume(StmtExprMutator):
                 return self.visit_stmt(s.then_case)
             return Evaluate(0) if s.else_case is None else self.visit_stmt(s.else_case)
         return super().visit_if_then_else(s)
+
+
+def _does_nothing(stmt: Stmt) -> bool:
+    """Return whether a statement consists of loops around nothing."""
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
 
 
 class _Partition(ScopedMutator):
@@ -202,9 +216,9 @@ class _Partition(ScopedMutator):
             return None
         main_body = Assume(proven).visit_stmt(s.body)
         parts = [
-            self._part(s, low, first, s.body, fresh=True),
+            self._part(s, low, first, self._without_refuted(s, found, low, first), fresh=True),
             self._part(s, first, last, main_body, fresh=False),
-            self._part(s, last, end, s.body, fresh=True),
+            self._part(s, last, end, self._without_refuted(s, found, last, end), fresh=True),
         ]
         return seq(*[self.visit_stmt(p) if i == 1 else self._inner(p) for i, p in enumerate(parts) if p is not None])
 
@@ -214,7 +228,7 @@ class _Partition(ScopedMutator):
 
     def _part(self, s: For, begin: PrimExpr, end: PrimExpr, body: Stmt, fresh: bool) -> Stmt | None:
         extent = self.analyzer.simplify(ops.sub(end, begin))
-        if isinstance(extent, IntImm) and extent.value <= 0:
+        if (isinstance(extent, IntImm) and extent.value <= 0) or _does_nothing(body):
             return None
         var = Var(s.loop_var.name, s.loop_var.dtype) if fresh else s.loop_var
         if fresh:
@@ -222,6 +236,23 @@ class _Partition(ScopedMutator):
         elif not ops.is_const_int(begin, 0):
             body = substitute(body, {s.loop_var: ops.add(begin, var)})
         return For(var, ops.const(0, var.dtype), extent, s.kind, body, s.thread_binding, s.annotations)
+
+    def _without_refuted(self, s: For, found: _LikelyConditions, begin: PrimExpr, end: PrimExpr) -> Stmt:
+        """Return the body for ``begin <= loop_var < end``, where conditions that never hold there are false."""
+        if begin is end:
+            return s.body
+        evaluator = IntSetEvaluator(self._relaxed(s, found), self.analyzer)
+        refuted = set()
+        for condition in found.conditions:
+            bounds = self._bound(ops.logical_not(condition), s.loop_var, evaluator)
+            if bounds is None:
+                continue
+            first, last = bounds
+            if (first is None or self.analyzer.can_prove(first <= begin)) and (
+                last is None or self.analyzer.can_prove(end <= last)
+            ):
+                refuted.add(condition)
+        return Assume(set(), refuted).visit_stmt(s.body) if refuted else s.body
 
     def _main_part(self, s: For, found: _LikelyConditions) -> tuple[set[PrimExpr], PrimExpr | None, PrimExpr | None]:
         """Return conditions that hold for ``first <= loop_var < last`` whatever the inner loops do, and these
