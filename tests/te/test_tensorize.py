@@ -10,9 +10,13 @@ import pytest
 from tests.te.support import compute, loops
 
 from tilewright import te, tir
+from tilewright.arith import simplify
+from tilewright.ir import structural_equal
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.registry import get_global_func
 from tilewright.te.schedule import Schedule
 from tilewright.testing.tir_interpreter import Pointer
+from tilewright.tir.visitor import substitute
 
 A = np.random.default_rng(0).integers(-4, 5, (8, 32)).astype("float32")
 B = np.random.default_rng(1).integers(-4, 5, (16, 32)).astype("float32")
@@ -194,6 +198,58 @@ def _tensorized(factor: int, intrin: te.TensorIntrin, combine: Callable[[Any, An
     _, inner = s[c].split(c.op.axis[1], factor=factor)
     s[c].tensorize(inner, intrin)
     loops(s, [a, b, c])
+
+
+def test_region_and_meaning_of_a_block() -> None:
+    a, b, c, s = matmul()
+    i, j = c.op.axis
+    outer, inner = s[c].split(j, factor=4)
+    ko, ki = s[c].split(c.op.reduce_axis[0], factor=8)
+    s[c].reorder(i, outer, ko, inner, ki)
+    intrin = gemv(4, 8)
+    s[c].tensorize(inner, intrin)
+    normal = s.normalize()
+    region, meaning = (get_global_func(f"test.op.{n}") for n in ("InferTensorizeRegion", "MatchTensorizeBody"))
+    written, read = region(normal[c], te.schedule.InferBound(normal))
+    place = {i.var: 5, outer.var: 3, ko.var: 2}  # row 5, columns 12 to 15, of the sum the terms 16 to 23
+
+    def at(r: tir.Range) -> tuple[int, int]:
+        return tuple(simplify(substitute(e, place)).value for e in (r.min, r.extent))
+
+    assert [at(written[iv]) for iv in (i, j, c.op.reduce_axis[0])] == [(5, 1), (12, 4), (16, 8)]
+    assert [at(r) for t in (a, b) for r in read[t]] == [(5, 1), (16, 8), (12, 4), (16, 8)]
+    (found,) = meaning(normal[c], written, read, intrin)
+    assert structural_equal(found, intrin.op.body[0])
+    with pytest.raises(TilewrightError, match="has no tensorized loop"):
+        region(normal[a], te.schedule.InferBound(normal))
+
+
+def test_a_padded_block_is_told_which_it_is() -> None:
+    """A copy in whole tiles tests whether an element is there; an intrinsic may use the axis of the tiles."""
+    x = te.placeholder((13,), name="x")
+    y = te.compute((13,), lambda i: x[i] * 2.0, name="y")
+    s = te.create_schedule(y.op)
+    s[y].split(y.op.axis[0], factor=4)
+    tiles = s.cache_write(y, "global")
+    tile, inner = tiles.op.axis
+    source = te.placeholder((4,), name="source")
+    doubled = te.compute((4,), lambda i: tir.Select(tile * 4 + i < 13, source[i] * 2.0, tir.const(0.0)), name="d")
+
+    def emit(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        count = tir.min(4, 13 - tile * 4)
+        return tir.call_extern("int32", "double", outs[0].access_ptr("w"), ins[0].access_ptr("r"), count)
+
+    s[tiles].tensorize(inner, te.decl_tensor_intrin(doubled.op, emit, default_buffer_params={"offset_factor": 1}))
+    counts = []
+
+    def double(to: Pointer, of: Pointer, count: int) -> None:
+        counts.append(int(count))
+        to.array()[:count] = of.array()[:count] * 2
+
+    data = np.arange(13, dtype="float32")
+    found = compute(s, [x, y], [data], [(13,)], externs={"double": double})
+    np.testing.assert_array_equal(found[0], data * 2)
+    assert counts[:4] == [4, 4, 4, 1]
 
 
 def test_block_of_another_size_is_refused() -> None:

@@ -16,7 +16,8 @@ from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer
-from tilewright.ir.prim_expr import Cast, IntImm, PrimExpr, Var
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Call, Cast, IntImm, PrimExpr, Select, Var
 from tilewright.te.operation import ComputeOp, TensorComputeOp, producer_loads
 from tilewright.te.schedule.bounds import Bounds
 from tilewright.te.schedule.domains import pass_up_domain, pass_up_index
@@ -53,17 +54,18 @@ def tensorized_provide(lowering: ScheduleLowering, stage: Stage, op: ComputeOp, 
             inner = lowering.attached[stage, iv][0].op.name
             raise _mismatch(op, intrin, f"{inner} is computed at loop {iv.var.name}, which is inside the block")
     nest = lowering.loops(stage, end=position)
-    sets = _block_sets(lowering, stage, position)
-    outs = [_cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.axis]
-    reads = _input_regions(lowering, op, sets)
+    sets = block_sets(lowering.bounds, stage, position)
+    outs = [cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.axis]
+    reads = input_regions(lowering.bounds, op, sets)
     if len(intrin.inputs) != len(op.input_tensors):
         raise _mismatch(
             op, intrin, f"it has {len(intrin.inputs)} inputs, the block reads {len(op.input_tensors)} tensors"
         )
-    reductions = {iv: _cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.reduce_axis}
-    _verify(op, intrin, outs, reductions, reads, lowering.bounds)
+    reductions = {iv: cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.reduce_axis}
+    outer = _verify(op, intrin, outs, reductions, reads, lowering.bounds)
     tests, holds = _tests_around(lowering, stage, nest, position)
     binder = _Binder(lowering, op, intrin)
+    binder.variables.update(outer)
     for declared, tensor in zip(intrin.buffers[: len(intrin.inputs)], op.input_tensors, strict=True):
         binder.bind(declared, tensor, reads[tensor])
     for declared, tensor in zip(intrin.buffers[len(intrin.inputs) :], op.outputs, strict=True):
@@ -130,26 +132,28 @@ def _assemble(
     return wrap(flat(nest.levels[:begin]), seq(init, update))
 
 
-def _block_sets(lowering: ScheduleLowering, stage: Stage, position: int) -> dict[Var, IntSet]:
+def block_sets(bounds: Bounds, stage: Stage, position: int) -> dict[Var, IntSet]:
     """The values of the root axes while the block runs once."""
     state: dict[IterVar, IntSet] = {}
     for index, iv in enumerate(stage.leaf_iter_vars):
-        r = lowering.bounds.ranges[iv]
+        r = bounds.ranges[iv]
         if ops.is_const_int(r.extent, 1):
             state[iv] = IntSet.single_point(r.min)
         else:
             state[iv] = IntSet.single_point(iv.var) if index < position else IntSet.from_range(r)
-    pass_up_domain(stage, lowering.bounds.ranges, state, lowering.bounds.analyzer)
+    pass_up_domain(stage, bounds.ranges, state, bounds.analyzer)
     return {iv.var: state[iv] for iv in stage.op.root_iter_vars}
 
 
-def _cover(found: IntSet, iv: IterVar, analyzer: Analyzer) -> Range:
+def cover(found: IntSet, iv: IterVar, analyzer: Analyzer) -> Range:
+    """Return the range of values of an axis that a set has."""
     r = found.cover_range(iv.dom)
     return Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
 
 
-def _input_regions(lowering: ScheduleLowering, op: ComputeOp, sets: Mapping[Var, IntSet]) -> dict[Tensor, Region]:
-    analyzer = lowering.bounds.analyzer
+def input_regions(bounds: Bounds, op: ComputeOp, sets: Mapping[Var, IntSet]) -> dict[Tensor, Region]:
+    """Return the region of each input that the block reads."""
+    analyzer = bounds.analyzer
     evaluator = IntSetEvaluator(sets, analyzer)
     found: dict[Tensor, list[list[IntSet]]] = {}
     for load in producer_loads(op.body):
@@ -208,14 +212,26 @@ def _as_declared(index: PrimExpr) -> PrimExpr:
     return _Narrowed().visit_expr(index) if wide else index
 
 
-class _ToIntrinsic(ExprMutator):
+class _AsSelect(ExprMutator):
+    """Both forms of a choice as ``select``: ``cache_write`` and ``pad`` write ``if_then_else(likely(c), a, b)``."""
+
+    def visit_call(self, e: Call) -> PrimExpr:
+        name = e.op.name if isinstance(e.op, Op) else ""
+        if name == "tir.likely":
+            return self.visit_expr(e.args[0])
+        return Select(*self.visit_exprs(e.args)) if name == "tir.if_then_else" else super().visit_call(e)
+
+
+class _ToIntrinsic(_AsSelect):
     """Tensor reads of the block to reads of the intrinsic's inputs, relative to the start of the region."""
 
     def __init__(
-        self, values: Mapping[Var, PrimExpr], inputs: Mapping[Tensor, tuple[Tensor, Region]], analyzer: Analyzer
-    ) -> None:
+        self, values: Mapping[Var, PrimExpr], inputs: Mapping[Tensor, tuple[Tensor, Region]], analyzer: Analyzer,
+        outer: dict[Var, PrimExpr],
+    ) -> None:  # fmt: skip
         super().__init__()
         self.memo.update(values.items())
+        self.outer = outer  # the values of the axes that the intrinsic has not
         self.inputs = inputs
         self.analyzer = analyzer
 
@@ -232,14 +248,41 @@ class _ToIntrinsic(ExprMutator):
 def _verify(
     op: ComputeOp, intrin: TensorIntrin, outs: Sequence[Range], reductions: Mapping[IterVar, Range],
     reads: Mapping[Tensor, Region], bounds: Bounds,
-) -> None:  # fmt: skip
-    """Raise unless the block computes what the intrinsic declares."""
+) -> dict[Var, PrimExpr]:  # fmt: skip
+    """Raise unless the block computes what the intrinsic declares; return the values of the axes outside the block.
+
+    An intrinsic that is made for one axis of the schedule may use that axis.
+    """
+    mapper = in_terms_of_intrinsic(op, intrin, outs, reductions, reads, bounds)
+    analyzer = mapper.analyzer
+    meaning = intrin.op
+    assert isinstance(meaning, ComputeOp)
+    for mine, declared in zip(op.body, meaning.body, strict=True):
+        theirs = substitute(declared, mapper.outer)
+        arity = [len(e.source) if isinstance(e, Reduce) else 0 for e in (mine, theirs)]
+        if arity[0] != arity[1]:
+            raise _mismatch(op, intrin, f"the block reduces {arity[0]} values at once, the intrinsic {arity[1]}")
+        for a, b in zip(_parts(mine, theirs, mapper), _parts(theirs, theirs, None), strict=True):
+            if analyzer.simplify(a) is not analyzer.simplify(b):
+                raise _mismatch(op, intrin, f"the block computes {a}, the intrinsic {b}")
+    return mapper.outer
+
+
+def in_terms_of_intrinsic(
+    op: ComputeOp, intrin: TensorIntrin, outs: Sequence[Range], reductions: Mapping[IterVar, Range],
+    reads: Mapping[Tensor, Region], bounds: Bounds,
+) -> _ToIntrinsic:  # fmt: skip
+    """Return what turns expressions of the block into those over the intrinsic's axes and inputs.
+
+    Raises TilewrightError when the block has other extents than the intrinsic.
+    """
     meaning = intrin.op
     assert isinstance(meaning, ComputeOp)
     outer, analyzer = bounds.analyzer, Analyzer()
     for var, r in bounds.loops.items():
         analyzer.bind(var, r)
     values: dict[Var, PrimExpr] = {}
+    outer_values: dict[Var, PrimExpr] = {}
     for axes, declared, ranges in (
         (op.axis, meaning.axis, list(outs)),
         (op.reduce_axis, meaning.reduce_axis, [reductions[iv] for iv in op.reduce_axis]),
@@ -250,7 +293,7 @@ def _verify(
             wanted = [repr(iv.dom.extent) for iv in declared if iv.dom is not None]
             raise _mismatch(op, intrin, f"the block has extents {extents}, the intrinsic {wanted}")
         for iv, r in zip(axes[:lead], ranges[:lead], strict=True):
-            values[iv.var] = r.min
+            values[iv.var] = outer_values[iv.var] = r.min
         for iv, new, r in zip(axes[lead:], declared, ranges[lead:], strict=True):
             assert new.dom is not None
             if not isinstance(new.dom.extent, Var) and not outer.can_prove_equal(new.dom.extent, r.extent):
@@ -262,19 +305,12 @@ def _verify(
             values[iv.var] = new.var + r.min
             analyzer.bind(new.var, Range(0, r.extent))
     inputs = {t: (d, reads[t]) for t, d in zip(op.input_tensors, intrin.inputs, strict=True)}
-    mapper = _ToIntrinsic(values, inputs, analyzer)
-    for mine, theirs in zip(op.body, meaning.body, strict=True):
-        arity = [len(e.source) if isinstance(e, Reduce) else 0 for e in (mine, theirs)]
-        if arity[0] != arity[1]:
-            raise _mismatch(op, intrin, f"the block reduces {arity[0]} values at once, the intrinsic {arity[1]}")
-        for a, b in zip(_parts(mine, theirs, mapper), _parts(theirs, theirs, None), strict=True):
-            if analyzer.simplify(a) is not analyzer.simplify(b):
-                raise _mismatch(op, intrin, f"the block computes {a}, the intrinsic {b}")
+    return _ToIntrinsic(values, inputs, analyzer, outer_values)
 
 
 def _parts(body: PrimExpr, like: PrimExpr, mapper: ExprMutator | None) -> list[PrimExpr]:
     """Return the parts that must agree: the value, or combiner, sources and condition of a reduction."""
-    visit = mapper.visit_expr if mapper is not None else (lambda e: e)
+    visit = (mapper or _AsSelect()).visit_expr
     if not isinstance(body, Reduce) or not isinstance(like, Reduce):
         return [visit(body)]
     names = dict(zip(body.combiner.lhs + body.combiner.rhs, like.combiner.lhs + like.combiner.rhs, strict=True))
