@@ -14,6 +14,7 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from tilewright.relay.frontend.torch.complex_numbers import computes_complex
 from tilewright.relay.frontend.torch.graph import unconverted
 
 PREFIX = "tilewright_"
@@ -37,9 +38,11 @@ class _Support(OperatorSupportBase):
 def refusals(gm: torch.fx.GraphModule) -> dict[str, str]:
     """Return the nodes without a converter, by name, with why they stay in PyTorch."""
     found = {node.name: "there is no converter" for node in unconverted(gm)}
+    of_complex = [node for node in gm.graph.nodes if computes_complex(node)]
+    # Parts take and return real numbers, so either all that is complex is in parts, or nothing.
+    if any(node.op != "call_function" or node.name in found for node in of_complex):
+        found |= {node.name: "complex numbers" for node in of_complex if node.op == "call_function"}
     for node in gm.graph.nodes:
-        if node.op == "call_function" and _complex(node):
-            found.setdefault(node.name, "complex numbers")
         if node.op == "call_function" and _off_host(node):
             found.setdefault(node.name, "a tensor on another device than the CPU")
         if node.op == "call_function" and _draws(node):
@@ -73,10 +76,6 @@ def _with_getitems(gm: torch.fx.GraphModule, refused: Mapping[str, str]) -> Mapp
 def _values(node: torch.fx.Node) -> list[Any]:
     values = [node.meta.get("val")] + [source.meta.get("val") for source in node.all_input_nodes]
     return [leaf for value in values for leaf in (value if isinstance(value, (list, tuple)) else [value])]
-
-
-def _complex(node: torch.fx.Node) -> bool:
-    return any(isinstance(value, torch.Tensor) and value.is_complex() for value in _values(node))
 
 
 def _draws(node: torch.fx.Node) -> bool:

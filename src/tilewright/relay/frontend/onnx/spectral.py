@@ -9,6 +9,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
+from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -40,10 +41,10 @@ def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
     inverse, onesided = bool(ctx.attr("inverse", 0)), bool(ctx.attr("onesided", 0))
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     moved = typed(relay_op.transpose(data, axes=order))  # [..., length, parts]
-    shape = ctx.shape(moved)
-    length = ctx.count(1, "the length") if ctx.has_input(1) else shape[-2]
+    entries = _length(ctx, moved, -2)
+    length = ctx.count(1, "the length") if ctx.has_input(1) else entries
     if inverse and onesided:
-        length = ctx.count(1, "the length") if ctx.has_input(1) else 2 * (shape[-2] - 1)
+        length = ctx.count(1, "the length") if ctx.has_input(1) else 2 * (entries - 1)
         moved = _with_conjugates(ctx, moved, length)
     real, imaginary = transform(ctx, _part(ctx, moved, 0, length), _part(ctx, moved, 1, length), inverse)
     if inverse and onesided:
@@ -58,64 +59,78 @@ def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
 
 def _part(ctx: NodeContext, pairs: RelayExpr, which: int, length: int) -> RelayExpr:
     """Return the real or imaginary parts of [..., n, parts], cropped or padded with zeros to ``length``."""
-    shape = ctx.shape(pairs)
-    if which >= shape[-1]:
-        return typed(relay_op.zeros((*shape[:-2], length), ctx.dtype(pairs)))
-    part = relay_op.take(pairs, const(which, "int64"), axis=len(shape) - 1)
-    if length < shape[-2]:
-        part = relay_op.strided_slice(part, [0], [length], axes=[len(shape) - 2])
-    elif length > shape[-2]:
-        part = relay_op.nn.pad(part, [(0, 0)] * (len(shape) - 2) + [(0, length - shape[-2])])
+    rank, entries = ctx.rank(pairs), _length(ctx, pairs, -2)
+    if which >= _length(ctx, pairs, -1):
+        return typed(relay_op.zeros_like(_part(ctx, pairs, 0, length)))
+    part = relay_op.take(pairs, const(which, "int64"), axis=rank - 1)
+    if length < entries:
+        part = relay_op.strided_slice(part, [0], [length], axes=[rank - 2])
+    elif length > entries:
+        part = relay_op.nn.pad(part, [(0, 0)] * (rank - 2) + [(0, length - entries)])
     return typed(part)
+
+
+def _length(ctx: NodeContext, value: RelayExpr, axis: int) -> int:
+    """Return a dimension, which must be a number; the others may be of any size."""
+    found = ctx.dims(value)[axis]
+    if not is_number(found):
+        ctx.unsupported(f"dimension {axis} of {ctx.tensor_type(value)} must be a number while compiling")
+    return int(found)
 
 
 def _with_conjugates(ctx: NodeContext, half: RelayExpr, length: int) -> RelayExpr:
     """Return the whole spectrum of real numbers, of which ``half`` has the first entries: the others are
     conjugates.
     """
-    shape = ctx.shape(half)
-    entries = min(shape[-2], length // 2 + 1)
-    first = relay_op.strided_slice(half, [0], [entries], axes=[len(shape) - 2])
+    rank = ctx.rank(half)
+    entries = min(_length(ctx, half, -2), length // 2 + 1)
+    first = relay_op.strided_slice(half, [0], [entries], axes=[rank - 2])
     mirrored = [length - k for k in range(entries, length)]
     if not mirrored:
         return typed(first)
-    rest = relay_op.take(half, const(np.array(mirrored), "int64"), axis=len(shape) - 2)
-    signs = const(np.array([1, -1][: shape[-1]]), ctx.dtype(half))
-    return typed(relay_op.concatenate([first, relay_op.multiply(rest, signs)], axis=len(shape) - 2))
+    rest = relay_op.take(half, const(np.array(mirrored), "int64"), axis=rank - 2)
+    signs = const(np.array([1, -1][: _length(ctx, half, -1)]), ctx.dtype(half))
+    return typed(relay_op.concatenate([first, relay_op.multiply(rest, signs)], axis=rank - 2))
 
 
 def transform(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, inverse: bool) -> Parts:
     """Return the transform along the last axis of real and imaginary parts; the inverse divides by the length."""
-    length = ctx.shape(real)[-1]
-    parts = _forward(ctx, real, imaginary, 1.0 if inverse else -1.0)
-    if not inverse:
-        return parts
-    scale = const(1.0 / length, ctx.dtype(real))
-    return typed(relay_op.multiply(parts[0], scale)), typed(relay_op.multiply(parts[1], scale))
+    length = _length(ctx, real, -1)
+    rows = [typed(relay_op.reshape(x, newshape=(-1, length))) for x in (real, imaginary)]
+    parts = _forward(ctx, rows[0], rows[1], length, 1.0 if inverse else -1.0)
+    if inverse:
+        scale = const(1.0 / length, ctx.dtype(real))
+        parts = relay_op.multiply(parts[0], scale), relay_op.multiply(parts[1], scale)
+    if ctx.is_dynamic(real):
+        return typed(relay_op.reshape_like(parts[0], real)), typed(relay_op.reshape_like(parts[1], real))
+    r, i = (typed(relay_op.reshape(x, newshape=ctx.shape(real))) for x in parts)
+    return r, i
 
 
-def _forward(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, sign: float) -> Parts:
-    """Return sums of ``x[n] * exp(sign * 2 pi i n k / length)``; for a length p * q by sums of p and of q terms.
+def _forward(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, length: int, sign: float) -> Parts:
+    """Return ``x[n] * exp(sign * 2 pi i n k / length)`` summed over n in rows, for a length p * q by p and by q terms.
 
     With n = q a + b and k = c + p d the exponent n k / (p q) is a c / p + b c / (p q) + b d / q, and an integer.
     """
-    *outer, length = ctx.shape(real)
     p = _factor(length)
     if p == length:
         return _by_matrix(ctx, real, imaginary, np.arange(length), sign)
-    q, dtype, rank = length // p, ctx.dtype(real), len(outer)
-    columns = [*range(rank), rank + 1, rank]
+    q, dtype = length // p, ctx.dtype(real)
 
-    def turned(x: RelayExpr) -> RelayExpr:
-        return typed(relay_op.transpose(x, axes=columns))
+    def turned(x: RelayExpr, rows: int, columns: int) -> RelayExpr:
+        matrices = relay_op.reshape(x, newshape=(-1, rows, columns))
+        return typed(relay_op.transpose(matrices, axes=(0, 2, 1)))
 
-    split = [turned(relay_op.reshape(x, newshape=(*outer, p, q))) for x in (real, imaginary)]  # [..., b, a]
-    over_a = _forward(ctx, split[0], split[1], sign)  # [..., b, c]
+    def flat(x: RelayExpr, columns: int) -> RelayExpr:
+        return typed(relay_op.reshape(x, newshape=(-1, columns)))
+
+    split = [flat(turned(x, p, q), p) for x in (real, imaginary)]  # of b: [a]
+    r, i = _forward(ctx, split[0], split[1], p, sign)  # of b: [c]
     angles = sign * 2 * np.pi * np.outer(np.arange(q), np.arange(p)) / length
-    r, i = _times(over_a, const(np.cos(angles), dtype), const(np.sin(angles), dtype))
-    r, i = _forward(ctx, turned(r), turned(i), sign)  # [..., c, d]
-    shape = (*outer, length)
-    return typed(relay_op.reshape(turned(r), newshape=shape)), typed(relay_op.reshape(turned(i), newshape=shape))
+    matrices = typed(relay_op.reshape(r, newshape=(-1, q, p))), typed(relay_op.reshape(i, newshape=(-1, q, p)))
+    r, i = _times(matrices, const(_wave(np.cos, angles), dtype), const(_wave(np.sin, angles), dtype))
+    r, i = _forward(ctx, flat(turned(r, q, p), q), flat(turned(i, q, p), q), q, sign)  # of c: [d]
+    return flat(turned(r, p, q), length), flat(turned(i, p, q), length)
 
 
 def _factor(length: int) -> int:
@@ -126,6 +141,12 @@ def _factor(length: int) -> int:
     return factors[-1] if factors else length
 
 
+def _wave(function: np.ufunc, angles: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return cosines or sines with exact zeros: entries of a spectrum that are real by symmetry have no angle."""
+    found: np.ndarray[Any, Any] = function(angles)
+    return np.where(np.abs(found) < 1e-12, 0.0, found)
+
+
 def _times(parts: Parts, cosine: RelayExpr, sine: RelayExpr) -> Parts:
     r, i = parts
     real = relay_op.subtract(relay_op.multiply(r, cosine), relay_op.multiply(i, sine))
@@ -133,15 +154,12 @@ def _times(parts: Parts, cosine: RelayExpr, sine: RelayExpr) -> Parts:
 
 
 def _by_matrix(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, at: np.ndarray[Any, Any], sign: float) -> Parts:
-    *outer, length = ctx.shape(real)
+    length = _length(ctx, real, -1)
     ctx.check_constant((length, length), ctx.dtype(real))
     angles = sign * 2 * np.pi * (np.outer(at, np.arange(length)) % length) / length
-    waves = [const(np.ascontiguousarray(wave(angles).T), ctx.dtype(real)) for wave in (np.cos, np.sin)]
-    rows = [relay_op.reshape(x, newshape=(-1, length)) for x in (real, imaginary)]
-    rc, rs, ic, is_ = (relay_op.nn.dense(x, wave) for x in rows for wave in waves)
-    shape = (*outer, length)
-    r, i = relay_op.subtract(rc, is_), relay_op.add(rs, ic)
-    return typed(relay_op.reshape(r, newshape=shape)), typed(relay_op.reshape(i, newshape=shape))
+    waves = [const(np.ascontiguousarray(_wave(f, angles).T), ctx.dtype(real)) for f in (np.cos, np.sin)]
+    rc, rs, ic, is_ = (typed(relay_op.nn.dense(x, wave)) for x in (real, imaginary) for wave in waves)
+    return typed(relay_op.subtract(rc, is_)), typed(relay_op.add(rs, ic))
 
 
 @converter("STFT", since=17)

@@ -29,7 +29,7 @@ from tilewright.relay.frontend.dynamic import (
     vector,
 )
 from tilewright.relay.frontend.onnx.parts import OPSET, part_of
-from tilewright.relay.frontend.torch.dtypes import TorchImportError, category, dtype_name, promote, scalar_dtype
+from tilewright.relay.frontend.torch.dtypes import TorchImportError, category, promote, real_name, scalar_dtype
 from tilewright.relay.frontend.torch.symbols import Size
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.runtime.ndarray import numpy_view
@@ -114,8 +114,8 @@ class TorchContext(ConverterContext):
         return [self.importer.symbols.dim(d) for d in self.meta(index).shape]
 
     def result_dtype(self, index: int | None = None) -> str:
-        """Return the data type that torch states for the result."""
-        return dtype_name(self.meta(index).dtype)
+        """Return the data type that torch states for the result, or for the parts of its complex numbers."""
+        return real_name(self.meta(index).dtype)
 
     # ---- numbers ----
 

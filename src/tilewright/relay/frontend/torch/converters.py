@@ -2,6 +2,7 @@
 
 from tilewright.relay.frontend.torch import (
     attention,
+    complex_numbers,
     control,
     conv,
     creation,
@@ -25,7 +26,7 @@ from tilewright.relay.frontend.torch import (
 )
 
 __all__ = [
-    "attention", "control", "conv", "creation", "elementwise", "experts", "gradients", "indexing", "linear",
-    "norm_gradients", "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape", "sizes",
-    "sorting", "strides", "vision",
+    "attention", "complex_numbers", "control", "conv", "creation", "elementwise", "experts", "gradients", "indexing",
+    "linear", "norm_gradients", "normalization", "pooling", "quantization", "recurrent", "reduce", "resize", "shape",
+    "sizes", "sorting", "strides", "vision",
 ]  # fmt: skip

@@ -32,4 +32,5 @@ def functional_decompositions() -> dict[Any, Callable[..., Any]]:
 def _is_converted(target: Any) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
-    return find_converter(target._schema.name, target._overloadname) is not None
+    name, overload = target._schema.name, target._overloadname
+    return any(find_converter(name, overload, of_complex) is not None for of_complex in (False, True))

@@ -27,10 +27,16 @@ _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 def dtype_name(dtype: torch.dtype) -> str:
     """Return the compiler's name of a data type."""
     if dtype not in _NAMES:
-        kind = "complex numbers" if dtype.is_complex else f"the data type {dtype}"
-        raise UnsupportedError(f"{kind} are not supported; write real and imaginary parts as two tensors"
-                               if dtype.is_complex else f"{kind} is not supported")  # fmt: skip
+        raise UnsupportedError(
+            "inputs, results and states of complex numbers are not supported; use torch.view_as_real"
+            if dtype.is_complex else f"the data type {dtype} is not supported"
+        )  # fmt: skip
     return _NAMES[dtype]
+
+
+def real_name(dtype: torch.dtype) -> str:
+    """Return the compiler's name of a data type, of complex numbers that of their parts."""
+    return dtype_name(dtype.to_real() if dtype.is_complex else dtype)
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -24,8 +24,9 @@ from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.dynamic import known_dims
 from tilewright.relay.frontend.onnx.parts import EAGER_FOLD_ELEMENTS, PartsHost
 from tilewright.relay.frontend.torch import converters, scalars
+from tilewright.relay.frontend.torch.complex_numbers import Complex, computes_complex
 from tilewright.relay.frontend.torch.context import TorchContext, described, place_of
-from tilewright.relay.frontend.torch.dtypes import TorchImportError, as_array, dtype_name
+from tilewright.relay.frontend.torch.dtypes import TorchImportError, as_array, dtype_name, real_name
 from tilewright.relay.frontend.torch.registry import UNUSED, find_converter, reason_of_refusal
 from tilewright.relay.frontend.torch.symbols import Symbols
 from tilewright.runtime import ndarray as nd
@@ -56,13 +57,17 @@ class GraphImporter(PartsHost):
         self.inputs[name] = made
         return made
 
-    def param(self, name: str, tensor: torch.Tensor) -> Var:
-        """Return the variable of a parameter."""
+    def param(self, name: str, tensor: torch.Tensor) -> Any:
+        """Return the variable of a parameter; of complex numbers those of its parts."""
+        if tensor.is_complex():
+            return Complex(self.param(f"{name}.real", tensor.real), self.param(f"{name}.imag", tensor.imag))
         data = as_array(tensor, f"the parameter {name!r}")
         return self.param_var(name, data)
 
-    def constant(self, name: str, tensor: torch.Tensor) -> RelayExpr:
+    def constant(self, name: str, tensor: torch.Tensor) -> Any:
         """Return a tensor that the program holds: as a constant where it is small, else as a parameter."""
+        if tensor.is_complex():
+            return Complex(self.constant(f"{name}.real", tensor.real), self.constant(f"{name}.imag", tensor.imag))
         if tensor.numel() > EAGER_FOLD_ELEMENTS:
             return self._param_vars.get(name) or self.param(name, tensor)
         return typed(const(np.array(numpy_view(as_array(tensor, f"the constant {name!r}")))))
@@ -97,7 +102,7 @@ class GraphImporter(PartsHost):
         with errors_of(node), comes_from(Span(SourceName(node.name))):
             if not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
                 return scalars.convert(ctx, args)
-            convert = find_converter(*_named(node.target))
+            convert = find_converter(*_named(node.target), computes_complex(node))
             if convert is None:
                 raise unsupported_operators([node])
             made = convert(ctx, *_arguments(node.target, args, kwargs))
@@ -110,6 +115,8 @@ class GraphImporter(PartsHost):
         if isinstance(made, (list, tuple)):
             known = stated if isinstance(stated, (list, tuple)) and len(stated) == len(made) else [None] * len(made)
             return [self._as_stated(ctx, m, s, constant) for m, s in zip(made, known, strict=True)]
+        if isinstance(made, Complex):
+            return Complex(*(self._as_stated(ctx, part, stated, constant) for part in (made.real, made.imag)))
         if not isinstance(made, RelayExpr):
             return made
         made = typed(made)
@@ -118,7 +125,7 @@ class GraphImporter(PartsHost):
         return self.folded(made) if constant else made
 
     def _checked(self, ctx: TorchContext, made: RelayExpr, stated: torch.Tensor) -> RelayExpr:
-        dtype = dtype_name(stated.dtype)
+        dtype = real_name(stated.dtype)
         made = ctx.cast(made, dtype) if ctx.dtype(made) != dtype else made
         own, dims = ctx.dims(made), [self.symbols.dim(d) for d in stated.shape]
         if len(own) != len(dims):
@@ -138,6 +145,8 @@ def _selected(node: torch.fx.Node, results: Sequence[Any], index: int) -> Any:
 def _all_constant(importer: GraphImporter, args: Any) -> bool:
     if isinstance(args, (list, tuple)):
         return all(_all_constant(importer, a) for a in args)
+    if isinstance(args, Complex):
+        return _all_constant(importer, (args.real, args.imag))
     if isinstance(args, torch.nn.Module):
         return False
     return not isinstance(args, RelayExpr) or importer.is_constant_expr(args)
@@ -188,7 +197,7 @@ def unconverted(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
         node for node in nodes_in(module)
         if node.op == "call_function" and not scalars.handles(node.target)
         and (not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator)
-             or find_converter(*_named(node.target)) is None)
+             or find_converter(*_named(node.target), computes_complex(node)) is None)
     ]  # fmt: skip
 
 
@@ -199,9 +208,12 @@ def unsupported_operators(nodes: Iterable[torch.fx.Node]) -> UnsupportedError:
         missing.setdefault(str(node.target), []).append(place_of(node) or node.name)
     lines = []
     for name, places in sorted(missing.items()):
-        target = next(n.target for n in nodes if str(n.target) == name)
+        node = next(n for n in nodes if str(n.target) == name)
+        target = node.target
         known = isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator)
         reason = reason_of_refusal(*_named(target)) if known else None
+        if known and computes_complex(node):
+            reason = "complex numbers; write real and imaginary parts as two tensors"
         shown = list(dict.fromkeys(places))
         more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
         lines.append(f"  {name}{f' ({reason})' if reason else ''}: " + "; ".join(shown[:5]) + more)

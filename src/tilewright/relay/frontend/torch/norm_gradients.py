@@ -11,7 +11,6 @@ from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.registry import converter, refuse
 
-refuse("complex numbers; write real and imaginary parts as two tensors", "_fft_r2c", "_fft_c2r", "_fft_c2c")
 refuse("memory that changes its size", "resize_")
 
 

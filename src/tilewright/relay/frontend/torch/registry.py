@@ -13,6 +13,7 @@ from typing import Any
 Converter = Callable[..., Any]
 
 _CONVERTERS: dict[str, Converter] = {}
+_OF_COMPLEX: dict[str, Converter] = {}
 _REFUSED: dict[str, str] = {}
 UNUSED = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "sparse_grad"})
 
@@ -32,6 +33,16 @@ def converter(*names: str, in_float32: bool = False) -> Callable[[Converter], Co
         made = _widened(function) if in_float32 else function
         for name in names:
             _CONVERTERS[_full(name)] = made
+        return function
+
+    return register
+
+
+def of_complex(*names: str) -> Callable[[Converter], Converter]:
+    """Register a converter for operators where an operand or a result has complex numbers."""
+
+    def register(function: Converter) -> Converter:
+        _OF_COMPLEX.update({_full(name): function for name in names})
         return function
 
     return register
@@ -57,9 +68,10 @@ def refuse(reason: str, *names: str) -> None:
     _REFUSED.update({_full(name): reason for name in names})
 
 
-def find_converter(name: str, overload: str) -> Converter | None:
+def find_converter(name: str, overload: str, of_complex: bool = False) -> Converter | None:
     """Return the converter of ``aten::add``, ``Tensor``."""
-    return _CONVERTERS.get(f"{name}.{overload}") or _CONVERTERS.get(name)
+    table = _OF_COMPLEX if of_complex else _CONVERTERS
+    return table.get(f"{name}.{overload}") or table.get(name)
 
 
 def reason_of_refusal(name: str, overload: str) -> str | None:
@@ -69,7 +81,7 @@ def reason_of_refusal(name: str, overload: str) -> str | None:
 
 def supported_operators() -> list[str]:
     """Return the names of operators and overloads that have a converter, sorted."""
-    return sorted(_CONVERTERS)
+    return sorted({*_CONVERTERS, *_OF_COMPLEX})
 
 
 def forget(*names: str) -> None:

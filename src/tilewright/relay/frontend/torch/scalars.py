@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.context import typed
+from tilewright.relay.frontend.torch.complex_numbers import Complex
 from tilewright.relay.frontend.torch.symbols import Size
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def of_input(importer: GraphImporter, name: str, value: Any) -> Any:
 
 def as_tensor(ctx: TorchContext, value: Any) -> Any:
     """Return what a program returns: sizes as tensors of no dimension; tensors and plain values as they are."""
+    if isinstance(value, Complex):
+        raise UnsupportedError("the program returns complex numbers; let it return torch.view_as_real of them")
     return ctx.scalar(value) if isinstance(value, Size) else value
 
 
