@@ -157,3 +157,14 @@ def test_the_verifier_names_what_is_wrong() -> None:
         verify_lowered(broken)
     with pytest.raises(TilewrightError, match="the primitive function @other has not been lowered"):
         verify_lowered(tvm.IRModule({relay.GlobalVar("other"): fused(softmax_twice())["main"].body.op}))
+
+
+def test_a_reshape_of_what_has_no_inputs_is_computed() -> None:
+    x = relay.var("x", shape=(6,))
+    zeros = relay.reshape(relay.zeros((2, 3), "float32"), newshape=(6,))
+    with tvm.transform.PassContext(opt_level=1):
+        library = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([x, zeros]))), "llvm")
+    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    module.set_input("x", np.ones(6, "float32"))
+    module.run()
+    np.testing.assert_array_equal(module.get_output(1).numpy(), np.zeros(6, "float32"))

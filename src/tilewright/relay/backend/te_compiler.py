@@ -390,7 +390,7 @@ def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.T
 def _moves_nothing(func: Function) -> bool:
     """Return whether a function only reshapes its first parameter."""
     body = func.body
-    if SLACK.on(func):
+    if SLACK.on(func) or not func.params:  # of constants alone
         return False
     while is_reshape(body):
         body = body.args[0]

@@ -42,6 +42,7 @@ class _Narrow(ScopedMutator):
         self.narrow_memo: dict[PrimExpr, PrimExpr | None] = {}
         self.loops: set[Var] = set()
         self.indices: dict[PrimExpr, bool] = {}  # whether each is narrow
+        self.met_wide = False
 
     def forget_results(self) -> None:
         super().forget_results()
@@ -52,7 +53,9 @@ class _Narrow(ScopedMutator):
         return self.low <= low and high <= self.high
 
     def _is_wide(self, dtype: str) -> bool:
-        return dt.is_signed(dtype) and dt.bits(dtype) > dt.bits(self.target)
+        wide = dt.is_signed(dtype) and dt.bits(dtype) > dt.bits(self.target)
+        self.met_wide = self.met_wide or wide
+        return wide
 
     def narrow(self, e: PrimExpr) -> PrimExpr | None:
         """Return ``e`` in the narrow dtype, or None when a part of it may not fit."""
@@ -164,12 +167,17 @@ class _Narrow(ScopedMutator):
         return Store(s.buffer_var, value, index, predicate)
 
 
-def _kept_variables(stmt: Stmt, bits: int, analyzer: Analyzer | None) -> set[Var]:
-    """Return the loop variables in an index that does not fit, and transitively those in an index with one of these."""
+def _kept_variables(stmt: Stmt, bits: int, analyzer: Analyzer | None) -> set[Var] | None:
+    """Return the loop variables in an index that does not fit, and transitively those in an index with one of these.
+
+    None: nothing is wide, and nothing changes.
+    """
     look = _Narrow(bits)
     if analyzer is not None:
         look.analyzer = analyzer
     look.visit_stmt(stmt)
+    if not look.met_wide:
+        return None
     parts = {index: look.loops.intersection(stmt_vars(index)) for index in look.indices}
     kept: set[Var] = set()
     waiting = [index for index, narrow in look.indices.items() if not narrow]
@@ -182,7 +190,10 @@ def _kept_variables(stmt: Stmt, bits: int, analyzer: Analyzer | None) -> set[Var
 
 def narrow_data_type(stmt: Stmt, target_bits: int = 32, analyzer: Analyzer | None = None) -> Stmt:
     """Narrow the index arithmetic of ``stmt`` to ``target_bits``."""
-    narrow = _Narrow(target_bits, _kept_variables(stmt, target_bits, analyzer))
+    kept = _kept_variables(stmt, target_bits, analyzer)
+    if kept is None:
+        return stmt
+    narrow = _Narrow(target_bits, kept)
     if analyzer is not None:
         narrow.analyzer = analyzer
     return narrow.visit_stmt(stmt)
