@@ -12,6 +12,7 @@ from tilewright.model import compile as compile_model
 from tilewright.model.kept_libraries import KeptLibraries
 from tilewright.relay.expr import Function
 from tilewright.runtime.module import Module
+from tilewright.target.features import text_with_processor
 from tilewright.target.own_code import source_digest
 from tilewright.target.target import Target
 from tilewright.torch_compile.options import Options
@@ -39,8 +40,7 @@ def _digest(options: Options, mod: IRModule, arrays: Mapping[str, Any]) -> str:
     records = Path(options.tune_records).read_bytes() if options.tune_records else b""
     for part in (
         source_digest() or __version__,
-        str(Target(options.target)),
-        _processor(),
+        text_with_processor(Target(options.target)),
         str(options.opt_level),
         mod.astext(),
     ):
@@ -50,10 +50,3 @@ def _digest(options: Options, mod: IRModule, arrays: Mapping[str, Any]) -> str:
         digest.update(f"{name} {array.dtype} {array.shape}:".encode())
         digest.update(memoryview(array.numpy()).cast("B") if array.nbytes else b"")
     return digest.hexdigest()
-
-
-def _processor() -> str:
-    """Return the processor's features: "llvm" is code for this one."""
-    import llvmlite.binding as llvm
-
-    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"

@@ -29,7 +29,7 @@ _MODULE_OF = {
     "from_tensorflow": "tensorflow",
     "from_tflite": "tflite",
 }
-_MODULES = frozenset({"change_datatype", "common", "keras", "onnx", "pytorch", "tensorflow", "tflite", "torch"})
+_MODULES = frozenset({"common", *_MODULE_OF.values()})
 
 register_frontend(
     "onnx",

@@ -9,7 +9,6 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -41,7 +40,7 @@ def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
     inverse, onesided = bool(ctx.attr("inverse", 0)), bool(ctx.attr("onesided", 0))
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     moved = typed(relay_op.transpose(data, axes=order))  # [..., length, parts]
-    entries = _length(ctx, moved, -2)
+    entries = ctx.extent(moved, -2)
     length = ctx.count(1, "the length") if ctx.has_input(1) else entries
     if inverse and onesided:
         length = ctx.count(1, "the length") if ctx.has_input(1) else 2 * (entries - 1)
@@ -59,8 +58,8 @@ def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
 
 def _part(ctx: NodeContext, pairs: RelayExpr, which: int, length: int) -> RelayExpr:
     """Return the real or imaginary parts of [..., n, parts], cropped or padded with zeros to ``length``."""
-    rank, entries = ctx.rank(pairs), _length(ctx, pairs, -2)
-    if which >= _length(ctx, pairs, -1):
+    rank, entries = ctx.rank(pairs), ctx.extent(pairs, -2)
+    if which >= ctx.extent(pairs, -1):
         return typed(relay_op.zeros_like(_part(ctx, pairs, 0, length)))
     part = relay_op.take(pairs, const(which, "int64"), axis=rank - 1)
     if length < entries:
@@ -70,32 +69,24 @@ def _part(ctx: NodeContext, pairs: RelayExpr, which: int, length: int) -> RelayE
     return typed(part)
 
 
-def _length(ctx: NodeContext, value: RelayExpr, axis: int) -> int:
-    """Return a dimension, which must be a number; the others may be of any size."""
-    found = ctx.dims(value)[axis]
-    if not is_number(found):
-        ctx.unsupported(f"dimension {axis} of {ctx.tensor_type(value)} must be a number while compiling")
-    return int(found)
-
-
 def _with_conjugates(ctx: NodeContext, half: RelayExpr, length: int) -> RelayExpr:
     """Return the whole spectrum of real numbers, of which ``half`` has the first entries: the others are
     conjugates.
     """
     rank = ctx.rank(half)
-    entries = min(_length(ctx, half, -2), length // 2 + 1)
+    entries = min(ctx.extent(half, -2), length // 2 + 1)
     first = relay_op.strided_slice(half, [0], [entries], axes=[rank - 2])
     mirrored = [length - k for k in range(entries, length)]
     if not mirrored:
         return typed(first)
     rest = relay_op.take(half, const(np.array(mirrored), "int64"), axis=rank - 2)
-    signs = const(np.array([1, -1][: _length(ctx, half, -1)]), ctx.dtype(half))
+    signs = const(np.array([1, -1][: ctx.extent(half, -1)]), ctx.dtype(half))
     return typed(relay_op.concatenate([first, relay_op.multiply(rest, signs)], axis=rank - 2))
 
 
 def transform(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, inverse: bool) -> Parts:
     """Return the transform along the last axis of real and imaginary parts; the inverse divides by the length."""
-    length = _length(ctx, real, -1)
+    length = ctx.extent(real, -1)
     rows = [typed(relay_op.reshape(x, newshape=(-1, length))) for x in (real, imaginary)]
     parts = _forward(ctx, rows[0], rows[1], length, 1.0 if inverse else -1.0)
     if inverse:
@@ -154,7 +145,7 @@ def _times(parts: Parts, cosine: RelayExpr, sine: RelayExpr) -> Parts:
 
 
 def _by_matrix(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, at: np.ndarray[Any, Any], sign: float) -> Parts:
-    length = _length(ctx, real, -1)
+    length = ctx.extent(real, -1)
     ctx.check_constant((length, length), ctx.dtype(real))
     angles = sign * 2 * np.pi * (np.outer(at, np.arange(length)) % length) / length
     waves = [const(np.ascontiguousarray(_wave(f, angles).T), ctx.dtype(real)) for f in (np.cos, np.sin)]

@@ -20,7 +20,7 @@ from tilewright.relay.expr import TupleWrapper, const
 from tilewright.relay.frontend.context import typed
 from tilewright.relay.frontend.torch.context import TorchContext, is_tensor
 from tilewright.relay.frontend.torch.dtypes import real_name
-from tilewright.relay.frontend.torch.registry import find_converter, of_complex
+from tilewright.relay.frontend.torch.registry import Converter, find_converter, of_complex
 
 _ROOT, _WHOLE = 1, 2  # torch's numbers of normalizations: by the root of the count, and by the count
 
@@ -62,10 +62,16 @@ def _operands(ctx: TorchContext, *values: Any) -> list[Complex]:
 # ---- operators that do the same with both parts: they move elements, or add them up ----
 
 
-def _convert_parts(ctx: TorchContext, *args: Any) -> Any:
+def _of_reals(ctx: TorchContext, name: str | None = None) -> Converter:
+    """Return what converts the node's operator, or the one of a name, for real numbers."""
     target = ctx.node.target
-    convert = find_converter(target._schema.name, target._overloadname)
+    convert = find_converter(name or target._schema.name, target._overloadname)
     assert convert is not None
+    return convert
+
+
+def _convert_parts(ctx: TorchContext, *args: Any) -> Any:
+    convert = _of_reals(ctx)
     real, imag = (convert(ctx, *_part(list(args), which)) for which in ("real", "imag"))
     if isinstance(real, (list, tuple, TupleWrapper)):
         return [Complex(typed(r), typed(i)) for r, i in zip(real, imag, strict=True)]
@@ -89,16 +95,13 @@ of_complex(
 @of_complex("_assert_tensor_metadata", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride")
 def convert_question(ctx: TorchContext, x: Complex, *args: Any) -> Any:
     """The answer for the real parts: questions about a tensor's form."""
-    target = ctx.node.target
-    convert = find_converter(target._schema.name, target._overloadname)
-    return None if convert is None else convert(ctx, x.real, *args)
+    return _of_reals(ctx)(ctx, x.real, *args)
 
 
 @of_complex("constant_pad_nd")
 def convert_pad(ctx: TorchContext, x: Complex, widths: Sequence[Any], value: Any = 0) -> Complex:
     """Numbers with a border of one number."""
-    number, convert = complex(value), find_converter("aten::constant_pad_nd", "default")
-    assert convert is not None
+    number, convert = complex(value), _of_reals(ctx)
     return Complex(typed(convert(ctx, x.real, widths, number.real)), typed(convert(ctx, x.imag, widths, number.imag)))
 
 
@@ -164,9 +167,7 @@ def convert_abs(ctx: TorchContext, x: Complex) -> RelayExpr:
 @of_complex("angle")
 def convert_angle(ctx: TorchContext, x: Complex) -> Any:
     """The angles, from -pi to pi."""
-    convert = find_converter("aten::atan2", "default")
-    assert convert is not None
-    return convert(ctx, x.imag, x.real)
+    return _of_reals(ctx, "aten::atan2")(ctx, x.imag, x.real)
 
 
 @of_complex("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full")
@@ -191,15 +192,18 @@ def convert_conj(ctx: TorchContext, x: Complex) -> Complex:
 @of_complex("add.Tensor", "add.Scalar")
 def convert_add(ctx: TorchContext, a: Any, b: Any, alpha: Any = 1) -> Complex:
     """Sums, the second operand times ``alpha``."""
-    x, y = _operands(ctx, a, b)
-    return _combined(relay_op.add, x, _times(*_operands(ctx, y, alpha)) if alpha != 1 else y)
+    return _combined(relay_op.add, *_terms(ctx, a, b, alpha))
 
 
 @of_complex("sub.Tensor", "sub.Scalar")
 def convert_sub(ctx: TorchContext, a: Any, b: Any, alpha: Any = 1) -> Complex:
     """Differences, the second operand times ``alpha``."""
+    return _combined(relay_op.subtract, *_terms(ctx, a, b, alpha))
+
+
+def _terms(ctx: TorchContext, a: Any, b: Any, alpha: Any) -> tuple[Complex, Complex]:
     x, y = _operands(ctx, a, b)
-    return _combined(relay_op.subtract, x, _times(*_operands(ctx, y, alpha)) if alpha != 1 else y)
+    return x, y if alpha == 1 else _times(*_operands(ctx, y, alpha))
 
 
 @of_complex("mul.Tensor", "mul.Scalar")
@@ -235,8 +239,7 @@ def convert_exp(ctx: TorchContext, x: Complex) -> Complex:
 @of_complex("mm", "bmm", "mv", "matmul")
 def convert_product(ctx: TorchContext, a: Any, b: Any) -> Complex:
     """Products of matrices: four real ones."""
-    convert = find_converter(ctx.node.target._schema.name, "default")
-    assert convert is not None
+    convert = _of_reals(ctx)
     x, y = _operands(ctx, a, b)
     rr, ii, ri, ir = (
         typed(convert(ctx, *pair)) for pair in ((x.real, y.real), (x.imag, y.imag), (x.real, y.imag), (x.imag, y.real))
@@ -288,7 +291,7 @@ def convert_fft_to_reals(
     count = length * math.prod(ctx.extent(x.real, d) for d in dims[:-1])
     for dim in dims[:-1]:
         x = _transformed(ctx, x, dim, inverse=True)
-    pairs = _dft(ctx, relay_op.stack([x.real, x.imag], axis=-1), dims[-1], length, inverse=True, onesided=True)
+    pairs = _dft(ctx, convert_view_as_real(ctx, x), dims[-1], length, inverse=True, onesided=True)
     real = typed(relay_op.squeeze(pairs, axis=[-1]))
     factor = _scale(normalization, count) * count
     return real if factor == 1 else relay_op.multiply(real, const(factor, ctx.dtype(real)))
@@ -297,9 +300,8 @@ def convert_fft_to_reals(
 def _transformed(
     ctx: TorchContext, x: Complex | RelayExpr, dim: int, inverse: bool = False, onesided: bool = False
 ) -> Complex:
-    rank = ctx.rank(x.real if isinstance(x, Complex) else x)
     parts = relay_op.expand_dims(x, axis=-1) if is_tensor(x) else convert_view_as_real(ctx, x)
-    return convert_view_as_complex(ctx, _dft(ctx, parts, dim % rank, None, inverse, onesided))
+    return convert_view_as_complex(ctx, _dft(ctx, parts, dim, None, inverse, onesided))
 
 
 def _dft(ctx: TorchContext, parts: RelayExpr, dim: int, length: int | None, inverse: bool, onesided: bool) -> RelayExpr:
