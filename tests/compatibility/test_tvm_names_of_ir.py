@@ -124,3 +124,15 @@ def test_short_names_of_dtypes_are_the_full_ones(short: str, full: str) -> None:
     result = tvm.nd.empty((3,), full)
     tvm.build(te.create_schedule(b.op), [a, b], "llvm")(tvm.nd.array(np.arange(3).astype(full)), result)
     assert result.numpy().tolist() == [1, 2, 3]
+
+
+def test_the_scope_of_a_buffer_is_an_attribute_and_a_method() -> None:
+    shared = tvm.tir.decl_buffer((4,), scope="shared")
+    assert shared.scope == shared.scope() == "shared"
+    assert tvm.tir.decl_buffer((4,)).scope() == "global"
+
+
+def test_devices_have_tables_of_names() -> None:
+    assert all(tvm.device(name).device_type == number for name, number in tvm.runtime.Device.STR2MASK.items())
+    assert tvm.runtime.Device.MASK2STR[tvm.opencl(0).device_type] == "opencl"
+    assert tvm.runtime.Device.STR2MASK["llvm"] == 1

@@ -18,7 +18,7 @@ from tests.ports import free_port
 
 from tilewright import rpc
 from tilewright.rpc import base, service
-from tilewright.rpc.client import format_summary
+from tilewright.rpc.client import format_summary, request_remote
 from tilewright.rpc.proxy import Proxy
 from tilewright.rpc.tracker import Tracker
 from tilewright.runtime.error import RPCError, RPCSessionTimeoutError
@@ -54,7 +54,10 @@ def test_boards_are_handed_out_and_come_back(tracker: Tracker) -> None:
     session = client.request("kind")
     assert session.get_function("testing.echo")(1) == 1
     assert free_boards(client, "kind") == 1
-    del session
+    other = request_remote("kind", *address)
+    assert other.get_function("testing.echo")(2) == 2
+    assert free_boards(client, "kind") == 0
+    del session, other
     assert eventually(lambda: free_boards(client, "kind") == 2)
     boards[0].terminate()
     assert eventually(lambda: free_boards(client, "kind") == 1)

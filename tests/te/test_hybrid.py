@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.runtime.gpu_sources import need_opencl
 
 import tilewright as tvm
 from tilewright import te
@@ -134,6 +135,49 @@ def test_kinds_of_loops() -> None:
     body = kinds(te.placeholder((16,), "int32"))[0].op.body
     kinds_found = [loop.kind for loop in body.seq]
     assert kinds_found == [tvm.tir.ForKind.PARALLEL, tvm.tir.ForKind.VECTORIZED, tvm.tir.ForKind.UNROLLED]
+
+
+def compare_on_threads(function: Callable[..., Any], array: np.ndarray) -> None:
+    """Run ``function`` and its text on an OpenCL device; compare with the function itself."""
+    need_opencl()
+    device, a = tvm.opencl(0), te.placeholder(array.shape, str(array.dtype), "a")
+    with tvm.target.Target("opencl -max_num_threads=16"):
+        expected, c = function(array), function(a)
+        text = te.hybrid.build(te.create_schedule(c.op), [a], [c])
+        for out in (c, text(a)):
+            built = tvm.build(te.create_schedule(out.op), [a, out])
+            found = tvm.nd.empty(expected.shape, str(expected.dtype), device)
+            built(tvm.nd.array(array, device), found)
+            np.testing.assert_allclose(found.numpy(), expected, 1e-6)
+
+
+def test_loops_along_threads() -> None:
+    @te.hybrid.script
+    def sums(a: Any) -> Any:
+        c = output_tensor((a.shape[0],), a.dtype)
+        total = allocate((1,), a.dtype, "local")  # every thread has its own
+        for i in bind("threadIdx.x", a.shape[0]):
+            total[0] = 0.0
+            for k in range(a.shape[1]):
+                total[0] += a[i, k]
+            c[i] = total[0]
+        for i in bind("threadIdx.x", a.shape[0]):
+            c[i] = c[i] * 2.0
+        return c
+
+    @te.hybrid.script
+    def doubled(a: Any) -> Any:
+        b = output_tensor(a.shape, a.dtype)
+        n = a.shape[0]
+        m = max_num_threads()
+        for j in bind("blockIdx.x", ceil_div(n, m)):
+            for i in bind("threadIdx.x", m):
+                if j * m + i < n:
+                    b[j * m + i] = a[j * m + i] * 2.0
+        return b
+
+    compare_on_threads(sums, np.random.default_rng(0).random((7, 3)).astype("float32"))
+    compare_on_threads(doubled, np.random.default_rng(1).random(37).astype("float32"))
 
 
 def test_conditions() -> None:
@@ -349,6 +393,16 @@ def test_a_file_that_is_more_than_a_script_is_refused(tmp_path: Path, line: str)
         ("b[0, 1] = 1.0", "1 dimensions and is indexed with 2"),
         ("c = output_tensor((2,), 'float32')", "c is an output_tensor, but not returned"),
         ("b[0] = nothing(1)", "nothing"),
+        (
+            "for i in bind('threadIdx.x', 4):\n        b[i] = a[i]\n"
+            "    for i in bind('threadIdx.x', 3):\n        b[i] = 0.0",
+            "3 threads of threadIdx.x, and an earlier one along 4",
+        ),
+        (
+            "for i in range(4):\n        for j in bind('threadIdx.x', i + 1):\n            b[j] = a[j]",
+            "depends on a loop",
+        ),
+        ("m = max_num_threads()", "target"),
     ],
 )
 def test_what_is_no_script_is_an_error_with_its_line(body: str, why: str) -> None:

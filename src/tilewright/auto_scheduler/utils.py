@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.rpc.client import request_remote as request_remote
 from tilewright.te.tensor import Tensor
 from tilewright.topi.utils import get_const_tuple
 

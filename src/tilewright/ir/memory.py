@@ -20,6 +20,15 @@ from tilewright.ir.prim_expr import Call, PrimExpr, Ramp, Var
 from tilewright.ir.type import PointerType, PrimType, as_shape
 
 
+class StorageScope(str):
+    """The name of a kind of memory. Called, it is its text: programs for TVM 0.8 write ``buffer.scope()``."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return str(self)
+
+
 class Buffer(Node):
     """``shape`` elements of ``dtype`` at ``data + elem_offset``; identity matters.
 
@@ -43,10 +52,10 @@ class Buffer(Node):
     make_store: ClassVar[Callable[..., AnyType]]  # set by tir.stmt, which defines BufferStore
 
     @property
-    def scope(self) -> str:
-        """The storage scope of the data pointer; "global" by default."""
+    def scope(self) -> StorageScope:
+        """The storage scope of the data pointer; "global" by default. ``scope()`` is the same, as in TVM 0.8."""
         annotation = self.data.type_annotation
-        return (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
+        return StorageScope((annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global")
 
     def access_ptr(
         self, access_mask: str | int, ptr_type: str = "handle", content_lanes: int = 1, offset: AnyType = 0

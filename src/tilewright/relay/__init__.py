@@ -68,8 +68,8 @@ from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.relay.visitor import ExprRewriter, bind
 
 _LAZY_MODULES = frozenset(
-    {"backend", "base", "build_module", "data_dep_optimization", "dataflow_pattern", "frontend", "interpreter",
-     "loops", "prelude", "quantize", "testing", "text", "transform", "ty", "type_infer"}
+    {"backend", "base", "build_module", "data_dep_optimization", "dataflow_pattern", "frontend", "function",
+     "interpreter", "loops", "prelude", "quantize", "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {
     "build": "tilewright.relay.build_module",

@@ -15,7 +15,7 @@ import tilewright.relay.backend.aot
 import tilewright.relay.backend.conv2d_task
 import tilewright.relay.backend.dense_task
 import tilewright.relay.backend.kernel_task
-import tilewright.relay.backend.vm_build  # noqa: F401  (all register themselves)
+import tilewright.relay.backend.vm_build
 from tilewright.autotvm.store import records_in_force
 from tilewright.ir.collection import rare_collections
 from tilewright.ir.errors import TilewrightError, did_you_mean
@@ -386,6 +386,11 @@ class BuildModule:
         if self._factory is None:
             raise TilewrightError("nothing has been built; call build(mod, target) first")
         return self._factory
+
+
+def create_executor(*args: Any, **kwargs: Any) -> Any:
+    """Return :func:`relay.create_executor` of the arguments, under the name that TVM's tutorials use."""
+    return tilewright.relay.create_executor(*args, **kwargs)
 
 
 def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None, lent: Lent | None = None) -> IRModule:

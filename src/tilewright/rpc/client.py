@@ -383,3 +383,27 @@ def connect_tracker(url: str, port: int) -> TrackerSession:
         RPCError: there is none.
     """
     return TrackerSession((url, port))
+
+
+def request_remote(
+    device_key: str, host: str | None = None, port: int | None = None, priority: int = 1, timeout: float = 60
+) -> RPCSession:
+    """Return a session on a board of a kind, from a tracker.
+
+    Args:
+        device_key: the kind.
+        host, port: of the tracker; None: the environment variables ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT``, or
+            port 9190 of this machine.
+        priority: who has a higher one is served first.
+        timeout: seconds after which the board ends the session; 0 for no end.
+
+    Raises:
+        RPCError: there is no tracker, or no board could be reached.
+    """
+    tracker = connect_tracker(
+        host or os.environ.get("TVM_TRACKER_HOST", "127.0.0.1"), port or int(os.environ.get("TVM_TRACKER_PORT", "9190"))
+    )
+    try:
+        return tracker.request(device_key, priority, timeout)
+    finally:
+        tracker.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ._ffi import LIB, DLDevice, TVMValue, TypeCode, check_call
@@ -34,14 +35,35 @@ _ALIASES = {
 }
 
 
-class Device(NamedTuple):
-    """A device: DLPack's device type and an index. ``str()`` is for instance ``cpu(0)``.
+def _name(device_type: int) -> str | None:
+    name = LIB.TilewrightDeviceName(device_type)
+    return None if name is None else name.decode()
 
-    Attributes that the device does not tell are None.
-    """
 
+_SHARED_NAMES = {number: name for number in range(1, LAST_SHARED_TYPE + 1) if (name := _name(number)) is not None}
+
+
+def _numbers() -> dict[str, int]:
+    numbers = {name: number for number, name in _SHARED_NAMES.items()}
+    return numbers | {alias: numbers[name] for alias, name in _ALIASES.items() if name in numbers}
+
+
+class _Place(NamedTuple):
     device_type: int
     device_id: int
+
+
+class Device(_Place):
+    """A device: DLPack's device type and an index. ``str()`` is for instance ``cpu(0)``.
+
+    ``MASK2STR`` and ``STR2MASK`` map the numbers that DLPack and TVM give to names, and names, also those of targets,
+    to numbers; devices of plug-ins are found by :func:`device` only. Attributes that the device does not tell are None.
+    """
+
+    __slots__ = ()
+
+    MASK2STR = MappingProxyType(_SHARED_NAMES)
+    STR2MASK = MappingProxyType(_numbers())
 
     def _attribute(self, number: int) -> Any:
         value, code = TVMValue(), ctypes.c_int()
@@ -139,11 +161,6 @@ class Device(NamedTuple):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def _name(device_type: int) -> str | None:
-    name = LIB.TilewrightDeviceName(device_type)
-    return None if name is None else name.decode()
 
 
 def _find_type(device_type: int) -> bool:

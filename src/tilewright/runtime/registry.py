@@ -44,6 +44,7 @@ def register_func(
 _REGISTERED_BY = {
     "arith.DomainTouched": "tilewright.tir.domain_touched",
     "runtime.CSourceModuleCreate": "tilewright.target.codegen.c.generator",
+    "target.TargetCurrent": "tilewright.target.target",
     "test.op.InferTensorizeRegion": "tilewright.te.schedule.schedule_ops",
     "test.op.MatchTensorizeBody": "tilewright.te.schedule.schedule_ops",
     "tir.const_true": "tilewright.tir.op",

@@ -249,11 +249,15 @@ class Reader:
         body = self.inner(node.body)
         self.names.clear()
         self.names.update(outside)
-        thread = IterVar(None, loop.thread, IterVar.ThreadIndex, loop.thread) if loop.thread else None
         for var, (low, high) in zip(reversed(variables), reversed(ranges), strict=True):
             extent = high if ops.is_const_int(low, 0) else ops.sub(high, low)
-            body = For(var, low, extent, loop.kind, body, thread, loop.annotations)
+            body = self.loop(loop, var, low, extent, body)
         self.builder.emit(body)
+
+    def loop(self, loop: Loop, var: Var, low: PrimExpr, extent: PrimExpr, body: Stmt) -> Stmt:
+        """Return one of the loops of a ``for`` statement."""
+        thread = IterVar(None, loop.thread, IterVar.ThreadIndex, loop.thread) if loop.thread else None
+        return For(var, low, extent, loop.kind, body, thread, loop.annotations)
 
     def on_With(self, node: ast.With) -> None:
         outside = dict(self.names)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.registry import register_func
 from tilewright.target.kind import TargetKind, find_kind, list_kinds
 
 if TYPE_CHECKING:
@@ -361,3 +362,9 @@ def riscv_cpu(model: str = "sifive-u54", options: str | Sequence[str] | None = N
     """A RISC-V processor, by the name of its core."""
     base = f"llvm -device=arm_cpu -model={model} -mtriple=riscv64-unknown-linux-gnu -mcpu={model}"
     return _with_options(f"{base} -mattr=+m,+a,+f,+d,+c", options)
+
+
+@register_func("target.TargetCurrent")
+def _current(allow_none: bool = True) -> Target | None:
+    """Return the current target, to code that is below this package."""
+    return Target.current(allow_none)

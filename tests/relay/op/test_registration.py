@@ -67,7 +67,7 @@ def test_a_new_operator_needs_one_declaration_and_a_compute(scale: Op) -> None:
     np.testing.assert_allclose(found, np.tanh(np.arange(4) * 0.5), rtol=1e-5)
 
 
-def test_a_strategy_offers_the_implementation_of_highest_priority(scale: Op) -> None:
+def test_a_strategy_offers_the_implementation_of_highest_priority(scale: Op, caplog: pytest.LogCaptureFixture) -> None:
     def multiply(factor: float) -> Any:
         return lambda attrs, inputs, out_type: [topi.multiply(inputs[0], tvm.tir.const(factor, "float32"))]
 
@@ -81,7 +81,9 @@ def test_a_strategy_offers_the_implementation_of_highest_priority(scale: Op) -> 
             offers.add_implementation(multiply(9.0), schedule, "for long vectors", plevel=20)
         return offers
 
-    np.testing.assert_allclose(run(lambda x: relay.Call(scale, [x], ScaleAttrs())), np.arange(4) * 7.0)
+    with caplog.at_level("INFO", "te_compiler"):
+        np.testing.assert_allclose(run(lambda x: relay.Call(scale, [x], ScaleAttrs())), np.arange(4) * 7.0)
+    assert "Using high for test.scale based on highest priority (15)" in caplog.messages
 
 
 def test_specializations_are_grouped_by_condition() -> None:

@@ -8,6 +8,7 @@ structurally equal share one kernel.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +72,8 @@ from tilewright.tir.stmt import AssertStmt
 from tilewright.topi.utils import get_const_tuple
 
 _MAX_NAME_LENGTH = 80
+
+logger = logging.getLogger("te_compiler")  # TVM's name for it
 
 
 class CCacheKey(Node):
@@ -158,8 +161,10 @@ def select_implementation(
             if config is not None and not config.is_fallback:
                 tuned.append((config.cost if config.cost is not None else 0.0, impl, outs))
         if tuned:
-            _, impl, outs = min(tuned, key=lambda item: item[0])
+            cost, impl, outs = min(tuned, key=lambda item: item[0])
+            logger.info("Using %s for %s based on lowest cost (%.2e)", impl.name, op.name, cost)
             return impl, outs
+    logger.info("Using %s for %s based on highest priority (%s)", best_plevel.name, op.name, best_plevel.plevel)
     return best_plevel, list(best_plevel.compute(attrs, inputs, out_type))
 
 

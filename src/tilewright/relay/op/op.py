@@ -15,6 +15,9 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.op import Op, register_op_attr
 from tilewright.relay.op.annotation.debug import debug as debug
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.strategy import OpImplementation as OpImplementation
+from tilewright.relay.op.strategy import OpSpecialization as OpSpecialization
+from tilewright.relay.op.strategy import OpStrategy as OpStrategy
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 
 _Registered = Callable[[Any], Any] | Any

@@ -16,18 +16,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.arith.analyzer import simplify
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, BufferLoad, decl_buffer
-from tilewright.ir.prim_expr import IntImm, PrimExpr
-from tilewright.script.parser import Building, Conditions, Reader
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
+from tilewright.script.parser import Building, Conditions, Loop, Reader
 from tilewright.te.hybrid.runtime import SYMBOLS, Memory
 from tilewright.te.operation import HybridOp, as_attrs
 from tilewright.te.tensor import Tensor
 from tilewright.tir import op as tir
 from tilewright.tir.expr import IterVar, IterVarType, Range
-from tilewright.tir.stmt import BufferRealize, BufferStore, For, ForKind, Stmt
-from tilewright.tir.visitor import post_order_visit
+from tilewright.tir.stmt import AttrStmt, BufferRealize, BufferStore, For, ForKind, Stmt
+from tilewright.tir.visitor import post_order_visit, stmt_vars, substitute
 
 _AXIS_TYPES = {
     ForKind.SERIAL: IterVarType.DataPar,
@@ -124,6 +125,7 @@ class HybridReader(Reader):
         self.returned: list[Place] = []
         self.cells: set[Buffer] = set()
         self.assigned: Counter[str] = Counter()
+        self.threads: dict[str, IterVar] = {}  # of loops over bind, by their tags
 
     def read(self, definition: ast.FunctionDef) -> Inlined:
         """Return the statement and the outputs of the function."""
@@ -137,7 +139,7 @@ class HybridReader(Reader):
         missing = [name for name, place in self.outputs.items() if all(place is not r for r in self.returned)]
         if missing:
             raise self.fail(definition, f"{', '.join(missing)} is an output_tensor, but not returned; use allocate")
-        return Inlined(self.builder.get(), self.returned)
+        return Inlined(self._on_threads(self.builder.get()), self.returned)
 
     def on_Assign(self, node: ast.Assign) -> None:
         """Assign a tensor, a number, or an element."""
@@ -240,6 +242,36 @@ class HybridReader(Reader):
         self.names.clear()
         self.names.update(outside)
 
+    def loop(self, loop: Loop, var: Var, low: PrimExpr, extent: PrimExpr, body: Stmt) -> Stmt:
+        """Return a loop; of one over ``bind`` the body, in which each thread does its part."""
+        if not loop.thread:
+            return super().loop(loop, var, low, extent, body)
+        axis = self.threads.get(loop.thread)
+        if axis is None:
+            axis = self.threads[loop.thread] = IterVar(Range(0, extent), var, IterVar.ThreadIndex, loop.thread)
+            return body
+        assert axis.dom is not None
+        if not ops.is_const_int(simplify(axis.dom.extent - extent), 0):
+            raise TilewrightError(
+                f"{self.name}: a loop runs along {extent} threads of {loop.thread}, and an earlier one along "
+                f"{axis.dom.extent}; use the larger number twice, and an if"
+            )
+        return substitute(body, {var: axis.var})
+
+    def _on_threads(self, body: Stmt) -> Stmt:
+        """Return the script on the threads of its ``bind`` loops: they run all of it, inside of the global memory."""
+        if not self.threads:
+            return body
+        if isinstance(body, BufferRealize) and body.buffer.scope == "global":
+            return BufferRealize(body.buffer, body.bounds, body.condition, self._on_threads(body.body))
+        inside = {loop.loop_var for loop in _loops(body)}
+        for axis in reversed(self.threads.values()):
+            assert axis.dom is not None
+            if not inside.isdisjoint(stmt_vars(axis.dom.extent)):
+                raise TilewrightError(f"{self.name}: the number of threads {axis.dom.extent} depends on a loop")
+            body = AttrStmt(axis, "thread_extent", axis.dom.extent, body)
+        return body
+
     def on_If(self, node: ast.If) -> None:
         """Read a condition; a known one leaves one branch."""
         known = _known(self.value(node.test))
@@ -298,8 +330,7 @@ def loop_axes(body: Stmt) -> tuple[IterVar, ...]:
         IterVar(
             Range.from_min_extent(s.min, s.extent),
             s.loop_var,
-            _AXIS_TYPES.get(s.kind, IterVarType.ThreadIndex),
-            "" if s.thread_binding is None else s.thread_binding.thread_tag,
+            _AXIS_TYPES[s.kind],
         )
         for s in _loops(body)
     )

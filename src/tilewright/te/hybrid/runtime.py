@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.runtime.registry import need_global_func
 from tilewright.script.parser import Loop
 from tilewright.tir import op as tir
 from tilewright.tir.stmt import ForKind
@@ -33,9 +35,17 @@ def _limit(pick: Callable[[Any], Any]) -> Callable[[str], Any]:
     return lambda dtype: pick(np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else np.finfo(dtype))
 
 
+def _max_num_threads(allow_none: bool = True) -> int:
+    """Return how many threads a block may have on the current target; without one that is an error either way."""
+    target = need_global_func("target.TargetCurrent")(True)
+    if target is None:
+        raise TilewrightError("max_num_threads() is that of a target; write `with tvm.target.Target(...):` around this")
+    return int(target.max_num_threads)
+
+
 HYBRID_GLOBALS: dict[str, Any] = {
     "parallel": range, "vectorize": range, "unroll": range, "const_range": range,
-    "bind": lambda tag, extent: range(extent),
+    "bind": lambda tag, extent: range(extent), "max_num_threads": _max_num_threads,
     "output_tensor": _empty, "allocate": _empty,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "log": np.log, "exp": np.exp, "tanh": np.tanh,
     "power": np.power, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "popcount": _popcount, "round": np.round,
@@ -102,7 +112,7 @@ _FLOAT_FUNCTIONS = ("sqrt", "rsqrt", "log", "exp", "tanh", "power", "sigmoid", "
 SYMBOLS: Mapping[str, Any] = {
     "range": _loop(ForKind.SERIAL), "parallel": _loop(ForKind.PARALLEL), "vectorize": _loop(ForKind.VECTORIZED),
     "unroll": _loop(ForKind.UNROLLED), "const_range": lambda *ends: range(*(int(e) for e in ends)), "bind": _bind,
-    "output_tensor": _memory(True), "allocate": _memory(False),
+    "max_num_threads": _max_num_threads, "output_tensor": _memory(True), "allocate": _memory(False),
     **{name: _float(getattr(tir, name)) for name in _FLOAT_FUNCTIONS},
     "popcount": lambda x: tir.popcount(ops.as_expr(x)), "likely": tir.likely,
     "ceil_div": lambda a, b: ops.floordiv(a + b - 1, b) if isinstance(a + b, PrimExpr) else (a + b - 1) // b,

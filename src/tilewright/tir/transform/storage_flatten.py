@@ -160,7 +160,7 @@ class _Flatten(ScopedMutator):
     def _allocated_var(self, buffer: Buffer) -> Var:
         dtype = _memory_dtype(buffer.dtype)
         annotation = buffer.data.type_annotation
-        wanted = PointerType(PrimType(dtype), buffer.scope)
+        wanted = PointerType(PrimType(dtype), buffer.scope())
         if isinstance(annotation, PointerType) and annotation.storage_scope == buffer.scope:
             return buffer.data
         return Var(buffer.data.name, wanted)

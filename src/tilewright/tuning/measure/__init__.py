@@ -3,6 +3,7 @@
 """
 
 from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
+from tilewright.rpc.client import request_remote
 from tilewright.tuning.measure import executor
 from tilewright.tuning.measure.measure import Builder, Runner
 from tilewright.tuning.measure.measure_methods import (
@@ -16,5 +17,5 @@ from tilewright.tuning.measure.measure_methods import (
 
 __all__ = [
     "BuildResult", "Builder", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
-    "RPCRunner", "Runner", "create_measure_batch", "executor", "measure_option",
+    "RPCRunner", "Runner", "create_measure_batch", "executor", "measure_option", "request_remote",
 ]  # fmt: skip
