@@ -304,6 +304,38 @@ def test_known_functions_are_opened_up() -> None:
     )
 
 
+def test_functions_that_a_let_binds_are_opened_up() -> None:
+    check(
+        transform.InlineFunctions(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %f = fn (%y: Tensor[(2), float32]) { add(%y, %y) };
+          let %g = fn (%y: Tensor[(2), float32]) { %f(%f(%y)) };
+          %g(%x)
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %f = fn (%y: Tensor[(2), float32]) { add(%y, %y) };
+          let %g = fn (%y: Tensor[(2), float32]) {
+            %0 = add(%y, %y);
+            add(%0, %0)
+          };
+          %1 = add(%x, %x);
+          add(%1, %1)
+        }""",
+    )
+
+
+def test_a_recursive_function_that_a_let_binds_stays() -> None:
+    text = """
+        def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+          let %f: fn (Tensor[(2), float32]) -> Tensor[(2), float32] =
+            fn (%y: Tensor[(2), float32]) -> Tensor[(2), float32] { %f(exp(%y)) };
+          %f(%x)
+        }"""
+    check(transform.InlineFunctions(), text, text)
+
+
 def test_unused_functions_are_removed() -> None:
     mod = parse(
         """

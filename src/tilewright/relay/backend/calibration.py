@@ -12,30 +12,15 @@ from tilewright.ir.type import TupleType
 from tilewright.relay.backend.executor import create_executor
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
 from tilewright.relay.function_attributes import COMPILER
+from tilewright.relay.transform.functional.inline_calls import inline_calls
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order, substitute
+from tilewright.relay.visitor import direct_children, post_order
 from tilewright.runtime.ndarray import NDArray, array
 
 
-class _CallsInlined(ExprMutator):
-    """Inline calls of external functions."""
-
-    def __init__(self, mod: IRModule) -> None:
-        super().__init__()
-        self.mod = mod
-
-    def visit_call(self, expr: Call) -> RelayExpr:
-        post = super().visit_call(expr)
-        assert isinstance(post, Call)
-        callee = external_function(self.mod, post)
-        return post if callee is None else substitute(callee.body, dict(zip(callee.params, post.args, strict=True)))
-
-
-def external_function(mod: IRModule, expr: RelayExpr) -> Function | None:
-    """Return the function with the attribute ``Compiler`` that ``expr`` calls by name, else None."""
-    if not (isinstance(expr, Call) and isinstance(expr.op, GlobalVar)):
-        return None
-    callee = mod[expr.op]
+def _external_function(mod: IRModule, op: RelayExpr) -> Function | None:
+    """Return the function with the attribute ``Compiler`` that the global variable ``op`` names, else None."""
+    callee = mod[op] if isinstance(op, GlobalVar) else None
     return callee if isinstance(callee, Function) and COMPILER.on(callee) else None
 
 
@@ -61,9 +46,9 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
     slots: dict[GlobalVar, tuple[int, int]] = {}
     values: list[RelayExpr] = []
     for expr in post_order(main.body, direct_children):
-        if external_function(mod, expr) is None:
+        if not isinstance(expr, Call) or _external_function(mod, expr.op) is None:
             continue
-        assert isinstance(expr, Call) and isinstance(expr.op, GlobalVar)
+        assert isinstance(expr.op, GlobalVar)
         if expr.op in slots or any(isinstance(arg.checked_type, TupleType) for arg in expr.args):
             raise UnsupportedError(
                 f"@{expr.op.name_hint} is called more than once, or takes a tuple; call it on tensors once"
@@ -71,7 +56,7 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
         outputs = _fields(expr)
         slots[expr.op] = (len(expr.args), len(outputs))
         values += [*expr.args, *outputs]
-    watched = _CallsInlined(mod).visit(Tuple(values))
+    watched = inline_calls(Tuple(values), lambda op: _external_function(mod, op))
     found = iter(_run(Function(main.params, watched), data))
     return {
         var: {"inputs": [next(found) for _ in range(inputs)], "outputs": [next(found) for _ in range(outputs)]}

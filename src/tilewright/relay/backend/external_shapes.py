@@ -10,27 +10,15 @@ from __future__ import annotations
 
 from tilewright import te
 from tilewright.ir.errors import UnsupportedError
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import tensors_of
 from tilewright.relay.backend.symbolic import inputs_with_variables, shape_function, symbolic
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import SHAPE_CHECKS, SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES
-from tilewright.relay.visitor import ExprMutator, substitute
+from tilewright.relay.transform.functional.inline_calls import called_function, inline_calls
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt
-
-
-class _Inlined(ExprMutator):
-    """Put the operators of composite functions in place of their calls."""
-
-    def visit_call(self, expr: Call) -> RelayExpr:
-        """Inline a called function."""
-        if not isinstance(expr.op, Function):
-            return super().visit_call(expr)
-        args = [self.visit(arg) for arg in expr.args]
-        return substitute(self.visit(expr.op.body), dict(zip(expr.op.params, args, strict=True)))
 
 
 def with_shape_function(func: Function, symbol: str, name: str, host: Target) -> tuple[Function, PrimFunc]:
@@ -47,7 +35,7 @@ def with_shape_function(func: Function, symbol: str, name: str, host: Target) ->
     ------
     UnsupportedError : how large a result is does not follow from the arguments
     """
-    unknown = symbolic(Function(func.params, _Inlined().visit(func.body), None))
+    unknown = symbolic(Function(func.params, inline_calls(func.body, called_function), None))
     results = list(tensors_of(unknown.func.body.checked_type))
     if any(isinstance(d, AnyDim) for t in results for d in t.shape):
         raise UnsupportedError(

@@ -61,7 +61,9 @@ from tilewright.relay.transform.autodiff.gradient_calls import (
     prepared,
 )
 from tilewright.relay.transform.autodiff.gradient_closures import differentiate_closures
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order, substitute
+from tilewright.relay.transform.functional.inline_calls import called_function, inline_calls
+from tilewright.relay.transform.functional.to_graph_normal_form import to_graph_normal_form
+from tilewright.relay.visitor import direct_children, post_order
 
 MODES = ("higher_order", "first_order")
 
@@ -126,35 +128,13 @@ def _control_flow(func: Function) -> str | None:
     return None
 
 
-class _Inliner(ExprMutator):
-    """Mutator that inlines let-bound values and called functions."""
-
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if isinstance(expr, Let):
-            return (expr.value,)
-        return direct_children(expr)
-
-    def visit_let(self, expr: Let) -> RelayExpr:
-        body: RelayExpr = expr
-        while isinstance(body, Let):
-            self.memo_map[body.var] = self.visit(body.value)
-            body = body.body
-        return self.visit(body)
-
-    def visit_call(self, expr: Call) -> RelayExpr:
-        args = [self.visit(a) for a in expr.args]
-        callee = self.visit(expr.op)
-        if isinstance(callee, Function):
-            return substitute(callee.body, dict(zip(callee.params, args, strict=True)))
-        return super().visit_call(expr)
-
-
 def _as_graph(func: Function, mod: IRModule) -> Function:
     """Return the function, typed, as a graph of operators with rules."""
     name = "differentiated"
     while name in mod:
         name += "_"
-    mod[name] = Function(func.params, _Inliner().visit(func.body), func.ret_type)
+    body = inline_calls(to_graph_normal_form(func.body), called_function)
+    mod[name] = Function(func.params, body, func.ret_type)
     typed = prepared(mod)[name]
     assert isinstance(typed, Function)
     return typed

@@ -196,13 +196,13 @@ class _Joiner(TypedMutator):
             func = part.function
             assert func is not None
             values = [self.visit(value) for value in part.params]
-            self._bodies[part] = _Inliner(dict(zip(func.params, values, strict=True))).visit(func.body)
+            self._bodies[part] = _Substitute(dict(zip(func.params, values, strict=True))).visit(func.body)
         body = self._bodies[part]
         return body if len(part.results) == 1 else _projected(body, part.results[expr])
 
 
-class _Inliner(TypedMutator):
-    """Inline a part's body over its arguments."""
+class _Substitute(TypedMutator):
+    """Replace variables by values of their types; every expression keeps its type."""
 
     def __init__(self, values: Mapping[Var, RelayExpr]) -> None:
         super().__init__()

@@ -17,103 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.ir.budget import count_nodes
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.call_graph import CallGraph
-from tilewright.relay.expr import Call, Function, Let, Var
+from tilewright.relay.expr import Function
 from tilewright.relay.function_attributes import COMPILER, INLINE
+from tilewright.relay.transform.functional.inline_calls import inline_calls, mentions, open_function
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, direct_children, is_closed, post_order_visit
-
-
-def _is_open(func: RelayExpr) -> bool:
-    """Return whether a function may be inlined: not if it is fused or external."""
-    return isinstance(func, Function) and not is_closed(func)
-
-
-class _Inliner(ExprMutator):
-    def __init__(self, mod: IRModule) -> None:
-        super().__init__()
-        self.mod = mod
-        self.closures: dict[Var, Function] = {}
-
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if isinstance(expr, Function) and not _is_open(expr):
-            return ()
-        return direct_children(expr)
-
-    def visit_let(self, expr: Let) -> RelayExpr:
-        result = super().visit_let(expr)
-        value = self.visit(expr.value)
-        if isinstance(value, Function) and _is_open(value) and not _mentions(value, expr.var):
-            self.closures[expr.var] = value
-        return result
-
-    def visit_call(self, expr: Call) -> RelayExpr:
-        post = super().visit_call(expr)
-        if not isinstance(post, Call):
-            return post
-        callee = self._callee(post.op)
-        if callee is None:
-            return post
-        return _copied(callee, post.args, post.op)
-
-    def _callee(self, op: RelayExpr) -> Function | None:
-        if isinstance(op, Function) and _is_open(op):
-            return op
-        if isinstance(op, Var):
-            return self.closures.get(op)
-        if isinstance(op, GlobalVar) and op in self.mod:
-            func = self.mod[op]
-            if _is_open(func) and INLINE.on(func) and not _mentions(func, op):
-                inlined: Function = func
-                return inlined
-        return None
-
-
-class _Copy(ExprMutator):
-    """Copy a function body over its arguments, with fresh variables for its bindings."""
-
-    def __init__(self, binds: dict[Var, RelayExpr]) -> None:
-        super().__init__()
-        self.memo_map.update(binds.items())
-        self.bound: set[Var] = set()
-
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if isinstance(expr, Let):
-            self.bound.add(expr.var)
-        elif isinstance(expr, Function):
-            if not _is_open(expr):
-                return ()
-            self.bound.update(expr.params)
-        return direct_children(expr)
-
-    def visit_var(self, expr: Var) -> RelayExpr:
-        if expr in self.bound:
-            return Var(expr.name_hint, expr.type_annotation, expr.span)
-        return expr
-
-
-def _copied(callee: Function, args: Sequence[RelayExpr], name: RelayExpr) -> RelayExpr:
-    """Return the body of a function over its arguments; the budget bounds nested doubling."""
-    copy = _Copy(dict(zip(callee.params, args, strict=True)))
-    result = copy.visit(callee.body)
-    hint = getattr(name, "name_hint", "")
-    count_nodes(len(copy.memo_map), f"calls of the function {hint}" if hint else "calls of a local function")
-    return result
-
-
-def _mentions(root: RelayExpr, name: RelayExpr) -> bool:
-    found = False
-
-    def visit(expr: RelayExpr) -> None:
-        nonlocal found
-        found = found or expr is name
-
-    post_order_visit(root, visit)
-    return found
+from tilewright.relay.visitor import ExprMutator, post_order_visit
 
 
 def InlineFunctions() -> Pass:
@@ -121,30 +33,42 @@ def InlineFunctions() -> Pass:
 
     def inline(mod: IRModule, ctx: PassContext) -> IRModule:
         result = mod.copy()
+
+        def callee(op: RelayExpr) -> Function | None:
+            if not isinstance(op, GlobalVar) or op not in result:
+                return open_function(op)
+            func = open_function(result[op])
+            return func if func is not None and INLINE.on(func) and not mentions(func, op) else None
+
         for var, func in mod.items():
-            if isinstance(func, Function) and _is_open(func):
-                result[var] = _Inliner(result).visit(func)
+            if open_function(func) is not None:
+                result[var] = inline_calls(func, callee)
         return result
 
     return ModulePass(inline, PassInfo(0, "InlineFunctions"))
 
 
-class _GlobalInliner(ExprMutator):
+class _FunctionsForNames(ExprMutator):
     """Replace global variables by the functions that they name."""
 
-    def __init__(self, inlined: Mapping[str, Function]) -> None:
+    def __init__(self, functions: Mapping[str, Function]) -> None:
         super().__init__()
-        self.inlined = inlined
+        self.functions = functions
 
     def visit_global_var(self, expr: GlobalVar) -> RelayExpr:
-        return self.inlined.get(expr.name_hint, expr)
+        return self.functions.get(expr.name_hint, expr)
 
-    def visit_call(self, expr: Call) -> RelayExpr:
-        post = super().visit_call(expr)
-        callee = self.inlined.get(expr.op.name_hint) if isinstance(expr.op, GlobalVar) else None
-        if callee is None or not _is_open(callee) or not isinstance(post, Call):
-            return post
-        return _copied(callee, post.args, expr.op)
+
+def _with_functions(func: RelayExpr, functions: Mapping[str, Function]) -> Function:
+    """Return ``func`` with functions in place of their names, and their bodies in place of calls if they are open."""
+
+    def callee(op: RelayExpr) -> Function | None:
+        named = functions.get(op.name_hint) if isinstance(op, GlobalVar) else None
+        return None if named is None else open_function(named)
+
+    result = _FunctionsForNames(functions).visit(inline_calls(func, callee))
+    assert isinstance(result, Function)
+    return result
 
 
 def Inline() -> Pass:
@@ -169,8 +93,7 @@ def Inline() -> Pass:
         graph = CallGraph(mod)
         inlined: dict[str, Function] = {}
         for name in filter(graph.callees.__contains__, graph.reached(graph.callees)):
-            func = _GlobalInliner(inlined).visit(mod[name])
-            assert isinstance(func, Function)
+            func = _with_functions(mod[name], inlined)
             result[mod.get_global_var(name)] = func
             if INLINE.on(func) and graph.ref_count(name) and not graph.leads_to_itself(name):
                 inlined[name] = func
@@ -206,7 +129,7 @@ def InlineExternal() -> Pass:
             del result[name]
         for var, func in list(result.items()):
             if isinstance(func, Function):
-                result[var] = _GlobalInliner(functions).visit(func)
+                result[var] = _with_functions(func, functions)
         return infer_module(result)
 
     return ModulePass(inline, PassInfo(0, "InlineExternal"))

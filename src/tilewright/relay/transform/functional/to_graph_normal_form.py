@@ -38,6 +38,11 @@ class _ToGraphNormalForm(ExprMutator):
         return self.visit(body)
 
 
+def to_graph_normal_form(expr: RelayExpr) -> RelayExpr:
+    """Return ``expr`` with the value of each let, shared, in place of its variable; effects lose their order."""
+    return _ToGraphNormalForm().visit(expr)
+
+
 def _touches_references(func: Function) -> bool:
     found = False
 
@@ -55,7 +60,7 @@ def ToGraphNormalForm() -> Pass:
     def convert(func: Function, mod: IRModule, ctx: PassContext) -> Function:
         if _touches_references(func):
             return func
-        result = _ToGraphNormalForm().visit(func)
+        result = to_graph_normal_form(func)
         assert isinstance(result, Function)
         return result
 
