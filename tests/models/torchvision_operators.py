@@ -62,10 +62,12 @@ def define() -> None:
     if importlib.util.find_spec("torchvision") is None:
         torch.library.register_fake("torchvision::nms")(_shape_of_nms)
         return
-    for module in ("boxes", "roi_align"):  # by importlib: torchvision.ops.roi_align is the function
-        operators = importlib.import_module(f"torchvision.ops.{module}")
-        operators._assert_has_ops = lambda: None  # type: ignore[attr-defined]
-        operators._has_ops = lambda: True  # type: ignore[attr-defined]
+    for module, name, check in (
+        ("boxes", "_assert_has_ops", lambda: None),
+        ("roi_align", "_assert_has_ops", lambda: None),
+        ("roi_align", "_has_ops", lambda: True),
+    ):  # by importlib: torchvision.ops.roi_align is the function
+        setattr(importlib.import_module(f"torchvision.ops.{module}"), name, check)
 
 
 def _shape_of_nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:

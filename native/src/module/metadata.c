@@ -101,14 +101,19 @@ static void metadata_destroy(TwModule* self) { metadata_free(self->data); }
 static const TwModuleClass metadata_class = {
     .get_function = metadata_function, .save = metadata_save, .destroy = metadata_destroy};
 
+/* Makes room for what "count" symbols want; the symbols themselves are not part of it. */
+static int allocate_wanted(Metadata* d, size_t count) {
+  d->wanted = calloc(count + 1, sizeof *d->wanted);
+  d->num_wanted = calloc(count + 1, sizeof *d->num_wanted);
+  d->ready = calloc(count + 1, sizeof *d->ready);
+  return d->wanted == NULL || d->num_wanted == NULL || d->ready == NULL ? tw_out_of_memory(count) : 0;
+}
+
 static int read_symbols(Metadata* d, TilewrightStream* s) {
   uint64_t count;
   if (tw_read_strings(s, &d->symbols, &d->num_symbols) != 0 || tw_read_u64(s, &count) != 0) return -1;
   if (count != d->num_symbols) return tw_fail("damaged module table: constants of %zu symbols", d->num_symbols);
-  d->wanted = calloc((size_t)count + 1, sizeof *d->wanted);
-  d->num_wanted = calloc((size_t)count + 1, sizeof *d->num_wanted);
-  d->ready = calloc((size_t)count + 1, sizeof *d->ready);
-  if (d->wanted == NULL || d->num_wanted == NULL || d->ready == NULL) return tw_out_of_memory((size_t)count);
+  if (allocate_wanted(d, d->num_symbols) != 0) return -1;
   for (size_t i = 0; i < count; ++i) {
     if (tw_read_strings(s, &d->wanted[i], &d->num_wanted[i]) != 0) return -1;
   }
@@ -143,12 +148,8 @@ static int symbols_of_args(Metadata* d, TVMValue* args, int* codes, int n, int a
   size_t count;
   if (count_of_args(args, codes, n, at++, who, &count) != 0) return -1;
   d->symbols = calloc(count + 1, sizeof *d->symbols);
-  d->wanted = calloc(count + 1, sizeof *d->wanted);
-  d->num_wanted = calloc(count + 1, sizeof *d->num_wanted);
-  d->ready = calloc(count + 1, sizeof *d->ready);
-  if (d->symbols == NULL || d->wanted == NULL || d->num_wanted == NULL || d->ready == NULL) {
-    return tw_out_of_memory(count);
-  }
+  if (d->symbols == NULL) return tw_out_of_memory(count);
+  if (allocate_wanted(d, count) != 0) return -1;
   for (size_t i = 0; i < count; ++i) {
     const char* text;
     size_t wanted;
@@ -166,21 +167,19 @@ static int symbols_of_args(Metadata* d, TVMValue* args, int* codes, int n, int a
   return 0;
 }
 
-/* runtime.MetadataModuleCreate(n, name, array, ..., m, symbol, k, name, ..., ...): n constants, then m symbols, each
- * with the k constants that it wants. */
-static int create_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  static const char who[] = "runtime.MetadataModuleCreate";
-  size_t count;
-  (void)resource;
-  if (count_of_args(args, codes, n, 0, who, &count) != 0) return -1;
+static Metadata* metadata_new(void) {
   Metadata* d = calloc(1, sizeof *d);
-  if (d == NULL) return tw_out_of_memory(sizeof *d);
-  tw_lock_init(&d->lock);
-  TwModule* m = NULL;
-  if (tw_arg_params(&d->constants, args, codes, n, 1, count, who) == 0 &&
-      symbols_of_args(d, args, codes, n, 1 + 2 * (int)count, who) == 0) {
-    m = tw_module_new(&metadata_class, "metadata", d);
+  if (d == NULL) {
+    tw_out_of_memory(sizeof *d);
+    return NULL;
   }
+  tw_lock_init(&d->lock);
+  return d;
+}
+
+/* Ends a constructor: returns the module that owns "d", or frees it where filling it failed. */
+static int return_metadata(Metadata* d, int rc, TVMRetValueHandle ret) {
+  TwModule* m = rc == 0 ? tw_module_new(&metadata_class, "metadata", d) : NULL;
   if (m == NULL) {
     metadata_free(d);
     return -1;
@@ -189,22 +188,30 @@ static int create_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle 
   return 0;
 }
 
+/* runtime.MetadataModuleCreate(n, name, array, ..., m, symbol, k, name, ..., ...): n constants, then m symbols, each
+ * with the k constants that it wants. */
+static int create_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  static const char who[] = "runtime.MetadataModuleCreate";
+  size_t count;
+  (void)resource;
+  if (count_of_args(args, codes, n, 0, who, &count) != 0) return -1;
+  Metadata* d = metadata_new();
+  if (d == NULL) return -1;
+  int rc = tw_arg_params(&d->constants, args, codes, n, 1, count, who);
+  if (rc == 0) rc = symbols_of_args(d, args, codes, n, 1 + 2 * (int)count, who);
+  return return_metadata(d, rc, ret);
+}
+
 /* runtime.module.loadbinary_metadata(stream) */
 static int load_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   TilewrightStream* s;
   (void)resource;
   if (tw_loader_stream(args, codes, n, "runtime.module.loadbinary_metadata", &s) != 0) return -1;
-  Metadata* d = calloc(1, sizeof *d);
-  if (d == NULL) return tw_out_of_memory(sizeof *d);
-  tw_lock_init(&d->lock);
-  TwModule* m = NULL;
-  if (read_constants(d, s) == 0 && read_symbols(d, s) == 0) m = tw_module_new(&metadata_class, "metadata", d);
-  if (m == NULL) {
-    metadata_free(d);
-    return -1;
-  }
-  tw_return_handle(ret, m, kTVMModuleHandle);
-  return 0;
+  Metadata* d = metadata_new();
+  if (d == NULL) return -1;
+  int rc = read_constants(d, s);
+  if (rc == 0) rc = read_symbols(d, s);
+  return return_metadata(d, rc, ret);
 }
 
 TW_GLOBAL_FUNCTIONS({"runtime.MetadataModuleCreate", create_metadata},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.model.kept_libraries import KeptLibraries
 from tilewright.model.key import model_key
+from tilewright.model.options import BuildOptions
 from tilewright.runtime.model import Model as Model
 from tilewright.runtime.model import load as load
 
@@ -73,20 +74,19 @@ def compile(
     """
     if isinstance(example_inputs, str) or hasattr(example_inputs, "kind"):
         raise TypeError(f"a target is given by its name: compile(model, target={str(example_inputs)!r})")
-    of_library: dict[str, Any] = {
-        "params": params, "input_shapes": input_shapes, "dims": dims, "specialize": specialize, "opt_level": opt_level,
-        "executor": executor, "config": config, "precision": precision, "keep": keep,
-        "matmul_precision": matmul_precision,
-    }  # fmt: skip
+    options = BuildOptions(
+        params=params, input_shapes=input_shapes, dims=dims, specialize=specialize, opt_level=opt_level,
+        executor=executor, config=config, precision=precision, keep=keep, matmul_precision=matmul_precision,
+    )  # fmt: skip
     kept = None if cache_dir is None else KeptLibraries(cache_dir, "model")
-    key = None if kept is None else model_key(model, target, records, of_library)
+    key = None if kept is None else model_key(model, target, records, vars(options))
     module = None if kept is None or key is None else kept.get(key)
     report = None
     if module is None:
         from tilewright.model.build import build_model  # the compiler: a second of imports
 
         of_torch = {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
-        module, report = build_model(model, target, records=records, of_torch=of_torch, **of_library)
+        module, report = build_model(model, target, options, records, of_torch)
         if kept is not None and key is not None:
             kept.keep(key, module)
     made = Model(module, device, threads=threads, max_steps=max_steps)

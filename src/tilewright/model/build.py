@@ -12,6 +12,7 @@ from tilewright.ir.collection import rare_collections
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import tensors_of
+from tilewright.model.options import BuildOptions
 from tilewright.relay import build_module
 from tilewright.relay.backend.needs import Needs
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
@@ -31,34 +32,25 @@ if TYPE_CHECKING:
 def build_model(
     model: Any,
     target: Any,
-    *,
+    options: BuildOptions,
     records: str | os.PathLike[str] | None,
     of_torch: Mapping[str, Any],
-    params: Mapping[str, Any] | None,
-    input_shapes: Mapping[str, Sequence[int | str]] | None,
-    dims: Mapping[str, Any] | None,
-    specialize: Sequence[str],
-    opt_level: int,
-    executor: str,
-    config: Mapping[str, Any] | None,
-    precision: str,
-    keep: Sequence[str],
-    matmul_precision: str,
 ) -> tuple[Module, BuildReport]:
     """Return the module of a model, and what compiling did; arguments as ``tilewright.compile`` has them.
 
     ``of_torch`` has those that are for a ``torch.nn.Module``, by name.
     """
-    options = dict(config or {}) | precision_config(precision, keep) | matmul_precision_config(matmul_precision)
-    if specialize:
-        options[SPECIALIZE] = ";".join(specialize)
+    config = dict(options.config or {}) | precision_config(options.precision, options.keep)
+    config |= matmul_precision_config(options.matmul_precision)
+    if options.specialize:
+        config[SPECIALIZE] = ";".join(options.specialize)
     tuned = ApplyHistoryBest(str(records)) if records is not None else contextlib.nullcontext()
-    with tuned, PassContext(opt_level=opt_level, config=options), in_budget(), rare_collections():
-        mod, weights = _imported(model, input_shapes, dims, of_torch)
+    with tuned, PassContext(opt_level=options.opt_level, config=config), in_budget(), rare_collections():
+        mod, weights = _imported(model, options.input_shapes, options.dims, of_torch)
         weights, state = weights_and_state(mod, weights)
-        constants = {**weights, **(params or {})}
-        Needs(mod, constants, precision).warn_of_memory(in_process=True)
-        built = build_module.build(_with_names(mod), target=target, params=constants, executor=executor)
+        constants = {**weights, **(options.params or {})}
+        Needs(mod, constants, options.precision).warn_of_memory(in_process=True)
+        built = build_module.build(_with_names(mod), target=target, params=constants, executor=options.executor)
     keep_state(built.module, state)
     return built.module, built.build_report
 

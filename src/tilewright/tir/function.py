@@ -85,6 +85,7 @@ class PrimFunc(BaseFunc):
         return PrimFunc(self.params, new_body, self.ret_type, self.buffer_map, self.attrs)
 
 
+# The slot of ``body`` holds a statement or a ``KeyedBody``; this property stands before it and gives the statement.
 _slot: Any = PrimFunc.__dict__["body"]
 _held: Callable[[PrimFunc], Stmt | KeyedBody] = _slot.__get__
 

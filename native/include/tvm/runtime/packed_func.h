@@ -135,6 +135,7 @@ class TVMPODValue_ {
 class TVMArgValue : public TVMPODValue_ {
  public:
   using TVMPODValue_::TVMPODValue_;
+  /* The conversion to TypedPackedFunc<F>, a template, would hide those of the base from "value.operator int()". */
   using TVMPODValue_::operator double;
   using TVMPODValue_::operator int64_t;
   using TVMPODValue_::operator uint64_t;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.ir.attrs import Attrs
+from tilewright.relay.op.attributes import Padding, PerAxis
 
 
 class ConvAttrs(Attrs):
@@ -21,6 +22,21 @@ class ConvAttrs(Attrs):
         kernel_layout: str
         out_layout: str
         out_dtype: str
+
+
+class PlainConv2DAttrs(ConvAttrs):
+    """Strides, padding, dilation, groups, and the layouts of data, kernel and output of a 2-D convolution."""
+
+    strides: PerAxis = (1, 1)
+    padding: Padding = (0, 0)
+    dilation: PerAxis = (1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: PerAxis | None = None
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+    out_dtype: str = ""
 
 
 class ConvTransposeAttrs(ConvAttrs):

@@ -130,19 +130,24 @@ def key_mask(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
 def _within(ctx: NodeContext, mask: RelayExpr, keys: RelayExpr) -> RelayExpr:
     """Return which keys lie between the numbers of a mask, (batch, 1, 1, total)."""
     count, batch = ctx.dims(mask)[0], ctx.dims(keys)[0]
-    places, parts = places_along(ctx, keys, 2), [mask]
-    if not same_element(count, batch):
-        if not (is_number(count) and is_number(batch) and count in (2 * batch, 3 * batch + 2)):
-            ctx.unsupported(
-                f"a mask of shape ({count},) for a batch of {batch}; (batch), (2 * batch), (3 * batch + 2), "
-                "(batch, total) and (batch, length, total) are supported"
-            )
-        parts = list(relay_op.split(mask, tuple(range(int(batch), int(count), int(batch)))[:2], axis=0))
-    ends, *starts = (relay_op.reshape(part, (-1, 1, 1, 1)) for part in parts)
-    keep = relay_op.less(places, ends)
-    if not same_element(count, batch) and count == 2 * batch:
-        keep = relay_op.logical_and(keep, relay_op.greater_equal(places, starts[0]))
+    places = places_along(ctx, keys, 2)
+    if same_element(count, batch):
+        return typed(relay_op.less(places, _of_examples(mask)))
+    if not (is_number(count) and is_number(batch) and count in (2 * batch, 3 * batch + 2)):
+        ctx.unsupported(
+            f"a mask of shape ({count},) for a batch of {batch}; (batch), (2 * batch), (3 * batch + 2), "
+            "(batch, total) and (batch, length, total) are supported"
+        )
+    ends, starts = (relay_op.strided_slice(mask, [i * batch], [(i + 1) * batch]) for i in range(2))
+    keep = relay_op.less(places, _of_examples(ends))
+    if count == 2 * batch:
+        keep = relay_op.logical_and(keep, relay_op.greater_equal(places, _of_examples(starts)))
     return typed(keep)
+
+
+def _of_examples(numbers: RelayExpr) -> RelayExpr:
+    """Return a number for each example, (batch,), as (batch, 1, 1, 1)."""
+    return relay_op.reshape(numbers, (-1, 1, 1, 1))
 
 
 def _seen(ctx: NodeContext, keys: RelayExpr, places: RelayExpr, window: int = -1) -> RelayExpr:

@@ -33,4 +33,4 @@ def _is_converted(target: Any) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
     name, overload = target._schema.name, target._overloadname
-    return any(find_converter(name, overload, of_complex) is not None for of_complex in (False, True))
+    return (find_converter(name, overload) or find_converter(name, overload, complex_numbers=True)) is not None

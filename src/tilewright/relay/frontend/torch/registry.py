@@ -68,9 +68,9 @@ def refuse(reason: str, *names: str) -> None:
     _REFUSED.update({_full(name): reason for name in names})
 
 
-def find_converter(name: str, overload: str, of_complex: bool = False) -> Converter | None:
-    """Return the converter of ``aten::add``, ``Tensor``."""
-    table = _OF_COMPLEX if of_complex else _CONVERTERS
+def find_converter(name: str, overload: str, complex_numbers: bool = False) -> Converter | None:
+    """Return the converter of ``aten::add``, ``Tensor``: with ``complex_numbers``, the one for these."""
+    table = _OF_COMPLEX if complex_numbers else _CONVERTERS
     return table.get(f"{name}.{overload}") or table.get(name)
 
 

@@ -12,9 +12,9 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import Padding, PerAxis, ints
+from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.builder import builder
-from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.conv_attrs import PlainConv2DAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn import kernel_cost, kernel_work
@@ -30,23 +30,12 @@ from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
 
 
-class Conv2DAttrs(ConvAttrs):
-    """Strides, padding, dilation, groups, the layouts of data, kernel and output, and the tuned configuration that
-    chose them (``autotvm.task.choices``).
+class Conv2DAttrs(PlainConv2DAttrs):
+    """A convolution's attributes, and the tuned configuration that chose the layouts (``autotvm.task.choices``).
 
     ``small_weights``: the weights are packed, and products of bytes with two neighbours are known to fit 16 bits.
     """
 
-    strides: PerAxis = (1, 1)
-    padding: Padding = (0, 0)
-    dilation: PerAxis = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: PerAxis | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     tuned: str = ""
     small_weights: bool = False
 

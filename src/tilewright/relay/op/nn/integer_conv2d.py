@@ -14,10 +14,10 @@ from tilewright.ir.prim_ops import cast, const
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
-from tilewright.relay.op.attributes import Padding, PerAxis, ints
+from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.builder import builder
-from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.conv_attrs import PlainConv2DAttrs
 from tilewright.relay.op.definition import OpDef, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
@@ -33,20 +33,11 @@ from tilewright.topi.utils import get_const_tuple
 _DATA, _KERNEL, _DEPTHWISE = "NHWC", "OHWI", "HWOI"
 
 
-class IntegerConv2DAttrs(ConvAttrs):
+class IntegerConv2DAttrs(PlainConv2DAttrs):
     """A convolution's attributes; the data's zero point; ``shift`` of the sums (``topi.micro.FixedPoint``); and the
     result's zero point, limits and type.
     """
 
-    strides: PerAxis = (1, 1)
-    padding: Padding = (0, 0)
-    dilation: PerAxis = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: PerAxis | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
     out_dtype: str = "int8"
     zero: int = 0
     shift: int = 0
