@@ -14,6 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 import tilewright
 from tilewright.ir.errors import TilewrightError
+from tilewright.relay.frontend import from_exported_program
+from tilewright.runtime.error import TVMError
 
 
 def agrees(module, *args, dynamic_shapes=None, others=(), rtol=1e-4, atol=1e-5):
@@ -66,6 +68,23 @@ def test_file_of_an_exported_program(tmp_path):
     module, x = mlp().eval(), torch.randn(2, 13)
     torch.export.save(torch.export.export(module, (x,)), tmp_path / "mlp.pt2")
     torch.testing.assert_close(tilewright.compile(tmp_path / "mlp.pt2")(x), module(x))
+
+
+def test_a_file_is_imported_without_a_warning(tmp_path, recwarn):
+    torch.export.save(torch.export.export(nn.ReLU(), (torch.randn(2),)), tmp_path / "relu.pt2")
+    recwarn.clear()
+    from_exported_program(tmp_path / "relu.pt2")
+    assert not recwarn.list
+
+
+def test_negative_numbers_are_not_counted():
+    class Module(nn.Module):
+        def forward(self, x):
+            return torch.bincount(x)
+
+    model = agrees(Module(), torch.tensor([1, 2, 2]))
+    with pytest.raises(TVMError, match=r"aten\.bincount.*: the number -1 is out of range: expected 0"):
+        model(torch.tensor([1, -1, 2]))
 
 
 def test_file_that_is_cut_off(tmp_path):

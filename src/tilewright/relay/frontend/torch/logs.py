@@ -1,12 +1,15 @@
-"""The log that torch writes beside an error: one error of ours says what happened, and no traceback stands above it."""
+"""Messages of torch beside its errors: one error of ours tells what happened, and no traceback stands above it."""
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LOGGERS = ("torch.export", "torch._subclasses.fake_tensor")
+# torch 2.13 warns of its own copies of graphs; users can do nothing about it.
+_OF_ITSELF = r"`isinstance\(treespec, LeafSpec\)` is deprecated"
 
 
 class _Errors(logging.Filter):
@@ -26,12 +29,14 @@ class _Errors(logging.Filter):
 
 @contextmanager
 def kept_quiet() -> Iterator[list[BaseException]]:
-    """Keep torch from logging tracebacks in the block; yield the list of their errors."""
+    """Keep torch from logging tracebacks and from warning of itself in the block; yield the list of the errors."""
     errors, loggers = _Errors(), [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
         logger.addFilter(errors)
     try:
-        yield errors.found
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _OF_ITSELF, FutureWarning)
+            yield errors.found
     finally:
         for logger in loggers:
             logger.removeFilter(errors)

@@ -14,6 +14,9 @@ from tilewright.relay.frontend.dimensions import is_number
 from tilewright.relay.frontend.dynamic import filled
 from tilewright.relay.frontend.torch.context import TorchContext
 from tilewright.relay.frontend.torch.registry import converter
+from tilewright.relay.op.transform.checks import CheckIndicesAttrs, check_indices
+
+_MOST_COUNTED = 1 << 40  # by bincount; the counts of as many numbers do not fit memory
 
 
 def _sorted(ctx: TorchContext, x: RelayExpr, dim: int, descending: bool) -> list[RelayExpr]:
@@ -136,18 +139,19 @@ def convert_histc(ctx: TorchContext, x: RelayExpr, bins: int = 100, low: Any = 0
 
 @converter("bincount")
 def convert_bincount(ctx: TorchContext, x: RelayExpr, weights: Any = None, least: int = 0) -> RelayExpr:
-    """How often each number from 0 to the greatest one occurs, or the sums of its weights; negative ones count as 0."""
-    dtype, numbers = ctx.result_dtype(), ctx.cast(x, "int64")
+    """How often each number from 0 to the greatest one occurs, or the sums of its weights; negative ones raise."""
+    dtype = ctx.result_dtype()
     if 0 in ctx.dims(x):
         return ctx.full([least], 0, dtype)
+    allowed = CheckIndicesAttrs(f"{ctx.place}: the number", extents=(_MOST_COUNTED,))
+    numbers = typed(check_indices(ctx.cast(x, "int64"), allowed))
     some = relay_op.minimum(ctx.scalar(ctx.dim_size(x, 0)), ctx.scalar(1))  # of no element the greatest is no number
     count = relay_op.maximum(
         relay_op.add(relay_op.max(numbers), ctx.scalar(1)), relay_op.maximum(some, ctx.scalar(least))
     )
     empty = typed(filled(ctx.number(0, dtype), [None], relay_op.reshape(count, (1,)), dtype))
     each = ctx.full(ctx.sizes(x), 1, dtype) if weights is None else ctx.cast(weights, dtype)
-    places = typed(relay_op.maximum(numbers, ctx.scalar(0)))
-    found: RelayExpr = ctx.part("ScatterElements", [empty, places, each], axis=0, reduction="add")
+    found: RelayExpr = ctx.part("ScatterElements", [empty, numbers, each], axis=0, reduction="add")
     return found
 
 
