@@ -100,8 +100,10 @@ class OpenVino(Engine):
         }
         if os.environ.get(PRECISION, FLOAT32) == FLOAT32:
             config["INFERENCE_PRECISION_HINT"] = "f32"
-        self._compiled = openvino.Core().compile_model(str(prepared), "CPU", config)
-        self._names = [_output_name(output) for output in self._compiled.outputs]
+        core = openvino.Core()
+        model = core.read_model(str(prepared))
+        self._names = [str(output.get_any_name()) for output in model.outputs]  # a compiled model's have more names
+        self._compiled = core.compile_model(model, "CPU", config)
         self._request = self._compiled.create_infer_request()
         self._inputs = {name: openvino.Tensor(value) for name, value in inputs.items()}
         for name, tensor in self._inputs.items():
@@ -120,10 +122,6 @@ class OpenVino(Engine):
     def version(self) -> str:
         """OpenVINO's version."""
         return self._version
-
-
-def _output_name(output: object) -> str:
-    return str(output.get_any_name())  # type: ignore[attr-defined]
 
 
 class TorchCompile(Engine):

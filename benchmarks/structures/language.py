@@ -106,6 +106,8 @@ def build(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     import transformers
 
     transformers.logging.set_verbosity_error()
+    # A traced model cannot tell that a row is one sequence, and would compare positions: ONNX's exporter lacks `diff`.
+    transformers.masking_utils.find_packed_sequence_indices = lambda position_ids: None
     described = NETWORKS[name]
     kind = getattr(transformers, described.kind)
     if isinstance(described, _Signal):

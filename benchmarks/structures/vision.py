@@ -60,6 +60,7 @@ def build(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     declare_operators()
     from torchvision import models
 
+    torch.backends.mha.set_fastpath_enabled(False)  # ONNX's exporter lacks that operator
     published, shape = NETWORKS[name]
     options = {"init_weights": True} if published in ("googlenet", "inception_v3") else {}
     segments = models.get_model_builder(published).__module__.startswith("torchvision.models.segmentation")
