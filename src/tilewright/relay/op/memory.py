@@ -153,7 +153,9 @@ def alloc_tensor(
     return call("memory.alloc_tensor", [storage, offset, shape], AllocTensorAttrs(known, asserted, dtype))
 
 
-flatten_tuple_type = flat_types  # by TVM's name
+def flatten_tuple_type(ty: Type) -> list[Type]:
+    """Return the types of the tensors in a value of the type ``ty``, in order."""
+    return list(flat_types(ty))
 
 
 def from_tuple_type(ty: Type, expr: RelayExpr) -> list[RelayExpr]:
