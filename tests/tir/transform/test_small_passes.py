@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from tests.tir.interpret import run
+from tests.tir.interpret import Interpreter, run
 from tests.tir.transform.texts import check
 
 from tilewright import arith, te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
 from tilewright.tir import ir_builder
 from tilewright.tir import transform as T
 from tilewright.tir.transform.bf16_legalize import bf16_legalize
@@ -20,7 +21,7 @@ from tilewright.tir.transform.inject_virtual_thread import inject_virtual_thread
 from tilewright.tir.transform.narrow_data_type import narrow_data_type
 from tilewright.tir.transform.rewrite_unsafe_select import rewrite_unsafe_select
 from tilewright.tir.transform.storage_flatten import storage_flatten
-from tilewright.tir.visitor import substitute
+from tilewright.tir.visitor import stmt_vars, substitute
 
 
 def test_hoist_if_then_else() -> None:
@@ -366,6 +367,22 @@ def test_inject_double_buffer() -> None:
         }
         """,
     )
+
+
+@pytest.mark.parametrize(("extent", "split"), [(8, 2), (7, 2), (7, 4), (1, 2)])
+def test_a_split_loop_knows_its_half(extent: int, split: int) -> None:
+    func = tir.PrimFunc([], double_buffered(extent))
+    with PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": split}}):
+        module = T.Simplify()(T.InjectDoubleBuffer()(IRModule({"main": func})))
+    done = module["main"].body
+    assert ("floormod" in str(done)) == (extent == 7 and split == 4)  # the loop of the 3 that are left
+    data, found = np.arange(4 * extent, dtype="float32"), np.zeros(4 * extent, "float32")
+    machine = Interpreter()
+    for var in stmt_vars(done):
+        if var.name in ("A", "C"):
+            machine.declare(var, data.size, "float32", {"A": data, "C": found}[var.name])
+    machine.run(done)
+    np.testing.assert_array_equal(found, data)
 
 
 def test_what_is_filled_ahead_of_the_loop_has_the_loops_threads() -> None:

@@ -32,6 +32,8 @@ Before and after, for a loop that fills ``B`` and then uses it::
 
 Pointers into the buffer that intrinsics get (``tvm_access_ptr``) move with it.
 
+With ``split_loop`` of 2 (or 4, ...) that many iterations are written out, in each of which the half is known.
+
 A marked buffer that is not filled inside a serial loop around its allocation, or with what the same iteration computes,
 keeps its single copy.
 """
@@ -41,10 +43,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Ramp, Var
-from tilewright.ir.transform import Pass
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.tir.expr import Call, Load
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, Stmt, Store, seq
@@ -188,9 +191,10 @@ class _Shift(StmtExprMutator):
 
 
 class _Inject(StmtMutator):
-    def __init__(self, marked: dict[Var, _Marked]) -> None:
+    def __init__(self, marked: dict[Var, _Marked], split: int) -> None:
         super().__init__()
         self.marked = marked
+        self.split = split
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
         if s.attr_key != "double_buffer_scope":
@@ -222,15 +226,17 @@ class _Inject(StmtMutator):
 
     def visit_for(self, s: For) -> Stmt:
         new: Stmt = super().visit_for(s)
-        for var, entry in self.marked.items():
-            if entry.loop is s and entry.fill is not None:
-                first = with_fresh_vars(substitute(entry.fill, {s.loop_var: s.min}))
-                if not isinstance(s.extent, IntImm):  # what a loop of no iterations would read may not be there
-                    first = IfThenElse(s.extent > 0, first)
-                extents = [ops.const(2, "int32"), *entry.alloc.extents]
-                new = Allocate(
-                    var, entry.alloc.dtype, extents, entry.alloc.condition, seq(entry.ahead_of_loop(first), new)
-                )
+        entries = {var: entry for var, entry in self.marked.items() if entry.loop is s and entry.fill is not None}
+        if entries and self.split > 1:
+            assert isinstance(new, For)
+            new = _split(new, self.split)
+        for var, entry in entries.items():
+            assert entry.fill is not None
+            first = with_fresh_vars(substitute(entry.fill, {s.loop_var: s.min}))
+            if not isinstance(s.extent, IntImm):  # what a loop of no iterations would read may not be there
+                first = IfThenElse(s.extent > 0, first)
+            extents = [ops.const(2, "int32"), *entry.alloc.extents]
+            new = Allocate(var, entry.alloc.dtype, extents, entry.alloc.condition, seq(entry.ahead_of_loop(first), new))
         return new
 
 
@@ -243,11 +249,29 @@ class _UseHalf(_Shift):
         return s if self.var in accesses.written else super().visit_if_then_else(s)
 
 
+def _split(loop: For, factor: int) -> Stmt:
+    """Write out ``factor`` iterations of a loop, and a loop over those that are left."""
+    analyzer = Analyzer()
+    count = analyzer.simplify(ops.floordiv(loop.extent, factor))
+    rest = analyzer.simplify(ops.floormod(loop.extent, factor))
+    outer, tail = (Var(f"{loop.loop_var.name}.{part}", loop.loop_var.dtype) for part in ("outer", "tail"))
+
+    def iteration(number: PrimExpr) -> Stmt:
+        return with_fresh_vars(substitute(loop.body, {loop.loop_var: ops.add(loop.min, number)}))
+
+    body = seq(*(iteration(ops.add(ops.mul(outer, factor), k)) for k in range(factor)))
+    whole = For(outer, 0, count, ForKind.SERIAL, body)
+    if ops.is_const_int(rest, 0):
+        return whole
+    return seq(whole, For(tail, 0, rest, ForKind.SERIAL, iteration(ops.add(ops.mul(count, factor), tail))))
+
+
 def inject_double_buffer(stmt: Stmt) -> Stmt:
     """Double the marked buffers of ``stmt``."""
     find = _Find()
     find.visit_stmt(stmt)
-    return _Inject(find.marked).visit_stmt(stmt)
+    split = int(PassContext.current().option("tir.InjectDoubleBuffer")["split_loop"])
+    return _Inject(find.marked, split).visit_stmt(stmt)
 
 
 def InjectDoubleBuffer() -> Pass:
