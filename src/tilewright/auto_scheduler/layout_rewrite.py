@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -340,12 +340,3 @@ def rewritten_body(op: ComputeOp, source: Operation, layout: str) -> list[PrimEx
 
 def _axis_name(index: PrimExpr) -> str:
     return base_name(clean_name(index.name)) if isinstance(index, Var) else "IntImm"
-
-
-def layouts_of(ops: Mapping[Any, Any] | Sequence[Operation]) -> list[tuple[str, str]]:
-    """Return (old layout, new layout) of the inputs that ``rewrite_layouts`` changed."""
-    return [
-        (op.attrs["ori_placeholder_layout"], op.attrs["new_placeholder_layout"])
-        for op in ops
-        if isinstance(op, ComputeOp) and "new_placeholder_layout" in op.attrs
-    ]

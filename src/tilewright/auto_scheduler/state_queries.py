@@ -309,9 +309,3 @@ def outer_space(state: StateObject, stage_id: int) -> list[Iterator]:
             break
         found.append(it)
     return found
-
-
-def as_stage(value: Any) -> Stage:
-    """Convert an argument of a test or a custom rule to a stage."""
-    assert isinstance(value, Stage)
-    return value

@@ -27,7 +27,6 @@ from tilewright.runtime.device import Device
 
 _MOST_CODE = 12  # kernels whose code is shown, those with most work
 _PREFIX = "tvmgen_default_"
-_NO_KERNEL = ("__nop", "__view", "__copy")
 
 _BODIES = {
     "graph": ("Graph", '<p class="note keys">Click or Enter folds and unfolds; arrow keys move; what a kernel reads is '

@@ -128,11 +128,6 @@ def dim_floordiv(a: Dim, b: Dim) -> PrimExpr:
     return dim_map(lambda x, y: x // y, whole, _product(under, below))
 
 
-def dim_ceildiv(a: Dim, b: Dim) -> PrimExpr:
-    """Return ``a / b`` rounded up."""
-    return dim_map(lambda x, y: (x + y - 1) // y, a, b)
-
-
 def require(condition: bool, message: str) -> None:
     """Raise TypeInferenceError with ``message`` unless ``condition`` holds."""
     if not condition:
@@ -251,8 +246,3 @@ def broadcast_compare(types: Sequence[Type], attrs: object, solver: TypeSolver) 
 
 
 Op.type_relations.update({"Identity": same, "Broadcast": broadcast, "BroadcastComp": broadcast_compare})
-
-
-def static_shape(values: Iterable[AnyType]) -> list[PrimExpr]:
-    """Return attribute values as dimensions."""
-    return [prim_ops.as_expr(v) for v in values]

@@ -16,7 +16,7 @@ from tilewright.arith import Analyzer, IntSet
 from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
-from tilewright.te.schedule.stage import Fuse, Rebase, Relation, Singleton, Split, Stage
+from tilewright.te.schedule.stage import Fuse, Rebase, Relation, Split, Stage
 from tilewright.tir.expr import IterVar, IterVarType, Range
 from tilewright.tir.visitor import stmt_vars
 
@@ -213,20 +213,6 @@ def pass_down_mask(stage: Stage, marks: dict[IterVar, int]) -> None:
             marks[relation.rebased] = marks.get(relation.parent, 0)
         else:
             marks.setdefault(relation.iter, 0)
-
-
-def pass_up_mask(stage: Stage, marks: dict[IterVar, int]) -> None:
-    """Or the bits of leaves into everything that they are made from."""
-    for relation in reversed(stage.relations):
-        for parent in _parents(relation):
-            for child in _children(relation):
-                marks[parent] = marks.get(parent, 0) | marks.get(child, 0)
-
-
-def _parents(relation: Relation) -> tuple[IterVar, ...]:
-    if isinstance(relation, Fuse):
-        return relation.outer, relation.inner
-    return () if isinstance(relation, Singleton) else (relation.parent,)
 
 
 def _children(relation: Relation) -> tuple[IterVar, ...]:

@@ -39,11 +39,6 @@ def real_name(dtype: torch.dtype) -> str:
     return dtype_name(dtype.to_real() if dtype.is_complex else dtype)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    """Return torch's data type of a name."""
-    return _TYPES[name]
-
-
 def promote(a: str, b: str) -> str:
     """Return the type of a sum of two tensors of dimension 1 or more."""
     return a if a == b else dtype_name(torch.promote_types(_TYPES[a], _TYPES[b]))

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
@@ -261,8 +259,3 @@ def convert_cumprod(ctx: TorchContext, x: RelayExpr, dim: int, dtype: Any = None
     """Running products."""
     x = ctx.cast(x, ctx.result_dtype())
     return relay_op.cumprod(x, axis=ctx.axis(dim, ctx.rank(x))) if ctx.rank(x) else x
-
-
-def zero_of(dtype: str) -> RelayExpr:
-    """Return the scalar 0."""
-    return const(np.zeros((), "float32"), dtype) if dt.is_float(dtype) else const(np.zeros((), dtype), dtype)

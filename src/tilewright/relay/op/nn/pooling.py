@@ -29,8 +29,6 @@ from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_dim
 from tilewright.tir.layout import layout as parse_layout
 
-_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-
 
 class PoolAttrs(Attrs):
     """Window, strides, dilation, padding and layout of pooling."""

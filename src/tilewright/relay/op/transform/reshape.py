@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
@@ -244,8 +242,3 @@ class ReshapeLike(OpDef[ReshapeLikeAttrs]):
 
 
 reshape_like = builder(ReshapeLike)
-
-
-def flatten_array(data: Array) -> Array:
-    """Flatten all dimensions after the first."""
-    return data.reshape(data.shape[0], int(np.prod(data.shape[1:])))
