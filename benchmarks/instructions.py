@@ -29,7 +29,7 @@ from rich.table import Table
 import tilewright as tvm
 from tilewright import relay
 from tilewright.runtime import native_dir
-from tilewright.runtime.export import find_compiler
+from tilewright.runtime.compilers import find_compiler
 
 TARGET = "llvm -mcpu=haswell"
 RECORD = Path(__file__).with_suffix(".json")

@@ -10,7 +10,7 @@ from tests.runtime.kernels import HandWrittenCode, compile_kernels
 
 from tilewright import runtime
 from tilewright.contrib import cc, utils
-from tilewright.runtime.export import find_compiler
+from tilewright.runtime.compilers import find_compiler
 
 
 def test_cross_compiler_is_used_for_all_parts(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_code_for_another_machine_takes_its_compiler(tmp_path: Path, monkeypatch
     with pytest.raises(runtime.ExportError, match=r"standalone.*for riscv64-unknown-linux-gnu"):
         module.export_library(tmp_path / "out.so", cc="gcc", standalone=True)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("tilewright.runtime.export._has_ziglang", lambda: False)
+    monkeypatch.setattr("tilewright.runtime.compilers._has_ziglang", lambda: False)
     tried = "riscv64-unknown-linux-gnu-gcc, riscv64-linux-gnu-gcc"
     with pytest.raises(runtime.ExportError, match=rf"{tried}.*apt install gcc-riscv64-linux-gnu"):
         module.export_library(tmp_path / "out.so")

@@ -15,7 +15,7 @@ from tests.runtime.test_elf_objects import X, _library
 
 import tilewright as tvm
 from tilewright import relay, runtime
-from tilewright.runtime import export
+from tilewright.runtime import compilers
 from tilewright.runtime.elf_library import link_library
 from tilewright.runtime.error import ExportError
 
@@ -138,7 +138,7 @@ def test_a_model_needs_no_compiler(rows: int, tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as empty:
         empty.setenv("PATH", "")
         empty.delenv("CC", raising=False)
-        empty.setattr(export, "_has_ziglang", lambda: False)
+        empty.setattr(compilers, "_has_ziglang", lambda: False)
         path = library.export_library(tmp_path / "model.so")
     executor = runtime.GraphModule(runtime.load_module(path)["default"](tvm.cpu()))
     np.testing.assert_allclose(executor.infer(x=X)["output_0"], expected, rtol=1e-5, atol=1e-6)
@@ -147,7 +147,7 @@ def test_a_model_needs_no_compiler(rows: int, tmp_path: Path, monkeypatch: pytes
 def test_a_library_without_code_needs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(export, "_has_ziglang", lambda: False)
+    monkeypatch.setattr(compilers, "_has_ziglang", lambda: False)
     x = relay.var("x", shape=(2, 3))
     library = relay.build(tvm.IRModule.from_expr(relay.Function([x], x)), "llvm")
     path = library.export_library(tmp_path / "same.so")

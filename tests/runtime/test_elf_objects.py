@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, runtime
-from tilewright.runtime import export
+from tilewright.runtime import compilers
 from tilewright.runtime.elf_objects import data_object, join_objects
 
 X = np.arange(24, dtype="float32").reshape(3, 8)
@@ -31,7 +31,7 @@ def test_an_object_needs_no_compiler(rows: int, suffix: str, tmp_path: Path, mon
     with monkeypatch.context() as empty:
         empty.setenv("PATH", "")
         empty.delenv("CC", raising=False)
-        empty.setattr(export, "_has_ziglang", lambda: False)
+        empty.setattr(compilers, "_has_ziglang", lambda: False)
         path = library.export_library(tmp_path / f"model{suffix}")
     executor = runtime.GraphModule(runtime.load_module(path)["default"](tvm.cpu()))
     np.testing.assert_allclose(executor.infer(x=X)["output_0"], expected, rtol=1e-5, atol=1e-6)
@@ -43,7 +43,7 @@ def test_objects_of_other_machines_need_no_compiler(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(export, "_has_ziglang", lambda: False)
+    monkeypatch.setattr(compilers, "_has_ziglang", lambda: False)
     path = Path(_library(5, f"llvm -mtriple={triple}")[0].export_library(tmp_path / "model.o"))
     machine = {"aarch64": 183, "riscv64": 243}[triple.split("-")[0]]
     assert int.from_bytes(path.read_bytes()[18:20], "little") == machine

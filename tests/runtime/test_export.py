@@ -23,7 +23,7 @@ from tests.runtime.kernels import KERNELS, ROOT, HandWrittenCode, chain_json
 from tests.tiers import full
 
 from tilewright import runtime
-from tilewright.runtime import _ffi, export
+from tilewright.runtime import _ffi, compilers, export
 from tilewright.runtime.export import write_blob
 from tilewright.runtime.module import load_from_blob
 from tilewright.runtime.ndarray import numpy_view
@@ -215,7 +215,7 @@ def test_missing_compiler_is_reported(
     failing_export(factory, tmp_path / "x.so", "no-such-cc", cc="no-such-cc")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(export, "_has_ziglang", lambda: False)
+    monkeypatch.setattr(compilers, "_has_ziglang", lambda: False)
     message = "cannot find a C compiler .*cc, gcc, clang.*pip install ziglang.*--cc"
     failing_export(factory, tmp_path / "x.so", message, standalone=True)  # which links the runtime's own objects
     monkeypatch.setenv("CC", "'")

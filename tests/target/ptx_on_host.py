@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tvm
-from tilewright.runtime.export import find_compiler
+from tilewright.runtime.compilers import find_compiler
 from tilewright.target import Target, llvm_compile
 from tilewright.target.codegen.nvptx.kernel import kernel_ir
 from tilewright.target.device_build import device_part, split_device

@@ -225,7 +225,7 @@ def test_errors() -> None:
 def test_a_missing_c_compiler_is_reported_when_the_code_is_to_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tilewright.runtime.export._has_ziglang", lambda: False)
+    monkeypatch.setattr("tilewright.runtime.compilers._has_ziglang", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     s, args = vector_add()

@@ -13,7 +13,7 @@ from tests.target.device_back_ends import opencl, ptx_ir
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.type import PointerType, PrimType
-from tilewright.runtime.export import find_compiler
+from tilewright.runtime.compilers import find_compiler
 from tilewright.target import llvm_compile
 from tilewright.tir import (
     Allocate,

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.runtime.compilers import find_compiler, run_compiler
 from tilewright.runtime.error import ExportError
-from tilewright.runtime.export import find_compiler, run_compiler
 
 
 def get_cc() -> str | None:

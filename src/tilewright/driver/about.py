@@ -45,7 +45,8 @@ def _host_cpu() -> str:
 
 
 def _compiler() -> str:
-    from tilewright.runtime.export import ExportError, find_compiler
+    from tilewright.runtime.compilers import find_compiler
+    from tilewright.runtime.error import ExportError
 
     try:
         return " ".join(find_compiler())

@@ -12,14 +12,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import importlib.util
+import functools
 import os
 import platform
 import re
-import shlex
 import shutil
 import struct
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -30,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
 from .checksum import add_checksum
+from .compilers import CPLUSPLUS_LIBRARIES, find_archiver, find_compiler, for_language, run_compiler
 from .elf_library import link_library
 from .elf_objects import as_object, data_object, join_objects
 from .elf_segments import SYMBOL, append_segment, place_object
@@ -38,7 +37,7 @@ from .mapped_files import check_mapped_files
 from .partial_files import partial_name, remove_abandoned, whole_file
 from .saving import Saver
 from .weights_file import WeightsFile, adding_weights, check_place, check_weights_file
-from .windows_library import compiler_names, is_windows, link_dll, table_object, zig_target
+from .windows_library import is_windows, link_dll, table_object
 
 if TYPE_CHECKING:
     from .module import Module
@@ -167,100 +166,6 @@ _CONSTANT_SECTION, _CONSTANT_BELOW = (".rodata.tvm_dev_mblob", "a"), 1 << 14
 # Tables of that size become a segment of their own in a library of 64 bits, at a place that lets the system map it by
 # huge pages, which native/src/module/library.c asks for.
 _SEGMENT_FROM = 4 << 20
-
-
-def run_compiler(command: list[str]) -> None:
-    """Run a compiler; its complaint becomes the error."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:
-        raise ExportError(f"cannot run the C compiler {command[0]!r}: {error.strerror}") from None
-    if done.returncode != 0:
-        message = (done.stderr or done.stdout).strip()
-        name = " ".join(command[:4]) if _is_zig(command) else command[0]
-        raise ExportError(f"{name} failed with exit status {done.returncode}:\n{message[-2000:]}")
-
-
-def find_compiler(cc: str | None = None, triple: str | None = None) -> list[str]:
-    """Return the beginning of a call of the C compiler.
-
-    That is ``cc`` or ``$CC`` (a program, or a command line such as "ccache gcc"), or the first of cc, gcc and clang on
-    the PATH, or the one in the Python package ziglang. For another machine's ``triple``, such as aarch64-linux-gnu, it
-    is its gcc, aarch64-linux-gnu-gcc, or ziglang.
-
-    Raises:
-        ExportError: there is none.
-    """
-    package, zig_options = "gcc", ["-mcpu=baseline"]  # without that, zig compiles C for this very processor
-    if cc:
-        names = [cc]
-    elif triple is not None:
-        arch, *rest = triple.split("-")
-        family = re.sub(r"^armv\d\w*$", "arm", arch)  # tool chains have one name for armv7l and its like
-        machine = zig_target(triple) if is_windows(triple) else "-".join([family, *rest[-2:]])
-        package, zig_options = f"gcc-{machine}", ["-target", machine]
-        names = [f"{arch}-{'-'.join(rest)}-gcc", f"{'-'.join([arch, *rest[-2:]])}-gcc", f"{machine}-gcc"]
-        if is_windows(triple):
-            package, names = "gcc-mingw-w64-x86-64", compiler_names(triple)
-    else:
-        chosen = os.environ.get("CC", "")
-        if chosen.strip() and _command(chosen) is None:
-            raise ExportError(f"the environment variable CC names {chosen!r}, and there is no such program; unset it")
-        names = [*filter(None, [chosen]), "cc", "gcc", "clang"]
-    for name in names:
-        found = _command(name)
-        if found is not None:
-            return found
-    if not cc and _has_ziglang():
-        return [*_ZIG, "cc", *zig_options]
-    if not cc:
-        names.append("the Python package ziglang")
-    raise ExportError(
-        f"cannot find a C compiler{f' for {triple}' if triple else ''} (looked for {', '.join(dict.fromkeys(names))}), "
-        "which links the library; "
-        f'install gcc (Debian: apt install {package}) or ziglang (pip install ziglang), or name one with cc="..." '
-        "(tilewright compile --cc, or the environment variable CC)"
-    )
-
-
-_ZIG = [sys.executable, "-m", "ziglang"]
-
-
-def _command(text: str) -> list[str] | None:
-    """Split ``text`` into a program on the PATH and options; return None when there is no such program."""
-    for split in (lambda name: [name]), shlex.split:
-        try:
-            program, *options = split(text)
-        except ValueError:  # quotes that do not match, or nothing at all
-            continue
-        found = shutil.which(program)
-        if found is not None:
-            return [found, *options]
-    return None
-
-
-def _is_zig(command: list[str]) -> bool:
-    return "ziglang" in command or os.path.basename(command[0]) == "zig"
-
-
-def _has_ziglang() -> bool:
-    return importlib.util.find_spec("ziglang") is not None
-
-
-def _find_archiver() -> list[str]:
-    found = shutil.which("ar")
-    return [*_ZIG, "ar"] if found is None and _has_ziglang() else [found or "ar"]
-
-
-CPLUSPLUS_LIBRARIES = ["-lstdc++"]
-
-
-def for_language(suffix: str, options: Sequence[str]) -> list[str]:
-    """The compiler's options without those that choose a standard of the other language than C, or C++ (``"cc"``).
-
-    As in TVM, one list of options goes to all sources of a library, such as ``-std=c++14``.
-    """
-    return [o for o in options if not o.startswith("-std=") or ("++" in o) == (suffix == "cc")]
 
 
 def _has_cplusplus(root: Module) -> bool:
@@ -416,7 +321,7 @@ def _combine(
             for file in files:
                 tar.add(file, arcname=os.path.basename(file))
     elif suffix == ".a":
-        run_compiler([*_find_archiver(), "rcsD", str(out), *files])
+        run_compiler([*find_archiver(), "rcsD", str(out), *files])
     elif suffix == ".o" and not compiler:
         out.write_bytes(join_objects([Path(file).read_bytes() for file in files]))
     elif suffix == ".o":
@@ -474,6 +379,46 @@ def _storing(library: Path, weights: Path) -> contextlib.AbstractContextManager[
     return adding_weights(library, weights, partial_name(weights))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Export:
+    """How ``export_library`` makes a file; ``combine(file, object_files)`` makes it instead of the C compiler."""
+
+    root: Module
+    target: Path
+    compiler: list[str]
+    options: list[str]
+    addons: list[str]
+    standalone: bool
+    symbol_prefix: str
+    combine: Callable[[str, list[str]], Any] | None
+
+    def write(self, partial: Path, folder: Path, store: WeightsFile | None) -> None:
+        """Write the file, under the name ``partial``; object files go to ``folder``, and large weights to ``store``."""
+        suffix = self.target.suffix
+        apart = self.combine is None and suffix == ".so" and store is None and _in_segment(self.root)
+        files = [*_write_objects(self.root, folder, self.compiler, self.options, apart, store), *self.addons]
+        if self.standalone:
+            files += _runtime_archive(_other_machine(self.root))
+        if self.symbol_prefix:
+            files = [_with_prefix(files, self.symbol_prefix, folder)]
+        self._combine(files, partial)
+        if apart:
+            append_segment(partial, lambda path: write_blob(self.root, path))
+        if suffix in (".so", ".tar"):
+            add_checksum(partial)
+
+    def _combine(self, files: list[str], partial: Path) -> None:
+        if self.combine is not None:
+            self.combine(str(partial), files)
+            return
+        libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(self.root) else []
+        options = [*self.options, *libraries]
+        if self.target.suffix == ".dll":
+            link_dll(files, partial, self.target.name, self.compiler, options, run_compiler)
+        else:
+            _combine(files, partial, self.target.suffix, self.compiler, options, _other_machine(self.root))
+
+
 def export_library(
     root: Module,
     file_name: str | Path,
@@ -520,11 +465,10 @@ def export_library(
             was asked for code of another machine.
     """
     target = Path(file_name).absolute()
-    suffix = target.suffix
     check_mapped_files()
     fcompile = fcompile or None  # TVM's programs give False
     if fcompile is None:
-        _check_destination(target, suffix)
+        _check_destination(target, target.suffix)
         _check_system(target, _other_machine(root))
     if symbol_prefix:
         check_symbol_prefix(symbol_prefix, target)
@@ -532,11 +476,18 @@ def export_library(
         weights = Path(weights).resolve()
         check_weights_file(target, weights)
     extra = list(options or [])
-    libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(root) else []
-    triple = _other_machine(root)
+    more = fcompile is not None or (target.suffix == ".so" and (standalone or addons))
     named = cc or getattr(fcompile, "compiler", None)
-    more = fcompile is not None or (suffix == ".so" and (standalone or addons))
-    compiler = _compiler_or_none(root, "" if more else suffix, named, extra)
+    job = _Export(
+        root=root,
+        target=target,
+        compiler=_compiler_or_none(root, "" if more else target.suffix, named, extra),
+        options=extra,
+        addons=list(addons or []),
+        standalone=standalone,
+        symbol_prefix=symbol_prefix,
+        combine=None if fcompile is None else functools.partial(fcompile, options=extra, **kwargs),
+    )
     storing = contextlib.nullcontext() if weights is None else _storing(target, weights)
     try:
         with whole_file(target) as partial:
@@ -546,23 +497,7 @@ def export_library(
             if weights is None or not weights.exists():
                 check_space(weights or target, saved_bytes(root))
             with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary, storing as store:
-                folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
-                apart = fcompile is None and suffix == ".so" and weights is None and _in_segment(root)
-                files = [*_write_objects(root, folder, compiler, extra, apart, store), *(addons or [])]
-                if standalone:
-                    files += _runtime_archive(triple)
-                if symbol_prefix:
-                    files = [_with_prefix(files, symbol_prefix, folder)]
-                if fcompile is not None:
-                    fcompile(str(partial), files, options=extra, **kwargs)
-                elif suffix == ".dll":
-                    link_dll(files, partial, target.name, compiler, [*extra, *libraries], run_compiler)
-                else:
-                    _combine(files, partial, suffix, compiler, [*extra, *libraries], triple)
-                if apart:
-                    append_segment(partial, lambda path: write_blob(root, path))
-            if suffix in (".so", ".tar"):
-                add_checksum(partial)
+                job.write(partial, Path(temporary if workspace_dir is None else workspace_dir), store)
             check_mapped_files()
     except OSError as error:
         why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror

@@ -163,7 +163,7 @@ class CCode:
     # ---- compiling ----
     def _compile(self, folder: Path, result: str, flags: Sequence[str], *used: str) -> Path:
         from tilewright.runtime._ffi import include_dir
-        from tilewright.runtime.export import CPLUSPLUS_LIBRARIES, find_compiler, for_language, run_compiler
+        from tilewright.runtime.compilers import CPLUSPLUS_LIBRARIES, find_compiler, for_language, run_compiler
 
         source, out = folder / f"module.{self.source_suffix}", folder / result
         source.write_text(self.source + self.registration)  # which is empty for this process
