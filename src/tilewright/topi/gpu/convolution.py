@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, tir
@@ -41,70 +42,120 @@ def convolution(
 
     Raises InvalidShapeError when channels, groups and kernel do not fit.
     """
-    spatial = [letter for letter in data_layout if letter not in "NC"]
-    n = len(spatial)
-    strides, dilation = ([get_const_int(v) for v in per_dim(values, n)] for values in (strides, dilation))
-    before, after = ([get_const_int(p) for p in part] for part in (padding[:n], padding[n:]))
-    sizes = dict(zip(data_layout, get_const_tuple(data.shape), strict=True))
-    kernel_sizes = dict(zip(kernel_layout, get_const_tuple(kernel.shape), strict=True))
-    in_group, outputs = kernel_sizes["I"], kernel_sizes["O"]
-    if sizes["C"] != in_group * groups or outputs % groups:
-        raise InvalidShapeError(
-            f"{name}: data of {sizes['C']} channels, a kernel of {outputs} outputs that each take {in_group}, and "
-            f"{groups} groups do not fit"
-        )
-    window = [kernel_sizes[s] for s in spatial]
-    out = {
-        s: int(output_extent(sizes[s], w, st, d, b, a))
-        for s, w, st, d, b, a in zip(spatial, window, strides, dilation, before, after, strict=True)
-    }
-    first = data_layout.index("C") == 1
-    channels, positions = (ROWS, COLUMNS) if first else (COLUMNS, ROWS)
-    each = outputs // groups // max(out_block, 1)
-    channel = (Axis(groups, BATCH), Axis(each, channels)) if groups > 1 else (Axis(each, channels),)
-    extents = {"N": sizes["N"], **out}
-    axes = tuple(channel if s == "C" else (Axis(extents[s], positions),) for s in data_layout)
-    axes += ((Axis(out_block, channels),),) if out_block else ()
-    order = [s for s in data_layout if s != "C"]  # of the coordinates along the positions
-    channels_inside = kernel_layout.index("I") > max(kernel_layout.index(s) for s in spatial)
+    conv = _Convolution.of(
+        data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, name, out_block
+    )
+    weight_depth_next = kernel_layout.index("O") < kernel_layout.index("I")
+    rows, columns = (conv.weight, conv.image) if conv.channels_first else (conv.image, conv.weight)
+    depth_next = (weight_depth_next, False) if conv.channels_first else (True, weight_depth_next)
+    return contract(cfg, Contraction(conv.axes(), conv.depth, rows, columns, data.dtype, out_dtype, *depth_next), name)
 
-    def taps(k: PrimExpr) -> tuple[PrimExpr, list[PrimExpr]]:
-        """Return the channel and the window position of index ``k`` of the sum, in the kernel's order."""
-        if channels_inside:
-            *at, c = unravel_index(k, [*window, in_group])
-            return c, at
-        c, *at = unravel_index(k, [in_group, *window])
-        return c, at
 
-    def image(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
-        c, tap = taps(k)
-        place = dict(zip(order, at, strict=True))
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution of constant shapes as a product of matrices: its axes, and the elements of both factors.
+
+    ``sizes`` and ``kernel_sizes`` are extents by the letters of the layouts, ``spatial`` the letters of positions;
+    what is by dimension has their order.
+    """
+
+    data: te.Tensor
+    kernel: te.Tensor
+    data_layout: str
+    kernel_layout: str
+    sizes: dict[str, int]
+    kernel_sizes: dict[str, int]
+    spatial: list[str]
+    strides: list[int]
+    dilation: list[int]
+    before: list[int]
+    after: list[int]
+    groups: int
+    out_block: int
+
+    @staticmethod
+    def of(
+        data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Sequence[Any], dilation: Any, groups: int,
+        data_layout: str, kernel_layout: str, name: str, out_block: int,
+    ) -> _Convolution:  # fmt: skip
+        """Return the convolution; raise InvalidShapeError when channels, groups and kernel do not fit."""
+        spatial = [letter for letter in data_layout if letter not in "NC"]
+        n = len(spatial)
+        strides, dilation = ([get_const_int(v) for v in per_dim(values, n)] for values in (strides, dilation))
+        before, after = ([get_const_int(p) for p in part] for part in (padding[:n], padding[n:]))
+        sizes = dict(zip(data_layout, get_const_tuple(data.shape), strict=True))
+        kernel_sizes = dict(zip(kernel_layout, get_const_tuple(kernel.shape), strict=True))
+        in_group, outputs = kernel_sizes["I"], kernel_sizes["O"]
+        if sizes["C"] != in_group * groups or outputs % groups:
+            raise InvalidShapeError(
+                f"{name}: data of {sizes['C']} channels, a kernel of {outputs} outputs that each take {in_group}, and "
+                f"{groups} groups do not fit"
+            )
+        return _Convolution(
+            data, kernel, data_layout, kernel_layout, sizes, kernel_sizes, spatial, strides, dilation, before, after,
+            groups, out_block,
+        )  # fmt: skip
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether channels are rows, and positions columns."""
+        return self.data_layout.index("C") == 1
+
+    @property
+    def window(self) -> list[int]:
+        """The kernel's extents."""
+        return [self.kernel_sizes[s] for s in self.spatial]
+
+    @property
+    def depth(self) -> int:
+        """The number of terms of each sum."""
+        return math.prod([self.kernel_sizes["I"], *self.window])
+
+    def axes(self) -> tuple[tuple[Axis, ...], ...]:
+        """Return the axes of the product that make each axis of the result."""
+        channels, positions = (ROWS, COLUMNS) if self.channels_first else (COLUMNS, ROWS)
+        each = self.kernel_sizes["O"] // self.groups // max(self.out_block, 1)
+        channel = (Axis(self.groups, BATCH), Axis(each, channels)) if self.groups > 1 else (Axis(each, channels),)
+        extents = {"N": self.sizes["N"]} | {
+            s: int(output_extent(self.sizes[s], w, st, d, b, a))
+            for s, w, st, d, b, a in zip(
+                self.spatial, self.window, self.strides, self.dilation, self.before, self.after, strict=True
+            )
+        }
+        axes = tuple(channel if s == "C" else (Axis(extents[s], positions),) for s in self.data_layout)
+        return axes + (((Axis(self.out_block, channels),),) if self.out_block else ())
+
+    def image(self, b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        """Return the element of data at a position that the term ``k`` takes; 0 in the padding."""
+        c, tap = self._taps(k)
+        place = dict(zip((s for s in self.data_layout if s != "C"), at, strict=True))
         positions = [
             place[s] * st + t * d - pad
-            for s, t, st, d, pad in zip(spatial, tap, strides, dilation, before, strict=True)
+            for s, t, st, d, pad in zip(self.spatial, tap, self.strides, self.dilation, self.before, strict=True)
         ]
-        index = {
-            "N": place["N"],
-            "C": b[0] * in_group + c if groups > 1 else c,
-            **dict(zip(spatial, positions, strict=True)),
-        }
-        value = data(*(index[s] for s in data_layout))
-        where = inside(positions, [sizes[s] for s in spatial], before, after)
-        return value if ops.is_const_int(where, 1) else tir.if_then_else(where, value, ops.const(0, data.dtype))
+        channel = b[0] * self.kernel_sizes["I"] + c if self.groups > 1 else c
+        index = {"N": place["N"], "C": channel, **dict(zip(self.spatial, positions, strict=True))}
+        value = self.data(*(index[s] for s in self.data_layout))
+        where = inside(positions, [self.sizes[s] for s in self.spatial], self.before, self.after)
+        return value if ops.is_const_int(where, 1) else tir.if_then_else(where, value, ops.const(0, self.data.dtype))
 
-    def weight(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
-        c, tap = taps(k)
-        o = at[0] * out_block + at[1] if out_block else at[0]
-        if groups > 1:
-            o = b[0] * (outputs // groups) + o
-        index = {"O": o, "I": c, **dict(zip(spatial, tap, strict=True))}
-        return kernel(*(index[s] for s in kernel_layout))
+    def weight(self, b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        """Return the kernel's element of an output channel for the term ``k``."""
+        c, tap = self._taps(k)
+        o = at[0] * self.out_block + at[1] if self.out_block else at[0]
+        if self.groups > 1:
+            o = b[0] * (self.kernel_sizes["O"] // self.groups) + o
+        index = {"O": o, "I": c, **dict(zip(self.spatial, tap, strict=True))}
+        return self.kernel(*(index[s] for s in self.kernel_layout))
 
-    depth = math.prod([in_group, *window])
-    weight_depth_next = kernel_layout.index("O") < kernel_layout.index("I")
-    rows, columns = (weight, image) if first else (image, weight)
-    depth_next = (weight_depth_next, False) if first else (True, weight_depth_next)
-    return contract(cfg, Contraction(axes, depth, rows, columns, data.dtype, out_dtype, *depth_next), name)
+    def _taps(self, k: PrimExpr) -> tuple[PrimExpr, list[PrimExpr]]:
+        """Return the channel and the window position of index ``k`` of the sum, in the kernel's order."""
+        in_group = self.kernel_sizes["I"]
+        if self.kernel_layout.index("I") > max(self.kernel_layout.index(s) for s in self.spatial):
+            *at, c = unravel_index(k, [*self.window, in_group])
+            return c, at
+        c, *at = unravel_index(k, [in_group, *self.window])
+        return c, at
 
 
 def transposed_convolution(
