@@ -250,38 +250,20 @@ def shape_function(
     ------
     UnsupportedError : a result's shape depends on data, or on more than the arguments' shapes
     """
-    shapes: list[te.Tensor] = []
-    values: dict[PrimVar, PrimExpr] = {}
-    places: dict[PrimVar, tuple[int, int]] = {}
-    for index in inputs_with_variables(inputs):
-        shapes.append(te.placeholder((max(len(inputs[index].shape), 1),), "int64", name=f"shape{index}"))
-        for axis, dim in enumerate(inputs[index].shape):
-            if isinstance(dim, PrimVar) and dim not in values:
-                values[dim] = shapes[-1][axis]
-                places[dim] = len(shapes) - 1, axis
+    args = _Arguments.of(inputs, unknown)
     given: list[te.Tensor] = []
-    read = {index: inputs[index] for index in unknown.values}
-    contents = {index: te.placeholder(t.shape, t.dtype, f"value{index}") for index, t in read.items()}
     for number, output in enumerate(outputs):
-        dims = (
-            [_as_int64(name, d, values) for d in output.shape]
-            if unknown.declared is None
-            else _declared_dims(name, unknown, inputs, values, contents)
-        )
+        dims = _result_dims(name, output, inputs, unknown, args)
         given.append(_vector(dims, f"shape_of_{number}"))
         given.append(_scalar(_product(dims, dt.nbytes(output.dtype)), f"bytes_of_{number}"))
-    typed = [d for t in tensors_of(unknown.func.body.checked_type) for d in t.shape]
-    agree = [Equal(a, b) for a, b in zip(typed, (d for t in outputs for d in t.shape), strict=True) if a is not b]
-    conditions: list[Condition] = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, AnyDim))]
-    if unknown.declared is not None:
-        conditions = []
-    checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)], _DO_NOT_FIT)
+    checks = dict.fromkeys([*map(_condition, _assumed(outputs, unknown)), *_loop_bounds(outputs)], _DO_NOT_FIT)
+    places = args.places
     if limited:
         widener = Widener()
         checks |= dict.fromkeys((limit_of(tensor, widener) for tensor in limited), _TOO_MANY)
         places |= {widener.visit_var(var): place for var, place in places.items()}
     schedule = te.create_schedule([t.op for t in given])
-    func = lowered(schedule, [*shapes, *contents.values(), *given], name=name)[name]
+    func = lowered(schedule, [*args.shapes, *args.contents.values(), *given], name=name)[name]
     known = {check: text for check, text in checks.items() if all(v in places for v in variables_of(check))}
     func = _checked(func, name, known, places)
     return func.with_attr(
@@ -294,6 +276,51 @@ def shape_function(
             LAYOUTS.key: (),
         }
     )
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    """The arguments of a shape function.
+
+    ``shapes`` are vectors, of the inputs with variables; ``contents`` inputs whose elements decide shapes, by their
+    numbers. ``values`` has the element of a vector that each variable is, and ``places`` its vector and position.
+    """
+
+    shapes: list[te.Tensor]
+    contents: dict[int, te.Tensor]
+    values: dict[PrimVar, PrimExpr]
+    places: dict[PrimVar, tuple[int, int]]
+
+    @staticmethod
+    def of(inputs: Sequence[te.Tensor], unknown: Symbolic) -> _Arguments:
+        """Return the arguments for the inputs of a kernel."""
+        contents = {i: te.placeholder(inputs[i].shape, inputs[i].dtype, f"value{i}") for i in unknown.values}
+        args = _Arguments([], contents, {}, {})
+        for number, index in enumerate(inputs_with_variables(inputs)):
+            shape = te.placeholder((max(len(inputs[index].shape), 1),), "int64", name=f"shape{index}")
+            args.shapes.append(shape)
+            for axis, dim in enumerate(inputs[index].shape):
+                if isinstance(dim, PrimVar) and dim not in args.values:
+                    args.values[dim] = shape[axis]
+                    args.places[dim] = number, axis
+        return args
+
+
+def _assumed(outputs: Sequence[te.Tensor], unknown: Symbolic) -> list[Condition]:
+    """Return what has to hold of dimensions: what type inference noted, and that results have the inferred types."""
+    if unknown.declared is not None:
+        return []
+    typed = [d for t in tensors_of(unknown.func.body.checked_type) for d in t.shape]
+    agree = [Equal(a, b) for a, b in zip(typed, (d for t in outputs for d in t.shape), strict=True) if a is not b]
+    return [*unknown.conditions, *(c for c in agree if not isinstance(c.a, AnyDim))]
+
+
+def _result_dims(
+    name: str, output: te.Tensor, inputs: Sequence[te.Tensor], unknown: Symbolic, args: _Arguments
+) -> list[PrimExpr]:
+    if unknown.declared is None:
+        return [_as_int64(name, d, args.values) for d in output.shape]
+    return _declared_dims(name, unknown, inputs, args.values, args.contents)
 
 
 def _declared_dims(
