@@ -75,6 +75,7 @@ def optimization_passes() -> list[Any]:
         transform.SimplifyInference(),
         transform.InlineFunctions(),
         transform.ToGraphNormalForm(),
+        transform.TrimWindows(),
         transform.LiftConv1D(),
         transform.LiftConv3D(),
         transform.EliminateCommonSubexpr(),

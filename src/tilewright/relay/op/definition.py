@@ -35,6 +35,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     to_static(call)                                        -> Expr with known values as attributes | None
     check_indices(attrs, args)                             -> args, checked by CheckIndices
     pad_data(attrs, pad_width, value)                      -> attrs that pad the data, too | None
+    trim_window(attrs, args, typed_call)                   -> Expr without products with padding alone | None
     scale_axes(attrs, types)                               -> ScaleAxes | None, see ``scaling``
     slice_operands(call, cut, shape, operands)             -> Part | None, see ``slice_rules``
     band_operands(call, cut, shape, operands)              -> Part | None, where parts of neighbouring cuts overlap
@@ -119,6 +120,7 @@ HOOKS: dict[str, str] = {
     "value_range": "FValueRange",
     "places": "FPlaces",
     "pad_data": "FPadData",
+    "trim_window": "FTrimWindow",
     "scale_axes": "FScaleAxes",
     "slice_operands": "FSliceOperands",
     "band_operands": "FBandOperands",

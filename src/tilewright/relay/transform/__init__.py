@@ -42,7 +42,7 @@ from tilewright.relay.transform.fusion.count_weights import CountWeights
 from tilewright.relay.transform.fusion.defuse_ops import DefuseOps
 from tilewright.relay.transform.fusion.fuse_ops import FuseOps
 from tilewright.relay.transform.fusion.label_ops import LabelOps
-from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
+from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference, TrimWindows
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.layout.auto_scheduler_layout_rewrite import AutoSchedulerLayoutRewrite
@@ -212,6 +212,7 @@ __all__ = [
     "ToCPS",
     "ToGraphNormalForm",
     "ToMixedPrecision",
+    "TrimWindows",
     "WidenWeights",
     "WriteInPlace",
     "WriteOutDynamic",

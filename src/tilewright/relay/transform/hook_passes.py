@@ -1,6 +1,6 @@
-"""Passes that apply one hook of each operator: Legalize, SimplifyInference, CanonicalizeOps, FastMath.
+"""Passes that apply one hook of each operator: Legalize, SimplifyInference, CanonicalizeOps, TrimWindows, FastMath.
 
-An operator's declaration defines the rewrites (``OpDef.legalize``, ``simplify_inference``, ``canonicalize``);
+An operator's declaration defines the rewrites (``OpDef.legalize``, ``simplify_inference``, ``canonicalize``, ...);
 a pass here calls the hook for every call, children first.
 """
 
@@ -103,6 +103,11 @@ def SimplifyInference(accept: Callable[[Call], bool] = lambda call: True) -> Pas
 def CanonicalizeOps() -> Pass:
     """Replace operators by more basic ones: bias_add becomes expand_dims and add."""
     return _function_pass("CanonicalizeOps", 3, lambda: HookRewriter("FTVMCanonicalize"))
+
+
+def TrimWindows() -> Pass:
+    """Cut off the parts of convolutions' windows that only ever meet padding."""
+    return _function_pass("TrimWindows", 2, lambda: HookRewriter("FTrimWindow"))
 
 
 class _FastMathRewriter(ExprMutator):

@@ -13,9 +13,11 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations, slice_rules
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.builder import ops
 from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
@@ -163,6 +165,22 @@ def added_padding(
     return tuple(around[i + side * rank] + width[a][side] for side in (0, 1) for i, a in enumerate(letters))
 
 
+def taps_that_meet_data(
+    extent: int, out: int, kernel: int, stride: int, dilation: int, before: int, after: int
+) -> tuple[int, int]:
+    """Return the range of a window's taps along one dimension without the outer ones that only ever meet padding.
+
+    ``extent`` and ``out`` are those of data and result. At least one tap is kept, and as many as padding is left for.
+    """
+    first, last = 0, kernel
+    reached = [any(0 <= i * stride - before + tap * dilation < extent for i in range(out)) for tap in range(kernel)]
+    while last - first > 1 and not reached[first] and before >= (first + 1) * dilation:
+        first += 1
+    while last - first > 1 and not reached[last - 1] and after >= (kernel - last + 1) * dilation:
+        last -= 1
+    return first, last
+
+
 def share_computed(attrs: ConvAttrs, image: Sequence[int], size: Sequence[int], out: Sequence[int]) -> float:
     """Return the share of a convolution's products that are not with padding.
 
@@ -260,6 +278,42 @@ class Conv(OpDef[C]):
         """Return the attributes with the zeros around the image added to the padding."""
         padding = added_padding(attrs.padding, attrs.data_layout, pad_width, cls.rank) if value == 0 else None
         return None if padding is None else attrs.replace(padding=padding)
+
+    @classmethod
+    def trim_window(cls, attrs: C, args: Sequence[RelayExpr], typed: Call) -> RelayExpr | None:
+        """Return the convolution without the taps that only ever meet padding: 1 of 3 stays over one value.
+
+        Networks of video have such depths, and atrous convolutions such rates. Return None where all taps meet data,
+        extents are not known, or an axis is split.
+        """
+        spatial = SPATIAL[cls.rank]
+        axes = parse_layout(attrs.kernel_layout)
+        if any(axes.index_of(a) < 0 or axes.factor_of(a) > 0 for a in spatial):
+            return None
+        data, weight, result = (relations.tensor(e.checked_type, cls.name) for e in (*typed.args, typed))
+        out_layout = attrs.out_layout or attrs.data_layout
+        dims = [
+            canonical_shape(data.shape, attrs.data_layout, f"NC{spatial}", "data")[2:],
+            canonical_shape(result.shape, out_layout, f"NC{spatial}", "output")[2:],
+            canonical_shape(weight.shape, attrs.kernel_layout, f"OI{spatial}", "weight")[2:],
+        ]
+        image, out, size = ([x for x in map(known, shape) if x is not None] for shape in dims)
+        if not len(image) == len(out) == len(size) == cls.rank:
+            return None
+        pads = padding_of(attrs.padding, cls.rank)
+        before, after, steps = pads[: cls.rank], pads[cls.rank :], ints(attrs.dilation)
+        sides = zip(image, out, size, ints(attrs.strides), steps, before, after, strict=True)
+        kept = [taps_that_meet_data(*side) for side in sides]
+        if kept == [(0, k) for k in size]:
+            return None
+        padding = [
+            *(pad - first * step for pad, step, (first, _) in zip(before, steps, kept, strict=True)),
+            *(pad - (k - last) * step for pad, step, k, (_, last) in zip(after, steps, size, kept, strict=True)),
+        ]
+        firsts, lasts = zip(*kept, strict=True)
+        taps = ops.strided_slice(args[1], firsts, lasts, axes=[axes.index_of(a) for a in spatial])
+        kernel_size = [last - first for first, last in kept]
+        return call(cls.name, [args[0], taps], attrs.replace(padding=padding, kernel_size=kernel_size))
 
     @classmethod
     def infer_type(cls, types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver) -> Type | None:
