@@ -89,3 +89,34 @@ def test_a_riddle_is_found(code: str) -> None:
 )
 def test_a_private_word_is_found(code: str) -> None:
     assert len(private_words(code)) == 1
+
+
+def _listed(package: Path, doc: str) -> set[str]:
+    """The modules of a package that its docstring names; a name of another folder's file has its path."""
+    names = re.findall(r"(?<![\w/])(\w+\.py)\b", doc)
+    return {name for name in names if (package / name).exists() or not any(package.rglob(name))}
+
+
+def unlisted(package: Path) -> list[str]:
+    """What a package's docstring leaves out of its list of modules, if it has one, and names that it has not."""
+    listed = _listed(package, ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or "")
+    modules = {path.name for path in package.glob("*.py") if not path.name.startswith("_")}
+    wrong = [f"{package.name}/{name} is not there" for name in sorted(listed - modules) if not name.startswith("_")]
+    missing = sorted(modules - listed) if len(listed & modules) > 1 else []
+    return wrong + [f"{package.name}/{name} is not listed" for name in missing]
+
+
+def test_lists_of_modules_are_whole() -> None:
+    found = [line for path in sorted(SOURCE.rglob("__init__.py")) for line in unlisted(path.parent)]
+    assert not found, "the docstring of a package's __init__.py lists all of its modules, or none; found\n" + "\n".join(
+        found
+    )
+
+
+def test_a_list_that_leaves_out_a_module_is_found(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py", "c.py", "_private.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "__init__.py").write_text(
+        '"""Parts: ``a.py``, ``b.py`` and ``old.py``; ``ir/node.py`` is elsewhere."""'
+    )
+    assert unlisted(tmp_path) == [f"{tmp_path.name}/old.py is not there", f"{tmp_path.name}/c.py is not listed"]

@@ -5,6 +5,7 @@ simplifier.py  normal forms of index arithmetic, then rules          rules/     
 affine.py      sums of coefficient * atom                            pattern.py  compiles the tables
 division.py    floordiv and floormod of sums by a literal            bounds.py   constant bounds
 modular.py     remainders modulo a number                            int_set.py  intervals with symbolic ends
+rewriting.py   ``rewrite_simplify``: one rule after the other, bottom up
 linear.py      linear equations, clip bounds, solving for a variable
 iter_map.py    indices as sums, splits and fusions of loop variables
 reduction.py   reductions without unread parts

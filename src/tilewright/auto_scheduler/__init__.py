@@ -9,6 +9,9 @@ search_policy.py   sketches, random programs, evolution         cost_model/     
 measure.py, measure_pair.py, measure_record.py   measuring, records, their files
 task.py, search_task.py, task_scheduler.py       tasks, and which to tune next
 dispatcher.py, relay_integration.py              records in ``relay.build``; tasks of networks
+state_queries.py, factorization.py, register_tiles.py   what rules ask of a state; candidates for the sizes of tiles
+feature.py, flop.py                              features of programs, operations of a computation
+workload_registry.py, tensor_records.py, utils.py       computations by name, and as lists for another process
 
 >>> @auto_scheduler.register_workload
 ... def matmul(N, M, K): ...

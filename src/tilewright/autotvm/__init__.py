@@ -2,7 +2,9 @@
 
 task/           templates, their config spaces, which choice is in force
 measurement.py lines.py record.py history.py store.py   measurements, lines of them, files, records in force
-database.py     results by input
+database.py     results by input                     env.py      what is in force in this process
+whole_records.py   logs with lines cut off           utils.py    helpers
+tophub.py       TVM's name of the default records
 
 Everything that runs a tuning stands above Relay, in ``tilewright.tuning``; TVM's names of it (``autotvm.tuner``,
 ``autotvm.measure``, ``autotvm.LocalRunner``, ...) are looked up there on use.

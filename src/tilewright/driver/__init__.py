@@ -1,4 +1,10 @@
-"""The command line: ``tilewright compile | run | bench | show | cache``; a file for each command.
+"""The command line: ``cli.py`` is the application, ``commands/`` the commands' arguments; a file does each one's work.
+
+compile.py c_bundle.py limits.py options.py pass_options.py dims.py opt.py show.py   compiling, looking at a module
+run.py bench.py bench_page.py compare.py library.py board.py   running a library, here or on a board
+inputs.py fill.py images.py outputs.py   values of inputs and outputs
+quantize.py quantize_weights.py tune.py records.py   quantizing, tuning
+about.py cache.py doctor.py info.py rpc.py report.py   what is installed and kept; remote devices; how commands print
 
 ``build`` and ``lower`` are here by TVM's name (``build_module.py``).
 """

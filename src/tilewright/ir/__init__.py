@@ -11,7 +11,11 @@ op.py         the operator registry                        module.py     IRModul
 env_func.py   functions by name
 transform.py  passes and PassContext                       instrument.py code that runs around passes
 structural.py structural equality and hash                 span.py, errors.py, diagnostics.py
-json.py       nodes as JSON                                trampoline.py, walk.py   walks without recursion
+json.py       nodes as JSON                                json_schema.py  the encoding of each field
+trampoline.py, walk.py   walks without recursion           function_attributes.py  attributes of functions
+budget.py     limits of compiling                          collection.py fewer collections of garbage
+op_table.py   operators by name                            notebook.py progress_bar.py  what Jupyter shows
+adt.py container.py  names of ``tvm.ir``
 
 The names of ``tvm.ir`` are here too (``tvm.ir.IRModule``, ``tvm.ir.assert_structural_equal``, ...), loaded on use.
 """

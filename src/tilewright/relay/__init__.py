@@ -5,6 +5,12 @@ expr.py adt.py visitor.py   the nodes and walks over them      op/           ope
 type_infer/ analysis.py     type inference and analyses        transform/    passes, one a file
 text/                       printer and parser                 frontend/     importers of models
 backend/ build_module.py    from a module to a library         testing/      networks to test with
+qnn/ quantize/              quantized networks                 dataflow_pattern/   patterns of expressions
+lets.py loops.py scopes.py data_flow.py call_graph.py annotated_regions.py facts.py   parts of analyses
+interpreter.py              every construct, in numpy          scope_builder.py prelude.py tensor_arrays.py   programs
+verify.py                   the verifier of modules            collector.py   what passes leave for whoever builds
+function_attributes.py options.py budget.py   attributes of functions, options of passes, limits of building
+base.py expr_functor.py features.py function.py name_transforms.py ty.py type_functor.py   modules by TVM's names
 """
 
 from __future__ import annotations

@@ -1,10 +1,21 @@
 """The Python face of the native runtime: everything a deployed model needs, and nothing of the compiler.
 
-``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
-``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing
-libraries, ``loaders.py`` reading them, ``onednn.py`` where oneDNN is, ``plugins.py`` installed packages that add to it,
-``params.py`` parameter files, ``generator.py`` tokens of decoders, ``profiling.py`` reports, ``executor/`` executors,
-``_ffi.py`` the library itself.
+_ffi.py          the native library                       dtype.py       element types
+device.py        devices                                  ndarray.py     arrays
+packed_func.py registry.py   functions                    module.py      modules, the protocol for compiled code
+container.py     containers by TVM's names                error.py       errors
+model.py         ``Model``, a model that is called        interface.py   its inputs and outputs, for any executor
+generator.py     tokens of decoders                       state.py       inputs kept from run to run
+executor/ vm.py  executors, the virtual machine           bytecode.py    its programs in TVM 0.8's form
+profiling.py profiler_vm.py   reports of time             params.py      parameter files
+loaders.py       reading libraries                        library_info.py  what is in one, without running it
+export.py        writing libraries                        compilers.py   the C compilers of this machine
+elf_library.py elf_objects.py elf_relocations.py elf_segments.py windows_library.py   linking without a linker
+weights_file.py  weights that libraries share             checksum.py    checksums of files
+partial_files.py saving.py   files that appear whole      mapped_files.py  files that arrays are views of
+environment.py   environment variables                    plugins.py onednn.py   packages that add to it, oneDNN
+fork.py interrupt.py parallel.py   forks, Ctrl-C, threads     text.py    names from files on a terminal
+renamed.py       names of the last release
 """
 
 from typing import TYPE_CHECKING, Any

@@ -8,7 +8,10 @@ llvm_compile.py  what a worker runs                        loader.py     object 
 build.py       ``tvm.build``                               intrinsics.py mathematical functions
 code_generator.py  how code generators are registered, ``register_code_generator``
 generic_func.py  functions that dispatch on the target
-datatype.py    element types that users bring
+datatype.py    element types that users bring              device_build.py  functions to device code
+kept_kernels.py  kernels by what they are lowered from     own_code.py   whose code compiles
+interfaces.py  how compiled functions are called           options.py    options of ``PassContext``
+gpu.py         limits of GPUs
 """
 
 import importlib

@@ -5,7 +5,7 @@ operation.py   the operations behind tensors                   broadcast.py   A 
 tag.py         te.tag_scope                                    specialized_condition.py  conditions on shapes
 schedule/      Schedule, Stage, bound inference, loops         tensorize.py   tensor intrinsics
 lower.py       ``tvm.lower``: a schedule to TIR              autodiff.py   te.gradient
-hybrid/        operations written as loops in Python
+hybrid/        operations written as loops in Python          reads.py       reads outside of a tensor
 
 >>> A = te.placeholder((n,), name="A")
 >>> B = te.compute((n,), lambda i: A[i] + 1.0, name="B")

@@ -4,7 +4,10 @@ stmt.py function.py   the nodes (expressions are in ``ir``)    functor.py visito
 op.py           intrinsics and helpers (tir.exp, tir.sum)      printer.py    text form (``primfn``)
 ir_builder.py   build loops imperatively                       verify.py     well-formedness
 analysis.py     questions about expressions and functions      transform/    the passes, one a file
-domain_touched.py  the part of a buffer that a statement touches
+domain_touched.py  the part of a buffer that a statement touches   layout.py  layouts such as ``NCHW16c``
+parallel_work.py   how a kernel's work is shared among cores       verify_gpu_code.py  limits of GPUs
+function_attributes.py options.py   attributes of PrimFuncs, options of passes
+expr.py generic.py stmt_functor.py  TVM's names of what is elsewhere
 """
 
 from tilewright.ir.memory import Buffer, decl_buffer

@@ -8,7 +8,8 @@ cpu/       schedules for CPUs, and the packed computes that they need           
 gpu/       schedules for graphics processors           x86/ arm_cpu/ cuda/   TVM's names of cpu/ and gpu/
 mali/ bifrost/ rocm/ intel_graphics/ hls/   TVM's names of gpu/ and generic/           vendors.py   all these names
 utils.py   constant shapes, walks over operations           tag.py kinds.py   what computes are, for schedules
-network.py   facts about the network for schedules
+loops.py   hand-written loops for any target                options.py   the options ``topi.*``
+shape_checks.py   checks of sizes when a model runs
 """
 
 import importlib

@@ -4,8 +4,10 @@
 
 TorchDynamo finds it by the entry point ``tilewright`` of the group ``torch_dynamo_backends``; nothing is imported for
 it. AOTAutograd takes the graph apart into forward and backward. Each of them is split into what Tilewright computes
-and what stays in PyTorch (``partition.py``), compiled (``compiler.py``), kept on disk (``library.py``) and run on the
-memory of torch's tensors (``run.py``). docs/frontends.md says what a user sees.
+and what stays in PyTorch (``partition.py``), after ``decompositions.py``; compiled (``compiler.py``), kept on disk
+(``library.py``) and run on the memory of torch's tensors (``run.py``). ``plan.py`` is where inputs and outputs are,
+``aliases.py`` outputs that share memory, ``freezing.py`` weights as constants, ``options.py`` the options.
+docs/frontends.md says what a user sees.
 """
 
 from __future__ import annotations

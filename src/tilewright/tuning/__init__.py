@@ -4,5 +4,5 @@ extraction.py   the tasks of a network              tuner/       choice of the n
 network.py      choice of the next task             graph_tuner/ layouts for a whole network
 measure/        builders and runners                processes/   candidates in processes of their own
 cluster/        both on the workers of a cluster    compare.py   the tuned network against the untuned
-layouts.py, places.py, roofline.py, report.py       helpers of the comparison and its report
+layouts.py, places.py, roofline.py   helpers of the comparison; its page is ``report/tuning.py``
 """

@@ -1,5 +1,6 @@
 """Tasks: templates by name (``task.py``), their spaces (``space.py``), the configuration in force (``dispatcher.py``),
-their operations (``flop.py``), and the tasks of a network (``relay_integration.py``).
+their operations (``flop.py``), choices outside of templates (``choices.py``), and TOPI's functions as templates
+(``topi_integration.py``). The tasks of a network are found by ``tuning/extraction.py``.
 """
 
 import importlib

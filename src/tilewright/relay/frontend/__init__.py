@@ -1,5 +1,9 @@
 """Importers of each format, such as ``from_onnx``; ``import_model`` chooses (``door.py``).
 
+``context.py`` is the base of their converters' contexts; ``dimensions.py``, ``dynamic.py`` and ``windows.py`` are about
+named dimensions, shapes known at run time, and windows. ``common.py`` has TVM's helpers for front ends outside of this
+package, ``change_datatype.py`` the pass ``ChangeDatatype``.
+
 An importer's modules, and the packages that it reads models with, are loaded when its name is first used.
 """
 

@@ -3,9 +3,13 @@
 tensor/ reduce/ transform/   general tensors          nn/ image/ random/   neural networks, images, random numbers
 annotation/ contrib/         marks for passes, patterns of external compilers
 memory.py vm.py              memory and kernels' calls, as the virtual machine has them
+dyn.py dyn_resize.py         operators whose result's shape depends on values
 strategy/                    what runs on which target
-relations.py layout_rules.py families.py attributes.py bilinear.py   what declarations share
-op.py                        TVM's registration functions
+definition.py builder.py     what a declaration says; the functions that build calls, made of it
+relations.py layout_rules.py families.py attributes.py conv_attrs.py bilinear.py   what declarations share
+gradients.py scaling.py slice_rules.py value_ranges.py views.py   hooks of declarations
+evaluation.py                operators on numpy arrays
+op.py op_attrs.py mixed_precision.py   TVM's registration functions, classes and lists
 """
 
 import sys

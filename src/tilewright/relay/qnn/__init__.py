@@ -6,8 +6,12 @@ move_bytes.py   MoveBytes: what moves numbers moves their integers
 byte_dense.py   dense layers, byte_pairs.py products of computed matrices, byte_products.py convolutions: on targets
                 that multiply bytes fast
 groups.py       which operators between the two are computed on the integers, and how: one description for all targets
+decisions.py    which operators these are, and why not the others
+exact.py        groups in operators that every target has; integer_products.py integer_steps.py on integers alone
+skip_bytes.py   numbers that need not become bytes
 run_time.py     products of data whose scale the program computes
 transform.py    CanonicalizeOps: the groups, and what is left, in operators that every target has
+fake_quantization.py   FakeQuantizationToInteger, by the rules in fake_quantization_rules.py
 """
 
 import importlib

@@ -3,7 +3,8 @@
 config.py      the choices               annotate.py   where values are quantized
 partition.py   sections of operators     calibrate.py  in what steps
 realize.py     the integers              conversions.py  inputs and outputs in functions of their own
-forward.py     rules of operators
+forward.py     rules of operators        simulated.py  the operator simulated_quantize
+kl_divergence.py  ranges by histograms   pipeline.py   ``quantize``: all of it in order
 """
 
 from tilewright.relay.quantize import kl_divergence as kl_divergence

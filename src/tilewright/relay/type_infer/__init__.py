@@ -3,6 +3,7 @@
 infer.py   the checker of programs          record.py                 rebuilds programs with their types
 unify.py   unification of types             describe.py programs.py   types and calls as text for messages
 solver.py  unification and relations of types that are in no program
+dimensions.py  assumptions about dimensions that are variables
 
 ``infer_module`` types a module, ``infer_expr`` an expression; ``relay.transform.InferType`` is the pass.
 ``type_problems`` checks the types that a module has.

@@ -1,6 +1,7 @@
 """Executors: ``graph.py`` runs a compiled graph, ``factory.py`` has the result of ``relay.build``.
 
-``debug.py`` runs a graph operator by operator, ``debug_result.py`` has its results.
+``debug.py`` runs a graph operator by operator, ``debug_result.py`` has its results. ``aot.py`` runs ahead-of-time
+programs. ``access.py`` reads and writes the values of an executor, here or on another machine.
 """
 
 from .factory import GraphExecutorFactoryModule

@@ -6,7 +6,8 @@ domains.py     values and ranges through splits and fuses      bounds.py   Infer
 lower.py       a schedule with its bounds to TIR statements     tensorized.py  the same inside tensor intrinsics
 nest.py        what loop nests are put together from
 auto_inline.py inlining by rule                schedule_ops.py  bounds and loops by TVM's names
-saved.py       schedules as nodes, for JSON
+saved.py       schedules as nodes, for JSON     text.py         a schedule in words
+cross_thread.py  reductions over threads        hybrid.py       loops of hybrid scripts
 graph.py       graphs of operations, loops around stages, what a recurrence hands on
 """
 

@@ -20,6 +20,7 @@ conv2d.py             channel-packed convolution, the fast path   layouts.py  th
 conv2d_patches.py     windows copied side by side, if that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
                                                                deformable_conv2d.py
+conv2d_int8.py        the same of bytes, with the instructions of byte_products.py
 winograd.py           channel-packed convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul
 bitserial.py          products of packed bits

@@ -11,6 +11,8 @@ contraction_schedule.py  their one schedule                                  tem
 convolution.py conv.py dense.py int8.py winograd.py   the operators that use it
 tensor_tiles.py tensor_intrin.py tensor_schedule.py tensorcore.py   the same on tensor cores
 direct.py                one result per thread                               attention.py   scores in shared memory
+online_attention.py tensor_attention.py   attention with an online softmax, also on tensor cores
+kernel_clocks.py         how long a product takes, by a model
 """
 
 from tilewright.topi.gpu.attention import (

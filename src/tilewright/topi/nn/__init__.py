@@ -9,6 +9,7 @@ bitserial.py sparse.py          products of numbers of few bits, and of matrices
 winograd.py strassen.py float_parts.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 nbits.py      products with weights of few bits, quantized by block
 qnn.py        quantization that keeps floats
+conv2d_patches.py   windows copied side by side       utils.py winograd_util.py   TVM's helpers
 graph.py      what a target may say about operators of the graph
 """
 

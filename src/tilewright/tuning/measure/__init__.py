@@ -1,5 +1,6 @@
 """Measuring configurations: what a builder and a runner are (``measure.py``), those of this machine
-(``measure_methods.py``), and who may run them instead (``executor.py``). Processes are ``tuning.processes``'s.
+(``measure_methods.py``), and who may run them instead (``executor.py``). ``programs.py`` builds and times programs;
+``build.py`` builds one in a builder's process. Processes are ``tuning.processes``'s.
 """
 
 from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult

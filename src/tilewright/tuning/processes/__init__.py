@@ -3,7 +3,7 @@
 process.py   a worker process, messages to and from it      pool.py         several of them, with time-outs
 local.py     what is asked of a run on this machine         run_worker.py   the process that runs
 boards.py    the same on boards of a tracker                networks.py     whole networks in turns
-pinning.py   threads, each on a core
+pinning.py   threads, each on a core                        loaded.py       what a module loader opens
 
 A candidate never harms the tuner: it is built in a fork of the tuner, which has its templates and tasks and may die,
 and runs in a process with the runtime only. Messages are JSON.

@@ -3,6 +3,7 @@
 tuner.py   the loop        index_based_tuner.py  all in order, or at random    ga_tuner.py  genetic algorithm
 model_based_tuner.py  the best by a cost model: xgboost_tuner.py, its model xgboost_cost_model.py, its search
 sa_model_optimizer.py      callback.py  reports of progress                failures.py  reports of failures
+feature.py features.py     features of programs          points.py  configurations as numbers     metric.py  of rankings
 """
 
 import importlib

@@ -11,7 +11,11 @@ microsoft_nbits.py: products with weights of few bits; products_of_rows.py: of w
 ml.py ml_scores.py ml_linear.py ml_features.py ml_trees.py, ai.onnx.ml
 randomness.py strings.py; host.py, operators on the host, and host_stages.py, the cuts around them
 control.py unpooling.py selection.py sequences.py spectral.py losses.py training.py vision.py
-resize.py, with the arithmetic of resampling.py
+resize.py, with the arithmetic of resampling.py; resize_at_run_time.py
+inputs.py ranks.py elements.py indices.py   shapes of inputs; integers over named dimensions; checks of positions
+data_dependent.py run_time_control.py       sizes and branches that are decided at run time
+functions.py parts.py   functions of a model; converters as parts of other formats' operators
+inline_weights.py matrix_blocks.py          weights inside a file, and quantized in blocks
 """
 
 from tilewright.relay.frontend.onnx import (

@@ -7,7 +7,7 @@ registry.py    converters by name                    integers.py  sums and produ
 fixed_point.py sigmoid and tanh in 16 bits  integer_norm.py  layer normalization in 32 bits
 integer_recurrent.py  recurrent cells of integers
 elementwise.py conv.py hybrid.py images.py shape.py reduce.py indexing.py recurrent.py control.py detection.py
-variables.py   resource variables
+variables.py   resource variables                    flexbuffer.py  options of custom operators
 """
 
 from tilewright.relay.frontend.tflite import (

@@ -7,7 +7,7 @@ symbols.py         symbolic sizes as named dimensions                         dt
 decompositions.py  what torch breaks up first                                 logs.py      what torch logs beside errors
 elementwise.py linear.py conv.py pooling.py reduce.py normalization.py shape.py creation.py indexing.py sorting.py
 attention.py recurrent.py resize.py vision.py quantization.py control.py sizes.py gradients.py norm_gradients.py
-experts.py strides.py complex_numbers.py
+experts.py strides.py complex_numbers.py; converters.py imports them all
 
 torch itself is imported with the modules of this package other than this one, when somebody gives a program.
 """

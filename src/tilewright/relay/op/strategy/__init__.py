@@ -3,6 +3,8 @@
 implementation.py   the classes of a strategy    wrappers.py   topi functions as computes of operators
 generic.py          the functions that targets register with; their defaults are plain loops
 cpu.py gpu.py       for the keys "cpu" and "gpu"; loaded when a target of that key is first used
+cpu_attention.py cpu_byte_conv2d.py cpu_byte_dense.py cpu_nbits.py gpu_contraction.py   families of their operators
+dense_rows.py       the number of rows that a matrix is laid out for
 """
 
 from tilewright.relay.op.strategy.generic import *  # noqa: F403
