@@ -13,9 +13,6 @@ subspace.py    indices divided between a block and the loops around it
 int_solver.py  systems of linear equations      inequalities.py  of linear inequalities
 """
 
-import importlib
-from typing import Any
-
 from tilewright.arith.analyzer import Analyzer, simplify
 from tilewright.arith.bounds import NEG_INF, POS_INF, ConstIntBound
 from tilewright.arith.inequalities import IntGroupBounds, solve_linear_inequalities
@@ -34,6 +31,7 @@ from tilewright.arith.iter_map import (
 from tilewright.arith.linear import deduce_bound, detect_clip_bound, detect_linear_equation
 from tilewright.arith.modular import ModularSet
 from tilewright.arith.subspace import subspace_divide
+from tilewright.ir.load_on_use import load_on_use
 
 __all__ = [
     "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntConstraints", "IntConstraintsTransform", "IntGroupBounds",
@@ -44,7 +42,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name == "_ffi_api":
-        return importlib.import_module("tilewright.arith._ffi_api")
-    raise AttributeError(f"module 'tilewright.arith' has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(__name__, ["._ffi_api"])

@@ -10,9 +10,6 @@ Everything that runs a tuning stands above Relay, in ``tilewright.tuning``; TVM'
 ``autotvm.measure``, ``autotvm.LocalRunner``, ...) are looked up there on use.
 """
 
-import importlib
-from typing import Any
-
 from tilewright.autotvm import task
 from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, MeasureResult
@@ -32,34 +29,19 @@ from tilewright.autotvm.task.space import (
 )  # fmt: skip
 from tilewright.autotvm.task.task import Task, args_to_workload, create, get_config, serialize_args, template
 from tilewright.autotvm.task.topi_integration import register_topi_compute, register_topi_schedule
+from tilewright.ir.load_on_use import load_on_use
 
-_SAME = (
-    "database",
-    "env",
-    "feature",
-    "graph_tuner",
-    "history",
-    "lines",
-    "measure",
-    "record",
-    "tophub",
-    "tuner",
-    "utils",
-)
-_MODULES = {"callback": "tuner.callback"} | dict(zip(_SAME, _SAME, strict=True))
-_HISTORY = ("ApplyGraphBest", "ApplyHistoryBest", "apply_graph_best", "apply_history_best")
-_MEASURE = ("LocalBuilder", "LocalRunner", "RPCRunner", "create_measure_batch", "measure_option")
-_NAMES = {**dict.fromkeys(_HISTORY, "history"), **dict.fromkeys(_MEASURE, "measure")}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"tilewright.autotvm.{_MODULES[name]}")
-    if name in _NAMES:
-        value = getattr(importlib.import_module(f"tilewright.autotvm.{_NAMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    [
+        ".database", ".env", ".feature", ".graph_tuner", ".history", ".lines", ".measure", ".record", ".tophub",
+        ".tuner", ".tuner.callback", ".utils",
+    ],
+    {
+        ".history": ("ApplyGraphBest", "ApplyHistoryBest", "apply_graph_best", "apply_history_best"),
+        ".measure": ("LocalBuilder", "LocalRunner", "RPCRunner", "create_measure_batch", "measure_option"),
+    },
+)  # fmt: skip
 
 
 __all__ = [

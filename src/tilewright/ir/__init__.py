@@ -14,6 +14,7 @@ structural.py structural equality and hash                 span.py, errors.py, d
 json.py       nodes as JSON                                json_schema.py  the encoding of each field
 trampoline.py, walk.py   walks without recursion           function_attributes.py  attributes of functions
 budget.py     limits of compiling                          collection.py fewer collections of garbage
+load_on_use.py  packages whose names load their modules
 op_table.py   operators by name                            notebook.py progress_bar.py  what Jupyter shows
 adt.py container.py  names of ``tvm.ir``
 
@@ -22,44 +23,31 @@ The names of ``tvm.ir`` are here too (``tvm.ir.IRModule``, ``tvm.ir.assert_struc
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from tilewright.ir.load_on_use import load_on_use
 
-_MODULES = frozenset({"adt", "affine_type", "container", "diagnostics", "instrument", "transform"})
-_NAMES = {
-    "adt": ("Constructor", "TypeData"),
-    "affine_type": ("AffineType", "TensorAffineType", "TupleAffineType"),
-    "attrs": ("Attrs", "DictAttrs"),
-    "container": ("Array", "Map"),
-    "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
-    "env_func": ("EnvFunc",),
-    "expr": ("BaseFunc", "CallingConv", "GlobalVar", "RelayExpr"),
-    "iter_var": ("Range",),
-    "json": ("load_json", "save_json"),
-    "json_schema": ("make_node",),
-    "module": ("IRModule",),
-    "node": ("BaseExpr", "Node"),
-    "op": ("CallEffectKind", "Op", "register_intrin", "register_intrin_lowering", "register_op_attr"),
-    "prim_expr": ("PrimExpr",),
-    "span": ("SourceName", "Span"),
-    "structural": ("assert_structural_equal", "structural_equal", "structural_hash"),
-    "type": (
-        "FuncType", "GlobalTypeVar", "IncompleteType", "PointerType", "PrimType", "RelayRefType", "TensorType",
-        "TupleType", "Type", "TypeCall", "TypeConstraint", "TypeKind", "TypeRelation", "TypeVar",
-    ),
-}  # fmt: skip
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"tilewright.ir.{name}")
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"tilewright.ir.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'tilewright.ir' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_HOME})
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    [".adt", ".affine_type", ".container", ".diagnostics", ".instrument", ".transform"],
+    {
+        ".adt": ("Constructor", "TypeData"),
+        ".affine_type": ("AffineType", "TensorAffineType", "TupleAffineType"),
+        ".attrs": ("Attrs", "DictAttrs"),
+        ".container": ("Array", "Map"),
+        ".diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
+        ".env_func": ("EnvFunc",),
+        ".expr": ("BaseFunc", "CallingConv", "GlobalVar", "RelayExpr"),
+        ".iter_var": ("Range",),
+        ".json": ("load_json", "save_json"),
+        ".json_schema": ("make_node",),
+        ".module": ("IRModule",),
+        ".node": ("BaseExpr", "Node"),
+        ".op": ("CallEffectKind", "Op", "register_intrin", "register_intrin_lowering", "register_op_attr"),
+        ".prim_expr": ("PrimExpr",),
+        ".span": ("SourceName", "Span"),
+        ".structural": ("assert_structural_equal", "structural_equal", "structural_hash"),
+        ".type": (
+            "FuncType", "GlobalTypeVar", "IncompleteType", "PointerType", "PrimType", "RelayRefType", "TensorType",
+            "TupleType", "Type", "TypeCall", "TypeConstraint", "TypeKind", "TypeRelation", "TypeVar",
+        ),
+    },
+)  # fmt: skip

@@ -6,8 +6,9 @@ use: the servers of projects, which are processes of their own, need few.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tilewright.ir.load_on_use import load_on_use
 
 if TYPE_CHECKING:
     from tilewright.micro import project_api, testing, transport
@@ -36,34 +37,26 @@ if TYPE_CHECKING:
     from tilewright.micro.transport import TransportLogger
     from tilewright.micro.wasm import export_wasm
 
-_PARTS = {
-    "build": (
-        "AutoTvmModuleLoader", "MicroTVMTemplateProject", "MicroTVMTemplateProjectNotFoundError", "autotvm_build_func",
-        "get_microtvm_template_projects",
-    ),
-    "bundle": ("BundleExample", "export_bundle"),
-    "crt": ("CrtNotFoundError", "get_standalone_crt_dir"),
-    "model_library_format": ("UnsupportedInModelLibraryFormatError", "export_model_library_format"),
-    "project": ("GeneratedProject", "TemplateProject", "generate_project", "generate_project_from_mlf"),
-    "session": ("Session", "SessionTerminatedError", "create_local_debug_executor", "create_local_graph_executor"),
-    "transport": ("TransportLogger",),
-    "wasm": ("export_wasm",),
-}  # fmt: skip
-_MODULE_OF = {name: module for module, names in _PARTS.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in (*_PARTS, "project_api", "testing"):
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF, *_PARTS, "project_api", "testing"})
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    [
+        ".build", ".bundle", ".crt", ".model_library_format", ".project", ".project_api", ".session", ".testing",
+        ".transport", ".wasm",
+    ],
+    {
+        ".build": (
+            "AutoTvmModuleLoader", "MicroTVMTemplateProject", "MicroTVMTemplateProjectNotFoundError",
+            "autotvm_build_func", "get_microtvm_template_projects",
+        ),
+        ".bundle": ("BundleExample", "export_bundle"),
+        ".crt": ("CrtNotFoundError", "get_standalone_crt_dir"),
+        ".model_library_format": ("UnsupportedInModelLibraryFormatError", "export_model_library_format"),
+        ".project": ("GeneratedProject", "TemplateProject", "generate_project", "generate_project_from_mlf"),
+        ".session": ("Session", "SessionTerminatedError", "create_local_debug_executor", "create_local_graph_executor"),
+        ".transport": ("TransportLogger",),
+        ".wasm": ("export_wasm",),
+    },
+)  # fmt: skip
 
 
 __all__ = [

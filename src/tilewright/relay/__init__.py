@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any
 from tilewright.ir.span import SourceName, Span
@@ -73,24 +74,6 @@ from tilewright.relay.op import annotation, dyn, image, nn, random, vision
 from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.relay.visitor import ExprRewriter, bind
 
-_LAZY_MODULES = frozenset(
-    {"backend", "base", "build_module", "data_dep_optimization", "dataflow_pattern", "frontend", "function",
-     "interpreter", "loops", "prelude", "quantize", "testing", "text", "transform", "ty", "type_infer"}
-)  # fmt: skip
-_LAZY_NAMES = {
-    "build": "tilewright.relay.build_module",
-    "build_config": "tilewright.relay.transform",
-    "create_executor": "tilewright.relay.backend.executor",
-    "optimize": "tilewright.relay.build_module",
-    "fromtext": "tilewright.relay.text.parser",
-    "parse": "tilewright.relay.text.parser",
-    "parse_expr": "tilewright.relay.text.parser",
-    "Prelude": "tilewright.relay.prelude",
-    "ScopeBuilder": "tilewright.relay.scope_builder",
-    "load_param_dict": "tilewright.runtime.params",
-    "save_param_dict": "tilewright.runtime.params",
-}
-
 if TYPE_CHECKING:
     from tilewright.relay import backend, build_module, dataflow_pattern, frontend, prelude, testing, text, transform
     from tilewright.relay.backend import vm
@@ -102,20 +85,23 @@ if TYPE_CHECKING:
     from tilewright.runtime.params import load_param_dict, save_param_dict
 
 
-def __getattr__(name: str) -> object:
-    if name == "vm":
-        return importlib.import_module("tilewright.relay.backend.vm")
-    if name in _LAZY_MODULES:
-        return importlib.import_module(f"tilewright.relay.{name}")
-    if name in _LAZY_NAMES:
-        value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'tilewright.relay' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES, "vm"})
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    [
+        ".backend", ".backend.vm", ".base", ".build_module", ".data_dep_optimization", ".dataflow_pattern", ".frontend",
+        ".function", ".interpreter", ".loops", ".prelude", ".quantize", ".testing", ".text", ".transform", ".ty",
+        ".type_infer",
+    ],
+    {
+        ".build_module": ("build", "optimize"),
+        ".transform": ("build_config",),
+        ".backend.executor": ("create_executor",),
+        ".text.parser": ("fromtext", "parse", "parse_expr"),
+        ".prelude": ("Prelude",),
+        ".scope_builder": ("ScopeBuilder",),
+        "tilewright.runtime.params": ("load_param_dict", "save_param_dict"),
+    },
+)  # fmt: skip
 
 
 def _standard_library(file_name: str) -> IRModule:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilewright.ir import trampoline
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.trampoline import Steps
@@ -445,18 +445,14 @@ def _as_function(value: Any) -> BaseFunc:
 
 IRModule.expr_to_function = staticmethod(_as_function)
 
-_OF_HIGHER_PARTS = {
-    "TypeSolver": "type_infer",
-    "_ffi_api": "type_infer",
-    "extract_fused_functions": "transform.fusion.extract_fused_functions",
-    "get_calibration_data": "backend.calibration",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _OF_HIGHER_PARTS:
-        return getattr(importlib.import_module(f"tilewright.relay.{_OF_HIGHER_PARTS[name]}"), name)
-    raise AttributeError(f"module 'tilewright.relay.analysis' has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    names={
+        "tilewright.relay.type_infer": ("TypeSolver", "_ffi_api"),
+        "tilewright.relay.transform.fusion.extract_fused_functions": ("extract_fused_functions",),
+        "tilewright.relay.backend.calibration": ("get_calibration_data",),
+    },
+)
 
 
 __all__ = [

@@ -14,9 +14,7 @@ interfaces.py  how compiled functions are called           options.py    options
 gpu.py         limits of GPUs
 """
 
-import importlib
-from typing import Any
-
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.target import codegen as codegen
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.generic_func import (
@@ -41,11 +39,7 @@ from tilewright.target.target import (
     vta,
 )
 
-
-def __getattr__(name: str) -> Any:
-    if name == "datatype":
-        return importlib.import_module("tilewright.target.datatype")
-    raise AttributeError(f"module 'tilewright.target' has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(__name__, [".datatype"])
 
 
 __all__ = [

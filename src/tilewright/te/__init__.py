@@ -14,10 +14,8 @@ hybrid/        operations written as loops in Python          reads.py       rea
 >>> print(tvm.lower(s, [A, B], simple_mode=True))
 """
 
-import importlib
-from typing import Any
-
 import tilewright.te.broadcast  # noqa: F401  (gives Tensor its operators)
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.ir.prim_ops import add
 from tilewright.ir.prim_ops import mul as multiply
 from tilewright.ir.prim_ops import sub as subtract
@@ -117,11 +115,7 @@ from tilewright.tir.op import (
     truncmod,
 )
 
-
-def __getattr__(name: str) -> Any:
-    if name == "hybrid":
-        return importlib.import_module("tilewright.te.hybrid")
-    raise AttributeError(f"module 'tilewright.te' has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(__name__, [".hybrid"])
 
 
 # TVM has these names in te.operation and te.tensor, too.

@@ -3,9 +3,6 @@ their operations (``flop.py``), choices outside of templates (``choices.py``), a
 (``topi_integration.py``). The tasks of a network are found by ``tuning/extraction.py``.
 """
 
-import importlib
-from typing import Any
-
 from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, FallbackContext, clear_fallback_cache
 from tilewright.autotvm.task.flop import compute_flop
 from tilewright.autotvm.task.space import (
@@ -24,21 +21,16 @@ from tilewright.autotvm.task.task import (
     template,
 )  # fmt: skip
 from tilewright.autotvm.task.topi_integration import TaskExtractEnv, register_topi_compute, register_topi_schedule
+from tilewright.ir.load_on_use import load_on_use
 
-_ON_USE = {
-    "ApplyGraphBest": "tilewright.autotvm.history",
-    "ApplyHistoryBest": "tilewright.autotvm.history",
-    "extract_from_program": "tilewright.autotvm.task.relay_integration",
-    "extract_from_multiple_program": "tilewright.autotvm.task.relay_integration",
-    "relay_integration": "tilewright.autotvm.task.relay_integration",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ON_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_ON_USE[name])
-    return module if _ON_USE[name].endswith(name) else getattr(module, name)
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    [".relay_integration"],
+    {
+        "tilewright.autotvm.history": ("ApplyGraphBest", "ApplyHistoryBest"),
+        ".relay_integration": ("extract_from_program", "extract_from_multiple_program"),
+    },
+)
 
 
 __all__ = [

@@ -9,9 +9,9 @@ An importer's modules, and the packages that it reads models with, are loaded wh
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.relay.frontend.door import FrontEnd, import_model, list_frontends, register_frontend
 
 if TYPE_CHECKING:
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from tilewright.relay.frontend.tensorflow import from_tensorflow
     from tilewright.relay.frontend.tflite import from_tflite
     from tilewright.relay.frontend.torch import from_exported_program
-
-_MODULE_OF = {
-    "ChangeDatatype": "change_datatype",
-    "from_exported_program": "torch",
-    "from_keras": "keras",
-    "from_onnx": "onnx",
-    "from_pytorch": "pytorch",
-    "from_tensorflow": "tensorflow",
-    "from_tflite": "tflite",
-}
-_MODULES = frozenset({"common", *_MODULE_OF.values()})
 
 register_frontend(
     "onnx",
@@ -63,17 +52,19 @@ register_frontend(
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name in _MODULE_OF:
-        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_MODULE_OF})
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    [".change_datatype", ".common", ".keras", ".onnx", ".pytorch", ".tensorflow", ".tflite", ".torch"],
+    {
+        ".change_datatype": ("ChangeDatatype",),
+        ".keras": ("from_keras",),
+        ".onnx": ("from_onnx",),
+        ".pytorch": ("from_pytorch",),
+        ".tensorflow": ("from_tensorflow",),
+        ".tflite": ("from_tflite",),
+        ".torch": ("from_exported_program",),
+    },
+)
 
 
 __all__ = [

@@ -14,12 +14,7 @@ transform.py    CanonicalizeOps: the groups, and what is left, in operators that
 fake_quantization.py   FakeQuantizationToInteger, by the rules in fake_quantization_rules.py
 """
 
-import importlib
-
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.relay.qnn import op as op
 
-
-def __getattr__(name: str) -> object:
-    if name in ("groups", "transform"):  # they load all passes
-        return importlib.import_module(f"tilewright.relay.qnn.{name}")
-    raise AttributeError(f"module 'tilewright.relay.qnn' has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(__name__, [".groups", ".transform"])  # they load all passes

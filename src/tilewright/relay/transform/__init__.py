@@ -3,9 +3,9 @@
 Calling a pass's name returns a ``Pass``, which maps modules: ``relay.transform.FuseOps()(mod)``.
 """
 
-import importlib
 from collections.abc import Sequence
 
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.ir.transform import (
     FunctionPass,
     Pass,
@@ -100,13 +100,13 @@ from tilewright.relay.transform.simplify.sparse_weights import Conv2dToSparse, D
 from tilewright.relay.transform.simplify.split_args import SplitArgs
 from tilewright.relay.transform.simplify.write_out_dynamic import WriteOutDynamic
 
-_ELSEWHERE = {"FakeQuantizationToInteger": "qnn.fake_quantization", "LowerTE": "backend.lower_te"}
-
-
-def __getattr__(name: str) -> object:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(f"tilewright.relay.{_ELSEWHERE[name]}"), name)
-    raise AttributeError(f"module 'tilewright.relay.transform' has no attribute {name!r}")
+__getattr__, __dir__ = load_on_use(
+    __name__,
+    names={
+        "tilewright.relay.qnn.fake_quantization": ("FakeQuantizationToInteger",),
+        "tilewright.relay.backend.lower_te": ("LowerTE",),
+    },
+)
 
 
 def build_config(

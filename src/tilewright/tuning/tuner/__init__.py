@@ -6,21 +6,13 @@ sa_model_optimizer.py      callback.py  reports of progress                failu
 feature.py features.py     features of programs          points.py  configurations as numbers     metric.py  of rankings
 """
 
-import importlib
-from typing import Any
-
+from tilewright.ir.load_on_use import load_on_use
 from tilewright.tuning.tuner import callback
 from tilewright.tuning.tuner.ga_tuner import GATuner
 from tilewright.tuning.tuner.index_based_tuner import GridSearchTuner, RandomTuner
 from tilewright.tuning.tuner.tuner import Tuner
 
-_ON_USE = {"XGBTuner": "tilewright.tuning.tuner.xgboost_tuner"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ON_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_ON_USE[name]), name)
+__getattr__, __dir__ = load_on_use(__name__, names={".xgboost_tuner": ("XGBTuner",)})
 
 
 __all__ = ["GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "callback"]
