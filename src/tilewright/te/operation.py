@@ -23,7 +23,7 @@ from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer
 from tilewright.ir.node import Node
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.stmt import Stmt
@@ -167,8 +167,17 @@ class ComputeOp(BaseComputeOp):
     def output_dtype(self, index: int) -> str:
         return self.body[index].dtype
 
+    @property
+    def data_axes(self) -> tuple[IterVar, ...]:
+        """The reduction axes whose ends are read from tensors, as ``te.reduce_axis((0, count[i]))``."""
+        return tuple(iv for iv in self.reduce_axis if producer_loads(_ends_to_read(iv)))
+
+    def loads(self) -> list[ProducerLoad]:
+        """Return the distinct tensor reads of the body, and then those of the reduction axes' ends."""
+        return producer_loads([*self.body, *(end for iv in self.reduce_axis for end in _ends_to_read(iv))])
+
     def _find_inputs(self) -> tuple[Tensor, ...]:
-        return unique_tensors(load.producer for load in producer_loads(self.body))
+        return unique_tensors(load.producer for load in self.loads())
 
 
 class TensorComputeOp(BaseComputeOp):
@@ -339,6 +348,12 @@ def _child_fields(cls: type[PrimExpr]) -> tuple[tuple[str, bool], ...]:
 def producer_loads(roots: Iterable[PrimExpr]) -> list[ProducerLoad]:
     """Return the distinct tensor reads below ``roots``, inner ones first."""
     return [e for e in sub_expressions(roots) if isinstance(e, ProducerLoad)]
+
+
+def _ends_to_read(axis: IterVar) -> list[PrimExpr]:
+    """Return the minimum and the extent of an axis; none where they are literals or variables."""
+    ends = () if axis.dom is None else (axis.dom.min, axis.dom.extent)
+    return [end for end in ends if not isinstance(end, (IntImm, Var))]
 
 
 def _check_reductions(op: ComputeOp) -> None:

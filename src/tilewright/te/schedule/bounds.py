@@ -402,12 +402,13 @@ def _regions_read(
 ) -> None:
     """Add to ``regions`` the parts of those tensors that ``op`` reads when its axes take the values ``sets``."""
     if isinstance(op, ComputeOp):
+        data = {iv.var for iv in op.data_axes}
         evaluator = IntSetEvaluator(sets, analyzer)
-        for load in producer_loads(op.body):
+        for load in op.loads():
             found = regions.get(load.producer)
             if found is not None:
                 for dim, index in enumerate(load.indices):
-                    reads_data = not isinstance(index, (Var, IntImm)) and producer_loads([index])
+                    reads_data = _depends_on_data(index, data)
                     region = IntSet.everything() if reads_data else evaluator.evaluate(index)
                     if not reads_data:
                         region = leaves.narrower(index, region)
@@ -424,6 +425,13 @@ def _regions_read(
         for tensor in op.inputs:
             for dim, extent in enumerate(tensor.shape if tensor in regions else ()):
                 regions[tensor][dim].append(IntSet.from_range(Range(0, extent)))
+
+
+def _depends_on_data(index: PrimExpr, axes: set[Var]) -> bool:
+    """Return whether elements of tensors decide where an index points; ``axes`` end where tensors say."""
+    if isinstance(index, (Var, IntImm)):
+        return index in axes
+    return bool(producer_loads([index])) or (bool(axes) and not axes.isdisjoint(stmt_vars(index)))
 
 
 def _scan_regions(op: ScanOp, sets: dict[Var, IntSet], regions: Regions) -> None:

@@ -74,12 +74,14 @@ class LowerExpr(ExprMutator):
         self.buffers = buffers
 
     def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
-        buffer = self.buffers.get(e.producer)
-        if buffer is None:
-            raise TilewrightError(
-                f"{e.producer.name} is an input of the schedule, but not among the arguments; add it to args"
-            )
-        return BufferLoad(buffer, self.visit_exprs(e.indices))
+        return BufferLoad(_buffer_of(e.producer, self.buffers), self.visit_exprs(e.indices))
+
+
+def _buffer_of(tensor: Tensor, buffers: Mapping[Tensor, Buffer]) -> Buffer:
+    buffer = buffers.get(tensor)
+    if buffer is None:
+        raise TilewrightError(f"{tensor.name} is an input of the schedule, but not among the arguments; add it to args")
+    return buffer
 
 
 class ScheduleLowering:
@@ -155,7 +157,12 @@ class ScheduleLowering:
         for stage in reversed(computed):
             if stage.attach_type is AttachType.ROOT and stage not in self.scan_inits:
                 body = self.pipeline(stage, body)
-        body = _Finish(self.var_values).visit_stmt(body) if self.var_values or self._has_threads() else body
+        if (
+            self.var_values
+            or self._has_threads()
+            or any(isinstance(s.op, ComputeOp) and s.op.data_axes for s in computed)
+        ):
+            body = _Finish(self.var_values, self.buffers).visit_stmt(body)
         return body
 
     @staticmethod
@@ -369,7 +376,8 @@ class ScheduleLowering:
         """
         begin, skip = self.reduction_start(stage, op)
         outer = {iv: nest.values[iv] for iv in stage.leaf_iter_vars[:begin]}
-        ends = {v for iv in op.reduce_axis if iv.dom is not None for v in stmt_vars(iv.dom.extent)}
+        doms = [iv.dom for iv in op.reduce_axis if iv.dom is not None]
+        ends = {v for dom in doms for end in (dom.min, dom.extent) for v in stmt_vars(end)}
         for iv in op.axis:
             if iv.var in ends and nest.values[iv] is not iv.var:  # how far a reduction goes may depend on it
                 self.var_values[iv.var] = nest.values[iv]
@@ -460,16 +468,22 @@ class ScheduleLowering:
 
 
 class _Finish(StmtExprMutator):
-    """Substitutes values of loop variables without loops; opens one scope for each thread axis."""
+    """Substitutes values of loop variables without loops, and reads the ends of loops from the tensors that tell them;
+    opens one scope for each thread axis.
+    """
 
-    def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
+    def __init__(self, values: Mapping[Var, PrimExpr], buffers: Mapping[Tensor, Buffer]) -> None:
         super().__init__()
         self.values = values
+        self.buffers = buffers
         self.open_threads: list[IterVar] = []
 
     def visit_var(self, e: Var) -> PrimExpr:
         value = self.values.get(e)
         return e if value is None else self.visit_expr(value)
+
+    def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
+        return BufferLoad(_buffer_of(e.producer, self.buffers), self.visit_exprs(e.indices))
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
         if s.attr_key != "thread_extent" or not isinstance(s.node, IterVar):
