@@ -120,3 +120,15 @@ def test_a_list_that_leaves_out_a_module_is_found(tmp_path: Path) -> None:
         '"""Parts: ``a.py``, ``b.py`` and ``old.py``; ``ir/node.py`` is elsewhere."""'
     )
     assert unlisted(tmp_path) == [f"{tmp_path.name}/old.py is not there", f"{tmp_path.name}/c.py is not listed"]
+
+
+def test_files_that_sources_refer_to_are_there() -> None:
+    root = SOURCE.parents[1]
+    reference = re.compile(r"(?<![\w/.])(?:docs|tests|benchmarks|examples|native|plugins)/[\w./-]+\.\w+")
+    found = [
+        f"{path.relative_to(root)} refers to {name}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for name in dict.fromkeys(reference.findall(path.read_text()))
+        if not (root / name).exists()
+    ]
+    assert not found, "name the file where it is now; found\n" + "\n".join(found)

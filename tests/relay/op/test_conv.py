@@ -118,7 +118,7 @@ PATCHES = [
         ),
         [DATA_PATCHES],
         patches(DATA_PATCHES, rows),
-        kernel=False,  # of its own; tests/relay/backend/test_merge_rows.py has it in convolutions
+        kernel=False,  # of its own; tests/relay/transform/test_merge_rows.py has it in convolutions
     )
     for rows in (1, 3)
 ]

@@ -1,7 +1,7 @@
 """Functions of float64 as expressions of TIR, which a device without a library of mathematics evaluates.
 
 Every function reduces its argument to where a short series holds. Multiplications and additions fuse only where ``fma``
-says so, because some sums need the part of a product that its rounding has lost. ``tests/target/test_ptx_math.py``
+says so, because some sums need the part of a product that its rounding has lost. ``tests/target/test_codegen_ptx.py``
 measures the errors. Functions of float32 that are no polynomials of their own (``codegen/llvm/math.py``) are these,
 rounded.
 
