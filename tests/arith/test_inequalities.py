@@ -7,8 +7,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.arith.evaluate import evaluate
+from tests.arith.evaluate import evaluate, evaluate_all, holding, mapped
 
 from tilewright import arith, tir
 from tilewright.arith.inequalities import solve_as_condition
@@ -20,18 +21,20 @@ VARIABLES = (X, Y, Z)
 Point = dict[tir.Var, int]
 
 
-def inside(constraints: arith.IntConstraints, point: Point) -> bool:
+def inside(constraints: arith.IntConstraints, points: Sequence[Point]) -> np.ndarray:
+    """Whether ranges and relations hold, for each point."""
+    held = holding(constraints.relations, points)
     for var, dom in constraints.ranges.items():
-        low = evaluate(dom.min, point)
-        if not low <= point[var] < low + evaluate(dom.extent, point):
-            return False
-    return all(evaluate(r, point) for r in constraints.relations)
+        low, extent = (evaluate_all(x, points)[:, 0] for x in (dom.min, dom.extent))
+        at = np.array([point[var] for point in points])
+        held &= (low <= at) & (at < low + extent)
+    return held
 
 
 def solutions(relations: Sequence[PrimExpr], ranges: dict[tir.Var, tir.Range]) -> list[Point]:
     spaces = [range(int(r.min), int(r.min) + int(r.extent)) for r in ranges.values()]  # type: ignore[call-overload]
     points = [dict(zip(ranges, values, strict=True)) for values in itertools.product(*spaces)]
-    return [p for p in points if all(evaluate(r, p) for r in relations)]
+    return list(itertools.compress(points, holding(relations, points)))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -49,13 +52,12 @@ def test_random_systems(seed: int) -> None:
     wanted = solutions(relations, ranges)
     solved = arith.solve_linear_inequalities(relations, variables, ranges)
     box = [dict(zip(variables, p, strict=True)) for p in itertools.product(range(-8, 9), repeat=len(variables))]
-    assert [p for p in box if inside(solved, p)] == wanted
+    assert list(itertools.compress(box, inside(solved, box))) == wanted
     moved = arith.solve_linear_inequalities(relations, variables, ranges, deskew_range=True)
     found = []
-    for p in box:
-        new = {v: evaluate(e, p) for v, e in moved.dst_to_src.items()}
-        back = {v: evaluate(e, new) for v, e in moved.src_to_dst.items()}
-        if inside(moved.dst, new) and (back == p or len(new) == len(p)):  # a variable of one value has no new one
+    there = mapped(moved.dst_to_src, box)
+    for p, new, back, held in zip(box, there, mapped(moved.src_to_dst, there), inside(moved.dst, there), strict=True):
+        if held and (back == p or len(new) == len(p)):  # a variable of one value has no new one
             assert back == p
             found.append(p)
     assert found == wanted
@@ -84,7 +86,7 @@ def test_other_variables_are_constants() -> None:
 def test_what_has_one_bound_has_no_range() -> None:
     solved = arith.solve_linear_inequalities([X >= 3, X * X <= 50], [X])
     assert not solved.ranges
-    assert [p for p in range(12) if inside(solved, {X: p})] == [3, 4, 5, 6, 7]
+    assert np.flatnonzero(inside(solved, [{X: p} for p in range(12)])).tolist() == [3, 4, 5, 6, 7]
 
 
 def test_a_system_without_solutions() -> None:
@@ -111,7 +113,7 @@ def test_random_conditions(seed: int) -> None:
     relations = [tir.LE(sum((v * rng.randint(-2, 2) for v in VARIABLES), tir.const(rng.randint(-3, 3))), 0)] * 2
     found = solve_as_condition(VARIABLES, ranges, relations)
     box = [dict(zip(VARIABLES, p, strict=True)) for p in itertools.product(range(-4, 5), repeat=3)]
-    assert [p for p in box if all(evaluate(r, p) for r in found)] == solutions(relations, ranges)
+    assert list(itertools.compress(box, holding(found, box))) == solutions(relations, ranges)
 
 
 def test_a_variable_of_one_value() -> None:
@@ -120,7 +122,7 @@ def test_a_variable_of_one_value() -> None:
     assert_structural_equal(solved.ranges[X], tir.Range.from_min_extent(6, 1))
     wanted = [p for p in ({X: 6, Y: y, Z: z} for y in range(8) for z in range(8)) if p[Y] * p[Z] == 6]
     box = [dict(zip(VARIABLES, p, strict=True)) for p in itertools.product(range(5, 8), range(8), range(8))]
-    assert [p for p in box if inside(solved, p)] == wanted
+    assert list(itertools.compress(box, inside(solved, box))) == wanted
     moved = arith.solve_linear_inequalities(problem, [X, Y, Z], deskew_range=True)
     assert [v.name for v in moved.dst.variables] == ["y", "z"]
     assert_structural_equal(moved.src_to_dst[X], tir.const(6))

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 import numpy as np
-from tests.arith.evaluate import evaluate
+from tests.arith.evaluate import evaluate, holding, mapped
 
 from tilewright import arith, tir
 from tilewright.ir import structural_equal
@@ -27,20 +27,21 @@ def solutions(constraints: arith.IntConstraints, fixed: Point) -> list[Point]:
     """All values of the variables for which ranges and relations hold."""
     spaces = [values_of(constraints.ranges[var], fixed) for var in constraints.variables]
     points = [{**fixed, **dict(zip(constraints.variables, v, strict=True))} for v in itertools.product(*spaces)]
-    return [p for p in points if all(evaluate(relation, p) for relation in constraints.relations)]
+    return list(itertools.compress(points, holding(constraints.relations, points)))
 
 
 def check(solved: arith.IntConstraintsTransform, fixed: Point) -> int:
     """Solutions of one system are those of the other, one for one; gives their number."""
 
-    def through(point: Point, by: Mapping[tir.Var, PrimExpr]) -> Point:
-        return {**fixed, **{var: int(evaluate(value, point)) for var, value in by.items()}}
+    def through(points: list[Point], by: Mapping[tir.Var, PrimExpr]) -> list[Point]:
+        return [{**fixed, **point} for point in mapped(by, points)]
 
     source, target = solutions(solved.src, fixed), solutions(solved.dst, fixed)
     if solved.src_to_dst or not solved.src.variables:
-        assert all(through(point, solved.src_to_dst) in source for point in target)
-        assert all(through(point, solved.dst_to_src) in target for point in source)
-        assert all(through(through(p, solved.src_to_dst), solved.dst_to_src) == p for p in target)
+        back = through(target, solved.src_to_dst)
+        assert all(point in source for point in back)
+        assert all(point in target for point in through(source, solved.dst_to_src))
+        assert through(back, solved.dst_to_src) == target
     else:
         assert not target
     assert len(source) == len(target)

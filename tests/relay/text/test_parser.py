@@ -281,7 +281,7 @@ def test_syntax_errors_say_what_may_stand_there(text: str, message: str) -> None
     [("(", "%x", ",)"), ("nn.relu(", "%x", ")"), ("if (True) {", "%x", "} else { %x }"), ("let %y = %x; (", "%y", ")")],
 )
 def test_text_may_nest_deeper_than_the_stack(opening: str, middle: str, closing: str) -> None:
-    depth = 5000
+    depth = 2500
     parsed = parse_expr("fn (%x) { " + opening * depth + middle + closing * depth + " }")
     assert isinstance(parsed, Function)
 

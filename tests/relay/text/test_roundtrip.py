@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ dtypes = st.sampled_from(["float32", "float16", "int8", "int64", "bool", "uint8"
 dimensions = st.one_of(st.integers(0, 9), st.builds(AnyDim), st.builds(lambda n: IntImm("int64", n), integers))
 
 
+@functools.cache  # Hypothesis looks at each new strategy, which takes longer than to draw from it
 def types() -> st.SearchStrategy[Type]:
     tensors = st.builds(TensorType, st.lists(dimensions, max_size=3), dtypes)
     return st.recursive(
@@ -271,7 +273,7 @@ def test_symbolic_dimensions_round_trip_through_metadata() -> None:
 def test_deep_programs_round_trip_without_recursion() -> None:
     x = Var("x", TensorType((1,)))
     body: RelayExpr = x
-    for _ in range(10_000):
+    for _ in range(4_000):
         body = Call(ADD, [body, x])
     check(IRModule.from_expr(Function([x], body)))
     body = x

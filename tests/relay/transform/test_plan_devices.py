@@ -326,7 +326,7 @@ def test_devices_that_a_function_states_are_kept() -> None:
 def test_long_and_deeply_nested_programs() -> None:
     x = relay.var("x", shape=(3,))
     body = x
-    for i in range(10_000):
+    for i in range(4_000):
         body = relay.negative(body)
         if i % 100 == 50:
             body = relay.annotation.on_device(body, 1 + i // 100 % 2)
