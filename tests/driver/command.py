@@ -27,20 +27,20 @@ def tilewright(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command, with ``given`` on its standard input.
 
-    It runs in a process of its own where the environment, limits or standard input matter, else in this one: starting
-    an interpreter and importing the compiler takes longer than most commands.
+    It runs in a process of its own where the environment or limits matter, else in this one: starting an interpreter
+    and importing the compiler takes longer than most commands.
     """
     command = [sys.executable, "-c", "from tilewright.driver import main; main()", *map(str, args)]
-    if env is None and limit is None and given is None:
-        return _in_this_process(command, ["tilewright", *map(str, args)])
+    if env is None and limit is None:
+        return _in_this_process(command, ["tilewright", *map(str, args)], given)
     result = subprocess.run(command, input=given, capture_output=True, timeout=240, env=env, preexec_fn=limit)
     return subprocess.CompletedProcess(command, result.returncode, result.stdout.decode(), result.stderr.decode())
 
 
-def _in_this_process(command: list[str], argv: list[str]) -> subprocess.CompletedProcess[str]:
+def _in_this_process(command: list[str], argv: list[str], given: bytes | None) -> subprocess.CompletedProcess[str]:
     outputs = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before, sys.argv = sys.argv, argv
+    before, sys.argv, sys.stdin = (sys.argv, sys.stdin), argv, io.TextIOWrapper(io.BytesIO(given or b""), "utf-8")
     status: object = 0
     try:
         with contextlib.redirect_stdout(outputs[0]), contextlib.redirect_stderr(outputs[1]):
@@ -48,7 +48,7 @@ def _in_this_process(command: list[str], argv: list[str]) -> subprocess.Complete
     except SystemExit as end:
         status = end.code or 0
     finally:
-        sys.argv = before
+        sys.argv, sys.stdin = before
         for number, handler in handlers.items():
             signal.signal(number, handler)
     texts = [stream.buffer.getvalue().decode() for stream in outputs]  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.driver.command import DIGITS, fails, tilewright
+from tests.tiers import full
 
 import tilewright as tvm
 
@@ -36,7 +37,7 @@ def test_ctrl_c_ends_the_command_with_status_130(delay: float, tmp_path: Path) -
     assert [p.name for p in tmp_path.iterdir()] == (["x.so"] if done else [])
 
 
-@pytest.mark.parametrize("arguments", [["show", DIGITS], ["show", DIGITS, "--opt-level", "0"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["show", DIGITS], *full(["show", DIGITS, "--opt-level", "0"]), ["--help"]])
 def test_a_closed_pipe_is_no_error(arguments: list[object]) -> None:
     command = [sys.executable, "-m", "tilewright", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -48,7 +49,7 @@ def test_a_closed_pipe_is_no_error(arguments: list[object]) -> None:
     assert process.returncode in (0, 1)
 
 
-@pytest.mark.parametrize("arguments", [["show", DIGITS], ["cache"], ["version"]])
+@pytest.mark.parametrize("arguments", [["show", DIGITS], *full(["cache"]), ["version"]])
 def test_a_full_disk_behind_standard_output_is_reported(arguments: list[object]) -> None:
     command = [sys.executable, "-m", "tilewright", *map(str, arguments)]
     with open("/dev/full", "w") as full:
@@ -118,20 +119,21 @@ def test_a_traceback_is_shown_when_asked() -> None:
     assert "Traceback" in result.stderr
 
 
-def test_the_cache_tells_its_size_and_is_cleared(tmp_path: Path) -> None:
-    env = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+def test_the_cache_tells_its_size_and_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
 
     def kernels() -> int:
-        return json.loads(tilewright("cache", "--json", env=env).stdout)["kernels"]
+        return json.loads(tilewright("cache", "--json").stdout)["kernels"]
 
     assert kernels() == 0
-    assert tilewright("compile", DIGITS, "-o", tmp_path / "x.so", env=env).returncode == 0
+    assert tilewright("compile", DIGITS, "-o", tmp_path / "x.so").returncode == 0
     made = kernels()
     assert made > 0
-    assert f"kernels\t{made}\n" in tilewright("cache", env=env).stdout
-    assert f"removed {made} kernels" in tilewright("cache", "--clear", env=env).stdout
+    assert f"kernels\t{made}\n" in tilewright("cache").stdout
+    assert f"removed {made} kernels" in tilewright("cache", "--clear").stdout
     assert kernels() == 0
-    assert "off" in tilewright("cache", env={**env, "TILEWRIGHT_CACHE": "0"}).stdout
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    assert "off" in tilewright("cache").stdout
 
 
 def test_the_version_is_told_and_the_shell_completes_commands() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.driver.command import DIGITS, tilewright
 
 import tilewright as tvm
 from tilewright import relay
@@ -179,9 +180,8 @@ def test_names_become_identifiers_each_another() -> None:
 
 
 def compile_digits(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    digits = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
-    command = [sys.executable, "-m", "tilewright", "compile", digits, "-f", "c", *options, "-o", "digits"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    with contextlib.chdir(folder):
+        return tilewright("compile", DIGITS, "-f", "c", *options, "-o", "digits")
 
 
 def test_the_command_line_writes_a_bundle(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.driver.command import DIGITS, tilewright
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "micro.md").read_text()
@@ -25,9 +25,8 @@ def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_c_compiles_against_the_header_of_the_digits_model(tmp_path: Path) -> None:
-    digits = str(ROOT / "examples" / "digits" / "digits.onnx")
-    command = [sys.executable, "-m", "tilewright", "compile", digits, "-f", "c", "--symbol-prefix", "digits", "-q"]
-    subprocess.run([*command, "-o", "digits"], cwd=tmp_path, check=True)
+    done = tilewright("compile", DIGITS, "-f", "c", "--symbol-prefix", "digits", "-q", "-o", tmp_path / "digits")
+    assert done.returncode == 0, done.stderr
     (block,) = blocks("c")
     (tmp_path / "use.c").write_text(block)
     subprocess.run(["gcc", "-Idigits", "-Wall", "-Werror", "-c", "use.c"], cwd=tmp_path, check=True)

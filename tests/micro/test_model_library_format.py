@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.driver.command import DIGITS, tilewright
 
 import tilewright as tvm
 from tilewright import relay, te
@@ -24,7 +24,6 @@ from tilewright.runtime.error import TVMError
 from tilewright.runtime.export import ExportError
 from tilewright.target.target import micro
 
-ROOT = Path(__file__).parents[2]
 WEIGHT = np.float32([[1, 2, 3], [4, 5, 6]])
 
 
@@ -290,9 +289,8 @@ def test_what_has_no_place_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_line_writes_it(tmp_path: Path) -> None:
-    digits = str(ROOT / "examples" / "digits" / "digits.onnx")
-    command = [sys.executable, "-m", "tilewright", "compile", digits, "-f", "mlf", "-q", "-o", "digits.tar"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    done = tilewright("compile", DIGITS, "-f", "mlf", "-q", "-o", tmp_path / "digits.tar")
+    assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / "digits.tar") as tar:
         assert "./metadata.json" in tar.getnames()
 

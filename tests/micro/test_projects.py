@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.micro.test_boards import board_here
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import autotvm, relay, te
@@ -30,7 +31,6 @@ from tilewright.micro.project_api.server import ServerError
 from tilewright.runtime.error import RPCError, TVMError
 
 RNG = np.random.default_rng(3)
-PLATFORMS = ["crt", "qemu"]
 
 
 def target(platform: str) -> tvm.target.Target:
@@ -80,7 +80,7 @@ def add(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield opened
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", ["qemu", *full("crt")])
 def test_a_graph_runs_with_its_kernels_and_arrays_on_the_board(platform: str, tmp_path: Path) -> None:
     factory = relay.build(network(), target(platform))
     a, b = (RNG.normal(size=(1, 17)).astype("float32") for _ in range(2))
@@ -109,7 +109,7 @@ def test_times_on_an_emulated_board_are_its_instructions_and_the_same_each_time(
     assert 4096 * 1e-9 < seconds < 4096 * 20e-9  # a load, a product and a store at least, one nanosecond each
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", ["crt", *full("qemu")])
 def test_an_ahead_of_time_program_is_one_function_on_the_board(platform: str, tmp_path: Path) -> None:
     factory = relay.build(network(), f"{target(platform)} -executor=aot")
     a, b = (RNG.normal(size=(1, 17)).astype("float32") for _ in range(2))
@@ -212,7 +212,7 @@ def test_a_program_that_does_not_build_is_told_with_the_compilers_words(tmp_path
         TemplateProject.from_directory(tmp_path / "project")
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", ["qemu", *full("crt")])
 def test_autotvm_tunes_on_a_board(platform: str, tmp_path: Path) -> None:
     needed(platform)
     x, weight = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))

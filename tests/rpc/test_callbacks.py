@@ -68,17 +68,22 @@ def back_server() -> Iterator[rpc.Server]:
     server.terminate()
 
 
-@pytest.fixture(params=["server", "tls", "through another"])
-def session(request: pytest.FixtureRequest, back_server: rpc.Server) -> Iterator[rpc.RPCSession]:
-    """A session on a server; over TLS; and through a server in front of it."""
-    gc.collect()  # a function that calls itself through a session keeps it, and the board, until it is collected
+@pytest.fixture(scope="module", params=["server", "tls", "through another"])
+def connect(request: pytest.FixtureRequest, back_server: rpc.Server) -> Iterator[Callable[[], rpc.RPCSession]]:
+    """Opens a session on a server; over TLS; and through a server in front of it."""
     if request.param == "server":
-        yield rpc.connect(HOST, back_server.port, "back")
+        yield lambda: rpc.connect(HOST, back_server.port, "back")
         return
     server = rpc.Server(key="b", tls=request.param == "tls", server_init_callback=register, silent=True)
     way = None if request.param == "tls" else ["rpc.Connect", HOST, back_server.port, "back"]
-    yield rpc.connect(HOST, server.port, "b", session_constructor_args=way, pairing=server.pairing)
+    yield lambda: rpc.connect(HOST, server.port, "b", session_constructor_args=way, pairing=server.pairing)
     server.terminate()
+
+
+@pytest.fixture
+def session(connect: Callable[[], rpc.RPCSession]) -> rpc.RPCSession:
+    gc.collect()  # a function that calls itself through a session keeps it, and the board, until it is collected
+    return connect()
 
 
 @pytest.mark.covering(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,18 +31,23 @@ def small_server() -> Iterator[rpc.Server]:
     server.terminate()
 
 
-@pytest.fixture(params=["local", "server", "tls", "through another"])
-def way(request: pytest.FixtureRequest, small_server: rpc.Server) -> Iterator[rpc.RPCSession]:
-    """A session in this process, on a server, on one by TLS, and on one that another stands in front of."""
+@pytest.fixture(scope="module", params=["local", "server", "tls", "through another"])
+def connect(request: pytest.FixtureRequest, small_server: rpc.Server) -> Iterator[Callable[[], rpc.RPCSession]]:
+    """Opens a session in this process, on a server, on one by TLS, and on one that another stands in front of."""
     if request.param == "local":
-        yield rpc.LocalSession()
+        yield rpc.LocalSession
     elif request.param == "server":
-        yield rpc.connect(HOST, small_server.port, "small")
+        yield lambda: rpc.connect(HOST, small_server.port, "small")
     else:
         server = rpc.Server(key="b", tls=request.param == "tls", silent=True)
         front = None if request.param == "tls" else ["rpc.Connect", HOST, small_server.port, "small"]
-        yield rpc.connect(HOST, server.port, "b", session_constructor_args=front, pairing=server.pairing)
+        yield lambda: rpc.connect(HOST, server.port, "b", session_constructor_args=front, pairing=server.pairing)
         server.terminate()
+
+
+@pytest.fixture
+def way(connect: Callable[[], rpc.RPCSession]) -> rpc.RPCSession:
+    return connect()
 
 
 def test_files(session: rpc.RPCSession, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_silence_ends_with_the_sessions_time(far: Far, how: str, direction: str)
 def test_bytes_that_changed_are_found_by_tls(tls: Far) -> None:
     server, between = tls
     for direction in ("there", "back"):
-        for place in (3, 60, 700, 5_000, 100_003):
+        for place in (3, 700, 100_003):
             between.set(Fault(how="flip", direction=direction, after=place))
             assert attempt(server, between.port, BOUND + rpc_client._CONNECT_SECONDS) is not None, (direction, place)
     converse(server, server.port)
