@@ -24,6 +24,12 @@ def _argument_checks(cpu: CpuFeatures) -> bytes:
     return compile_cached(CompileJob("argument checks", check_ir(cpu), cpu, 1))
 
 
+@functools.lru_cache(maxsize=64)  # modules whose first functions have one name share the object of names
+def _small_object(text: str, cpu: CpuFeatures) -> bytes:
+    """Return an object that is not worth optimising."""
+    return llvm_compile.compile_ir(text, cpu.triple, cpu.cpu, cpu.feature_string, 0)
+
+
 class LLVMCode:
     """The compiled kernels of a module: an object file each, one of shared code, and one of their names."""
 
@@ -39,7 +45,7 @@ class LLVMCode:
         self.context = tuple(dict.fromkeys(["TVMAPISetLastError", *(c for u in units for c in u.context)]))
         self._kernels = list(kernels)
         self._system_lib = system_lib
-        self._shared = [_argument_checks(cpu), self._object(self._names(linked=False))]
+        self._shared = [_argument_checks(cpu), _small_object(self._names(linked=False), cpu)]
         self._loaded: LoadedObjects | None = None
 
     def _names(self, linked: bool) -> str:
@@ -48,11 +54,6 @@ class LLVMCode:
     def _registered(self) -> list[str]:
         """Return the names in the system library."""
         return [*self.function_names(), *(c for c in self.context if c == "__tvm_module_ctx"), "__tvm_main__"]
-
-    def _object(self, text: str) -> bytes:
-        """A small object that is not worth optimising."""
-        f = self.cpu
-        return llvm_compile.compile_ir(text, f.triple, f.cpu, f.feature_string, 0)
 
     def _variables(self) -> list[str]:
         """The variables that a loader fills."""
@@ -139,7 +140,7 @@ class LLVMCode:
         if not self._system_lib:
             return [*self._kernels, *self._shared]
         names, registration = self._names(linked=True), registering_ir(self.cpu, self._registered())
-        return [*self._kernels, self._shared[0], self._object(names), self._object(registration)]
+        return [*self._kernels, self._shared[0], _small_object(names, self.cpu), _small_object(registration, self.cpu)]
 
     def get_source(self, fmt: str = "") -> str:
         """The code as ``ll`` (LLVM IR, the default) or ``asm``."""
