@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,12 +157,12 @@ def count(name: str, runner: Path, folder: Path) -> int:
     return int(found[1])
 
 
-def count_all() -> Iterator[tuple[str, int]]:
+def count_all(names: Iterable[str] = KERNELS) -> Iterator[tuple[str, int]]:
     """Each kernel with its instructions."""
     with tempfile.TemporaryDirectory(prefix="tilewright-instructions-") as temporary:
         folder = Path(temporary)
         runner = compile_runner(folder)
-        for name in KERNELS:
+        for name in names:
             yield name, count(name, runner, folder)
 
 

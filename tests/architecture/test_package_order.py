@@ -60,11 +60,15 @@ def _base(node: ast.ImportFrom, module: str) -> str:
     return ".".join([*package[: len(package) + 1 - node.level], *filter(None, [node.module])])
 
 
+def _is_type_checking(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
 def _statements(node: ast.AST, typing: bool = False) -> Iterator[tuple[ast.AST, bool]]:
     """Yield the statements inside of one, and whether only type checkers read them; not their expressions."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         inner = getattr(node, field, ())
-        unread = typing or (field == "body" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        unread = typing or (field == "body" and isinstance(node, ast.If) and _is_type_checking(node.test))
         for statement in inner if isinstance(inner, list) else ():
             yield statement, unread
             yield from _statements(statement, unread)

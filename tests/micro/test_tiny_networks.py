@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.micro.test_boards import board_here
 from tests.micro.tiny_networks import NETWORKS
 from tests.relay.frontend.tflite_networks import MobileNet
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -111,7 +112,7 @@ def test_a_tflite_network_has_the_answers_of_the_host(tmp_path: Path, dtype: str
     check(tmp_path, in_c(mod, params), "t0", data, answers(mod, params, data))
 
 
-@pytest.mark.parametrize("name, most", [("resnet8", 20000), ("mobilenet", 27000)])
+@pytest.mark.parametrize("name, most", [("resnet8", 20000), *full(("mobilenet", 27000), several=True)])
 def test_bands_of_rows_halve_the_memory(name: str, most: int) -> None:
     mod, params = relay.frontend.from_onnx(NETWORKS[name]().model())
     factory = relay.build(mod, f"c -runtime=c -workspace-pools=sram:{most}", params=params, executor="aot")

@@ -25,7 +25,8 @@ def onnx_runtime(model: ModelProto, inputs: dict[str, np.ndarray]) -> list[np.nd
     return list(session.run(None, inputs))
 
 
-@pytest.mark.parametrize("name", ["shufflenet", *full("inception_v1", "squeezenet")])
+@pytest.mark.full  # random weights, below, make every element matter
+@pytest.mark.parametrize("name", ["shufflenet", "inception_v1", "squeezenet"])
 def test_graph_gives_the_stored_output(name: str) -> None:
     model = light.load(name)
     compiled = compile_model(model, {light.input_name(model): light.stored_input(model)})

@@ -78,9 +78,8 @@ def test_workload_is_right(name: str) -> None:
     check(name, 3)
 
 
-@pytest.mark.covering(1)
-@pytest.mark.parametrize("opt_level", range(3))
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "squeezenet1.1", "dcgan"])
+@pytest.mark.parametrize("opt_level", [0, 1, *full(2)])
+@pytest.mark.parametrize("name", ["mlp", *full("resnet18", "squeezenet1.1", "dcgan")])
 def test_workload_is_right_at_lower_opt_levels(name: str, opt_level: int) -> None:
     check(name, opt_level)
 

@@ -22,6 +22,7 @@ from tilewright.testing.backend_kit import Backend, Check, Fault
 from tilewright.testing.backend_kit.__main__ import main
 
 
+@pytest.mark.full  # test_vendors_guide.py installs a back end, and runs the same command
 def test_the_example_device_passes_all_that_apply(tmp_path: Path) -> None:
     copy = shutil.copytree(PLUGINS / "guarded_device", tmp_path / "guarded_device")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]

@@ -6,6 +6,7 @@ import onnx
 import pytest
 from tests.models.compiled import assert_close, compile_model, run
 from tests.processors.x86 import TARGETS, runs_here
+from tests.tiers import full
 
 from tilewright import relay
 from tilewright.testing import zoo
@@ -27,7 +28,7 @@ def check(name: str, target: str) -> None:
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("processor", SOON)
-@pytest.mark.parametrize("name", ["squeezenet1_1", "mobilenet_v2", "distilbert", "bilstm"])
+@pytest.mark.parametrize("name", ["squeezenet1_1", "distilbert", "bilstm", *full("mobilenet_v2")])
 def test_small_network_is_right(name: str, processor: str) -> None:
     check(name, TARGETS[processor])
 

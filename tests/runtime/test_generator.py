@@ -21,19 +21,27 @@ Array = np.ndarray[Any, Any]
 DIMS = {"past_sequence_length": (0, 100)}
 
 
-@pytest.fixture(scope="module")
-def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]]:
-    """For each kind the library, one of them with kernels for single tokens, and ONNX Runtime's session."""
-    made = {}
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    for kind in ("grouped", "plain", "buffers"):
+class Decoders(dict[str, tuple[Path, Any]]):
+    """For each kind the library, one of them with kernels for single tokens, and ONNX Runtime's session; on use."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, kind: str) -> tuple[Path, Any]:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
         model = decoder(TINY, grouped=kind != "plain")
-        path = tmp_path_factory.mktemp("decoders") / f"{kind}.so"
+        path = self._folder / f"{kind}.so"
         dims = {"past_sequence_length": 20} if kind == "buffers" else DIMS
         tvm.compile(model, dims=dims, specialize=["sequence_length=1"] if kind == "grouped" else []).save(path)
-        made[kind] = path, onnxruntime.InferenceSession(model.SerializeToString(), options)
-    return made
+        self[kind] = path, onnxruntime.InferenceSession(model.SerializeToString(), options)
+        return self[kind]
+
+
+@pytest.fixture(scope="module")
+def decoders(tmp_path_factory: pytest.TempPathFactory) -> Decoders:
+    return Decoders(tmp_path_factory.mktemp("decoders"))
 
 
 def greedy(session: Any, prompt: Sequence[int], count: int) -> list[int]:

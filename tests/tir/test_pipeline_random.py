@@ -82,7 +82,7 @@ def check_every_pass(program: tuple[tir.PrimFunc, tuple[int, int]], partition_co
             verify_well_formed(mod)
             found = np.zeros(shape, "float32")
             run(mod["main"], A=data.copy(), B=found)
-            np.testing.assert_array_equal(expected, found, f"{step.info.name}\n{mod}")
+            assert np.array_equal(expected, found, equal_nan=True), f"{step.info.name}: found {found}\n{mod}"
 
 
 @settings(SETTINGS, max_examples=10)

@@ -106,7 +106,7 @@ def test_addresses_of_what_is_on_the_host_are_refused(resnet: tuple[Any, dict[st
 def test_a_target_says_how_much_memory_there_is() -> None:
     target = tvm.target.Target("npu -sram=131072")
     assert (target.attrs["sram"], target.attrs["ddr"]) == (131072, 1 << 28)
-    lib, inputs, expected = build("mobilenet_v2", "uint8", target="npu -sram=131072")
+    lib, inputs, expected = build("resnet18", target="npu -sram=131072")
     assert "131072 bytes of SRAM" in next(executor.npu_modules(lib.lib)).get_source("txt")
     made = executor.create(lib, "small")
     made.run(**inputs)
@@ -116,8 +116,10 @@ def test_a_target_says_how_much_memory_there_is() -> None:
 @pytest.mark.parametrize(("text", "message"), [("npu -sram=2097152", "the chip has 1048576 bytes of SRAM"),
                                                ("npu -ddr=0", "-ddr up to that")])  # fmt: skip
 def test_memory_that_the_chip_lacks_is_refused(text: str, message: str) -> None:
+    x = relay.var("x", shape=(4, 32))
+    layer = relay.Function([x], relay.nn.dense(x, relay.const(np.ones((16, 32), "float32"))))
     with pytest.raises(tvm.TVMError, match=message):
-        build("resnet18", target=text)
+        relay.build(partition_for_npu(tvm.IRModule.from_expr(layer), {}, on_device=True, target=text), TARGETS)
 
 
 # ---- failures ----
@@ -201,8 +203,10 @@ def test_a_full_ddr_stops_the_making_of_an_executor(resnet: tuple[Any, dict[str,
     np.testing.assert_array_equal(made.get_output(0).numpy(), expected)
 
 
-def test_a_library_says_what_to_install_where_the_package_is_absent(tmp_path: Path) -> None:
-    lib, _, _ = build("resnet18")
+def test_a_library_says_what_to_install_where_the_package_is_absent(
+    resnet: tuple[Any, dict[str, Any], Any], tmp_path: Path
+) -> None:
+    lib, _, _ = resnet
     path = tmp_path / "net.so"
     lib.export_library(path)
     code = (

@@ -100,7 +100,7 @@ def test_layers_of_volumes() -> None:
 
 
 def test_recurrent_layers() -> None:
-    x = keras.Input((3, 5), name="x")
+    x = keras.Input((2, 5), name="x")
     layers = [
         L.GRU(3), L.GRU(3, reset_after=False), L.SimpleRNN(3), L.Bidirectional(L.LSTM(3, return_sequences=True)),
     ]  # fmt: skip
@@ -147,7 +147,7 @@ def test_activations_and_normalizations() -> None:
 
 
 def test_words() -> None:
-    x = keras.Input((6,), dtype="int32", name="x")
+    x = keras.Input((3,), dtype="int32", name="x")
     made = [
         L.Embedding(9, 4)(x),
         L.LSTM(3)(L.Embedding(9, 4, mask_zero=True)(x)),

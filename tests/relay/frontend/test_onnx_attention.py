@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from tests.relay.frontend.dynamic_models import machine_of, outputs_of
 from tests.relay.frontend.test_onnx_microsoft import compare, numbers
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -110,7 +111,7 @@ def feeds(ids: Array, past: dict[str, Array], before: int, grouped: bool) -> dic
     return made
 
 
-@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("grouped", [True, *full(False)])  # tests/runtime/test_generator.py has both
 def test_a_decoder_over_named_dimensions_gives_what_onnx_runtime_gives(grouped: bool) -> None:
     model = decoder(TINY, grouped=grouped)
     options = onnxruntime.SessionOptions()

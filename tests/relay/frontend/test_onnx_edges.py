@@ -43,7 +43,8 @@ def test_slice_of_any_bounds_and_step(extent: int) -> None:
     x = np.arange(extent, dtype="float32") + 1
     shared, peculiar = Cases(), Cases()
     bounds = [*FAR, *range(-extent - 1, extent + 2)]
-    for start, stop, step in itertools.product(bounds, bounds, [-(2**63), -2, -1, 1, 2, 2**63 - 1]):
+    every = list(itertools.product(bounds, bounds, [-(2**63), -2, -1, 1, 2, 2**63 - 1]))
+    for start, stop, step in every if extent < 3 else every[::5]:
         # ONNX Runtime takes these ends of a backward slice for "past the front", and slices one element out of none.
         cases = peculiar if step < 0 and (stop >= 2**31 - 1 or extent == 0) else shared
         cases.add("Slice", [x, *(np.array([v]) for v in (start, stop, 0, step))], weights=(1, 2, 3, 4))
@@ -207,11 +208,11 @@ def test_pools_have_no_window_that_starts_in_the_padding(rank: int) -> None:
         cases.add("AveragePool", [x], count_include_pad=1, **window)
     expected = [pooled(node, x) for node, x in zip(cases.nodes, cases.inputs.values(), strict=True)]
     cases.check(cases.by_numpy_meaning(), expected)
-    del cases.nodes[48:]  # twelve windows are enough to compile
+    del cases.nodes[24:]  # six windows are enough to compile
     kept = [name for node in cases.nodes for name in node.output]
     cases.outputs = {name: cases.outputs[name] for name in kept}
-    cases.inputs = {name: value for name, value in cases.inputs.items() if int(name[1:-2]) < 48}
-    cases.check(cases.compiled(), expected[:48])
+    cases.inputs = {name: value for name, value in cases.inputs.items() if int(name[1:-2]) < 24}
+    cases.check(cases.compiled(), expected[:24])
 
 
 def pooled(node: onnx.NodeProto, x: Array) -> Array:

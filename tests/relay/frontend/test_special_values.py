@@ -82,7 +82,7 @@ def rows(dtype: str) -> Array:
     return np.concatenate([result, np.repeat(x[:, None], 19, 1)])
 
 
-@pytest.mark.parametrize(("dtype", "target"), every(2, KINDS, several=True))
+@pytest.mark.parametrize(("dtype", "target"), every(4, KINDS, several=True))
 def test_reductions(dtype: str, target: str) -> None:
     cases = Cases(opset=18)
     data = rows(dtype)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -15,9 +16,8 @@ from tilewright.testing import zoo
 from tilewright.testing.quantized import quantized
 
 
-@pytest.mark.covering(1)
 @pytest.mark.parametrize("activations", ["int8", "uint8"])
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["resnet18", *full("mobilenet_v2")])
 def test_a_quantized_network_is_that_of_onnx_runtime(name: str, activations: str) -> None:
     path = quantized(name, activations, **zoo.small_options(name))
     inputs, _ = zoo.reference(path)

@@ -374,15 +374,15 @@ def test_the_work_of_a_branch_stays_in_it() -> None:
 def test_large_networks_take_seconds_at_most() -> None:
     x = relay.var("x", shape=(4,))
     expr: relay.Expr = x
-    for i in range(2500):
+    for i in range(1000):
         skipped = expr
         expr = relay.nn.relu(relay.add(expr, x))
         expr = relay.add(relay.exp(expr) if i % 50 == 0 else expr, skipped)
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], expr)))
     begin = time.process_time()
     result = partition(mod, ["one"])
-    assert len(result.get_global_vars()) == 52
-    assert time.process_time() - begin < 60  # 4 s on a Sapphire Rapids core
+    assert len(result.get_global_vars()) == 22
+    assert time.process_time() - begin < 10  # 1.6 s on a core of Zen 3
 
 
 LAZY = """

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.processors.x86 import runs_here
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay, te, topi
@@ -137,7 +138,7 @@ def test_convolutions_in_tiles_are_exact(data: Any, kernel: Any, attrs: dict[str
     )
 
 
-@pytest.mark.parametrize("target", [f"{AMX} -mattr=-amx-int8", "llvm -mcpu=icelake-server"])
+@pytest.mark.parametrize("target", [f"{AMX} -mattr=-amx-int8", *full("llvm -mcpu=icelake-server")])
 def test_processors_without_tiles_use_vectors(target: str) -> None:
     lib, _ = build((1, 64, 14, 14), (64, 64, 3, 3), target, padding=1)
     text = lib.get_lib().get_source("asm")

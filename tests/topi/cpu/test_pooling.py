@@ -58,20 +58,20 @@ def pool(x: np.ndarray, case: tuple, kind: str, include: bool) -> np.ndarray:
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("kind", "include"), [("max", True), ("avg", True), ("avg", False)])
-def test_packed_pooling(case: tuple, kind: str, include: bool) -> None:
+@pytest.mark.parametrize("followed", [False, True])
+def test_packed_pooling(case: tuple, kind: str, include: bool, followed: bool) -> None:
     *shape, kernel, stride, padding = case
     layout = f"NCHW{shape[-1]}c"
     with tvm.target.Target("llvm"):
         x = te.placeholder(shape, name="x")
         y = topi.nn.pool2d(x, kernel, stride, (1, 1), padding, kind, layout=layout, count_include_pad=include)
-        for result in (y, topi.nn.relu(y)):
-            function = tvm.build(topi.cpu.schedule_pool([result], layout), [x, result])
-            array = np.random.default_rng(0).standard_normal(shape).astype("float32")
-            expected = pool(array, case, kind, include)
-            out = tvm.nd.empty(expected.shape)
-            function(tvm.nd.array(array), out)
-            wanted = expected if result is y else np.maximum(expected, 0)
-            np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-6)
+        result = topi.nn.relu(y) if followed else y
+        function = tvm.build(topi.cpu.schedule_pool([result], layout), [x, result])
+    array = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    expected = pool(array, case, kind, include)
+    out = tvm.nd.empty(expected.shape)
+    function(tvm.nd.array(array), out)
+    np.testing.assert_allclose(out.numpy(), np.maximum(expected, 0) if followed else expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.models.compiled import assert_close
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -47,7 +48,7 @@ def test_small_networks(name: str) -> None:
     assert len(partitioned.get_global_vars()) > 1
 
 
-@pytest.mark.parametrize("name", ["densenet121", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["densenet121", *full("mobilenet_v2")])
 def test_small_networks_with_batch_norms(name: str) -> None:
     check(zoo.export(name, keep_batch_norm=True, **zoo.small_options(name)))
 
@@ -96,7 +97,7 @@ def test_weights_that_passes_have_transposed_are_exported(tmp_path: Path) -> Non
     np.testing.assert_allclose(found, interpret(mod, [data]), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "densenet121", "bert_base"])
+@pytest.mark.parametrize("name", ["resnet18", "bert_base", *full("densenet121")])
 def test_regions_as_c_source_give_the_same_answers(name: str, tmp_path: Path) -> None:
     path = zoo.export(name, **zoo.small_options(name))
     inputs, outputs = zoo.reference(path)
