@@ -79,6 +79,8 @@ def test_pads_cut_no_more_than_there_is() -> None:
         sizes = (2 + before + behind, abs(before), abs(behind))
         fits = left >= 0 and max(sizes) <= MOST_ELEMENTS // 5
         assert _holds("pad", (before, 1, behind, 1), (2, 3)) == fits, (before, behind)
+        repeats = fits and (left > 0 or sizes[0] == 0)
+        assert _holds("pad_repeating", (before, 1, behind, 1), (2, 3)) == repeats, (before, behind)
 
 
 def test_ranges_have_a_step_and_an_end() -> None:

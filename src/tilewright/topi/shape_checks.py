@@ -101,6 +101,14 @@ def _pad(v: Numbers, d: Numbers) -> Any:
     return _all(*limits, *left, _fits([d[k] + v[k] + v[k + rank] for k in range(rank)]))
 
 
+def _pad_repeating(v: Numbers, d: Numbers) -> Any:
+    """As ``_pad``, and nothing is repeated of an axis of which nothing is left."""
+    rank = len(d)
+    cut = [_select(x < 0.0, x, 0.0) for x in v]
+    pairs = [(d[k] + cut[k] + cut[k + rank], d[k] + v[k] + v[k + rank]) for k in range(rank)]
+    return _all(_pad(v, d), *(_any(left > 0.0, _equal(whole, 0.0)) for left, whole in pairs))
+
+
 def _resize(v: Numbers, d: Numbers) -> Any:
     """Nothing is made out of nothing."""
     return _all(_fits(v), *(_any(b > 0.0, _equal(a, 0.0)) for a, b in zip(v, d, strict=True)))
@@ -125,6 +133,7 @@ RULES: dict[str, Callable[[Numbers, Numbers], Any]] = {
     "broadcast": _broadcast,
     "tile": _tile,
     "pad": _pad,
+    "pad_repeating": _pad_repeating,
     "resize": _resize,
     "steps": _steps,
     "range": _range,

@@ -136,7 +136,8 @@ def pad(rng: np.random.Generator) -> SizeCase:
     def bad(draw: np.random.Generator) -> Array:
         return _with(draw, np.zeros(2 * len(dims), "int64"), (-8, *_FAR))
 
-    return SizeCase(_node("Pad", ["x", "i"]), {"x": _floats(rng, *dims)}, "i", good, bad)
+    mode = str(rng.choice(["constant", "edge", "reflect", "wrap"]))
+    return SizeCase(_node("Pad", ["x", "i"], mode=mode), {"x": _floats(rng, *dims)}, "i", good, bad)
 
 
 def constant(rng: np.random.Generator) -> SizeCase:

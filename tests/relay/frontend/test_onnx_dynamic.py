@@ -100,6 +100,16 @@ RUN_TIME_SHAPES = {
         "(float[b, 3] x, int64[4] t) => (float[p, q] y) { y = Pad(x, t) }",
         [{"x": floats(2, 3), "t": ints(1, 2, 0, 1)}, {"x": floats(4, 3), "t": ints(0, 1, 1, 0)}],
     ),
+    "Pad that repeats": (
+        "(float[b, 3] x, int64[4] t) => (float[p, q] y, float[p, q] z, float[p, q] w) { "
+        'y = Pad<mode = "edge">(x, t)  z = Pad<mode = "reflect">(x, t)  w = Pad<mode = "wrap">(x, t) }',
+        [{"x": floats(2, 3), "t": ints(1, 0, 0, 2)}, {"x": floats(5, 3), "t": ints(4, 2, 3, 1)}],
+    ),
+    "Pad of chosen axes": (
+        "(float[b, c] x, int64[2] t) => (float[p, q] y, float[b, q] z) { a = Constant<value_ints=[-1]>() "
+        'v = Constant<value=float {2.5}>()  y = Pad(x, t, v, a)  z = Pad<mode = "edge">(x, t, v, a) }',
+        [{"x": floats(2, 3), "t": ints(1, 2)}, {"x": floats(1, 4), "t": ints(0, 1)}],
+    ),
     "Trilu": (
         "(float[4, 5] x, int64 k) => (float[4, 5] y) { y = Trilu<upper=1>(x, k) }",
         [{"x": floats(4, 5), "k": np.array(k)} for k in (1, -2, 0, 9)],
@@ -145,6 +155,52 @@ RUN_TIME_SHAPES = {
 def test_shape_that_is_an_input(name: str) -> None:
     text, runs = RUN_TIME_SHAPES[name]
     check(text, *runs)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pads_of_any_extent_also_crop(mode: str) -> None:
+    """Beside numpy, of what is left: the reference crops nothing, ONNX Runtime wraps nothing."""
+    text = (
+        "(float[a, b] x) => (float[p, q] y) { t = Constant<value_ints=[-1, 2, 1, -2]>()  y = Pad<mode = MODE>(x, t) }"
+    )
+    machine = machine_of(model_of(text.replace("MODE", f'"{mode}"'), opset=19))
+    for shape in ((3, 4), (2, 3)):
+        x = floats(*shape)
+        wanted = np.pad(x[1:, :-2], ((0, 1), (2, 0)), mode=mode)  # type: ignore[call-overload]
+        np.testing.assert_array_equal(outputs_of(machine, {"x": x})[0], wanted)
+
+
+def test_nothing_is_repeated_of_an_empty_axis() -> None:
+    text = '(float[n, 2] x, int64[4] t) => (float[p, q] y) { y = Pad<mode = "edge">(x, t) }'
+    machine = machine_of(model_of(text))
+    with pytest.raises(tvm.TVMError, match="repeat what is empty"):
+        machine.run(floats(3, 2), ints(-3, 0, 1, 0))
+    assert machine.run(floats(3, 2), ints(-3, 0, 0, 0)).shape == (0, 2)
+
+
+def test_sizes_that_are_computed_in_floating_point_are_known() -> None:
+    """As exporters write ``int(math.ceil(h / 4) * 4)`` and ``int(w * 0.5)``."""
+    text = """(float[b, 6, h, w] x) => (float[b, 6, p, q] y) {
+      n = Shape<start=0, end=2>(x)  s = Shape<start=2>(x)  i0 = Constant<value_ints=[0]>()
+      i1 = Constant<value_ints=[1]>()
+      f = Cast<to=1>(s)  h = Gather(f, i0)  w = Gather(f, i1)  four = Constant<value_float=4.0>()
+      part = Div(h, four)  up = Ceil(part)  hh = Mul(up, four)  half = Constant<value_float=0.5>()  ww = Mul(w, half)
+      sizes = Concat<axis=0>(hh, ww)  whole = Cast<to=7>(sizes)  to = Concat<axis=0>(n, whole)
+      y = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor">(x, , , to) }"""
+    model = model_of(text, opset=18)
+    found = str(relay.transform.InferType()(relay.frontend.from_onnx(model)[0])["main"].ret_type)
+    assert "?" not in found and "floordiv(w, 2)" in found, found
+    check(text, *({"x": floats(1, 6, h, w)} for h, w in ((8, 8), (5, 7), (1, 2))), opset=18)
+
+
+def test_weights_say_how_many_channels_a_computed_shape_has() -> None:
+    text = """(float[n] x, int64[4] to, float[5, 3, 3, 3] k, float[4] g) => (float[a, b, c, d] y, float[a, b, c, d] z) {
+      r = Reshape(x, to)  y = Conv(r, k)  z = LayerNormalization(r, g) }"""
+    model = model_of(text)
+    weights = {"k": floats(5, 3, 3, 3), "g": floats(4)}
+    check(text, *({"x": floats(n), "to": ints(*to)} | weights for n, to in ((48, (1, 3, 4, 4)), (144, (2, 3, 6, 4)))))
+    with pytest.raises(tvm.TVMError, match=r"'r': the shape that the weights tell \(1, 3, 3, 4\) is not that of data"):
+        machine_of(model).run(x=floats(48), to=ints(1, 4, 3, 4), **weights)
 
 
 def test_names_and_ranges_are_checked_before_anything_runs() -> None:

@@ -39,6 +39,7 @@ from tilewright.relay.frontend.onnx import (
     ml_linear,
     ml_trees,
     normalization,
+    padding,
     pooling,
     qlinear,
     quantization,
@@ -61,7 +62,7 @@ __all__ = [
     "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "losses", "microsoft",
     "microsoft_attention", "microsoft_decoding", "microsoft_experts", "microsoft_nbits", "microsoft_ordered",
     "microsoft_packed", "microsoft_quantized",
-    "ml", "ml_features", "ml_linear", "ml_trees", "normalization", "pooling",
+    "ml", "ml_features", "ml_linear", "ml_trees", "normalization", "padding", "pooling",
     "qlinear", "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences",
     "shape", "spectral", "training", "unpooling", "vision",
 ]  # fmt: skip

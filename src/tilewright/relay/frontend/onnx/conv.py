@@ -11,6 +11,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.dimensions import element, is_number
 from tilewright.relay.frontend.dynamic import integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.indices import with_extent
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.windows import same_padding
 from tilewright.relay.op.relations import dim_add, dim_floordiv
@@ -122,6 +123,7 @@ def convolution(
     if kernel != weight_shape[2:]:
         ctx.fail(f"attribute 'kernel_shape' is {kernel}, but the weight has the shape {weight_shape}")
     groups = ctx.attr("group", 1)
+    data = with_extent(ctx, data, 1, weight_shape[1] * groups)
     channels = ctx.extent(data, 1)
     if weight_shape[1] * groups != channels:
         ctx.fail(
@@ -155,7 +157,9 @@ def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
     data, weight = ctx.input(0), ctx.input(1)
     weight_shape = ctx.shape(weight)
     rank = ctx.rank(data) - 2
-    if rank not in _LAYOUTS:
+    if rank in _LAYOUTS:
+        data = with_extent(ctx, data, 1, weight_shape[0])
+    else:
         ctx.unsupported(f"transposed convolution over {rank} spatial dimensions; 1, 2 and 3 are supported")
     kernel = tuple(ctx.attr("kernel_shape") or weight_shape[2:])
     groups = ctx.attr("group", 1)

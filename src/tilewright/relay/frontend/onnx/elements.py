@@ -2,12 +2,15 @@
 
 An integer tensor has *elements*: an array of Python's numbers, of expressions over dimensions, and of None where
 nothing is known. Nodes that compute shapes map elements to elements, beside the expression that computes them at run
-time. From them ``Reshape`` and ``Expand`` know their results' dimensions.
+time. From them ``Reshape`` and ``Expand`` know their results' dimensions. Where exporters compute sizes in floating
+point, as in ``int(ceil(height / 32) * 32)``, an element is a :class:`Quotient`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import frexp
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,23 @@ from tilewright.relay.op.relations import dim_add, dim_floordiv, dim_mul
 MOST_ELEMENTS = 64
 
 _WHOLE = {TensorProto.INT32, TensorProto.INT64}
+_FLOATING = {TensorProto.FLOAT, TensorProto.DOUBLE}
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A floating-point number that is an element divided by a positive number."""
+
+    over: Any
+    under: int = 1
+
+    def floor(self) -> Any:
+        """Return the largest integer that is not larger, as an element."""
+        return element(dim_floordiv(self.over, self.under))
+
+    def ceil(self) -> Any:
+        """Return the least integer that is not less, as an element."""
+        return element(dim_floordiv(dim_add(self.over, self.under - 1), self.under))
 
 
 def _mapped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,9 +169,19 @@ def _squeeze(attrs: Mapping[str, Any], data: Elements, *rest: Elements) -> Any:
     )
 
 
+def _cast(attrs: Mapping[str, Any], x: Elements) -> Any:
+    if attrs["to"] in _WHOLE:
+        return x
+    if attrs["to"] not in _FLOATING:
+        return None
+    return np.frompyfunc(
+        lambda v: None if v is None or isinstance(v, bool) else float(v) if is_number(v) else Quotient(v), 1, 1
+    )(x)
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     "Identity": lambda attrs, x: x,
-    "Cast": lambda attrs, x: x if attrs["to"] in _WHOLE else None,
+    "Cast": _cast,
     "Add": lambda attrs, a, b: _mapped(dim_add)(a, b),
     "Sub": lambda attrs, a, b: _mapped(_subtract)(a, b),
     "Mul": lambda attrs, a, b: _mapped(dim_mul)(a, b),
@@ -171,9 +201,62 @@ _RULES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def _scaled(value: Any, by: Any) -> Any:
+    """Return the product, where ``by`` is a positive integer or the inverse of a power of two."""
+    if not isinstance(value, Quotient):
+        value, by = by, value
+    if not isinstance(value, Quotient) or not isinstance(by, float) or not by > 0:
+        return None
+    if by.is_integer():
+        return Quotient(element(dim_mul(value.over, int(by))), value.under)
+    return Quotient(value.over, value.under * int(1 / by)) if frexp(by)[0] == 0.5 and by < 1 else None
+
+
+def _parted(value: Any, by: Any) -> Any:
+    if not isinstance(value, Quotient) or not isinstance(by, float) or not by > 0:
+        return None
+    if by.is_integer():
+        return Quotient(value.over, value.under * int(by))
+    return _scaled(value, 1 / by) if frexp(by)[0] == 0.5 else None
+
+
+def _moved(value: Any, by: Any) -> Any:
+    """Return the sum, where ``by`` is an integer."""
+    if not isinstance(value, Quotient):
+        value, by = by, value
+    if not isinstance(value, Quotient) or not isinstance(by, float) or not by.is_integer():
+        return None
+    return Quotient(element(dim_add(value.over, int(by) * value.under)), value.under)
+
+
+def _quotients(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply ``function`` to elements of floating-point tensors: quotients, numbers, and None."""
+    return lambda attrs, *arrays: np.frompyfunc(function, len(arrays), 1)(*arrays)
+
+
+def _cast_quotients(attrs: Mapping[str, Any], x: Elements) -> Any:
+    if attrs["to"] in _FLOATING:
+        return x
+    if attrs["to"] not in _WHOLE:
+        return None
+    return np.frompyfunc(lambda v: v.floor() if isinstance(v, Quotient) else None if v is None else int(v), 1, 1)(x)
+
+
+_RULES_OF_QUOTIENTS: dict[str, Callable[..., Any]] = {
+    "Cast": _cast_quotients,
+    "Mul": _quotients(_scaled),
+    "Div": _quotients(_parted),
+    "Add": _quotients(_moved),
+    "Sub": _quotients(lambda a, b: _moved(a, -b) if isinstance(b, float) else None),
+    "Floor": _quotients(lambda v: Quotient(v.floor()) if isinstance(v, Quotient) else None),
+    "Ceil": _quotients(lambda v: Quotient(v.ceil()) if isinstance(v, Quotient) else None),
+} | {op: _RULES[op] for op in ("Identity", "Slice", "Gather", "Reshape", "Unsqueeze", "Squeeze", "Concat")}
+
+
 def elements_of(node: onnx.NodeProto, attrs: Mapping[str, Any], inputs: Sequence[Elements | None]) -> Elements | None:
     """Return the elements of a node's result, from those of its inputs; None where they are unknown."""
-    rule = _RULES.get(node.op_type)
+    floating = any(isinstance(e, (Quotient, float)) for x in inputs if x is not None for e in x.reshape(-1))
+    rule = (_RULES_OF_QUOTIENTS if floating else _RULES).get(node.op_type)
     known = [x for x in inputs if x is not None]
     if rule is None or len(known) != len(inputs) or not known:
         return None

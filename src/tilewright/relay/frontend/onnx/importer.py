@@ -65,6 +65,8 @@ _BACKEND = "tilewright.relay.frontend.onnx.backend"
 _EAGER_FOLD_ELEMENTS = 1 << 12
 # No machine holds more; a model that claims more is damaged or hostile.
 _MAX_TENSOR_BYTES = 1 << 40
+# Types of whose elements something may be known (elements.py).
+_WHOLE_DTYPES, _FLOAT_DTYPES = ("int64", "int32", "bool"), ("float32", "float64")
 # Inputs of which a node uses the data type alone: its result is constant when the others are.
 _TYPE_ONLY_INPUTS = {"CastLike": (1,)}
 
@@ -411,12 +413,12 @@ class GraphImporter:
                 self._check_size(node, value, foldable)
                 self.values[name] = self._known(value) if foldable else value
 
-    def elements(self, ctx: NodeContext, expr: RelayExpr) -> Elements | None:
+    def elements(self, ctx: NodeContext, expr: RelayExpr, dtypes: Sequence[str] = _WHOLE_DTYPES) -> Elements | None:
         """Return what is known of the elements of an integer or bool tensor: all of a constant's."""
-        if expr in self.known_elements:
-            return self.known_elements[expr]
         type_ = typed(expr).checked_type
-        if not isinstance(type_, TensorType) or type_.is_dynamic or type_.dtype not in ("int64", "int32", "bool"):
+        if expr in self.known_elements:
+            return self.known_elements[expr] if isinstance(type_, TensorType) and type_.dtype in dtypes else None
+        if not isinstance(type_, TensorType) or type_.is_dynamic or type_.dtype not in dtypes:
             return None
         if math.prod(type_.concrete_shape) > MOST_ELEMENTS:
             return None
@@ -434,12 +436,13 @@ class GraphImporter:
         if not outputs or not isinstance(outputs[0], RelayExpr) or outputs[0] in self.known_elements:
             return
         type_ = outputs[0].checked_type
-        if not isinstance(type_, TensorType) or type_.dtype not in ("int64", "int32", "bool"):
+        if not isinstance(type_, TensorType) or type_.dtype not in (*_WHOLE_DTYPES, *_FLOAT_DTYPES):
             return
         if not any(isinstance(e, RelayExpr) and e in self.known_elements for e in inputs):
             return
         context = NodeContext(self, node, inputs)
-        given = [self.elements(context, e) if isinstance(e, RelayExpr) else None for e in inputs]
+        dtypes = (*_WHOLE_DTYPES, *_FLOAT_DTYPES)
+        given = [self.elements(context, e, dtypes) if isinstance(e, RelayExpr) else None for e in inputs]
         found = elements_of(node, context.attrs, given)
         if found is None:
             return

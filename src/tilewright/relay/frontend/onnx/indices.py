@@ -11,10 +11,12 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.dimensions import is_number
-from tilewright.relay.frontend.dynamic import low_of
+from tilewright.relay.frontend.dimensions import as_dim, is_number
+from tilewright.relay.frontend.dynamic import low_of, runtime_shape, vector
 from tilewright.relay.frontend.onnx.context import NodeContext, describe, typed
+from tilewright.relay.op.attributes import call
 from tilewright.relay.op.transform.checks import CheckIndices, CheckIndicesAttrs, check_indices
+from tilewright.relay.op.transform.reshape import ReshapeAttrs
 from tilewright.relay.op.transform.shape_checks import CheckShape, CheckShapeAttrs, check_shape
 
 
@@ -76,6 +78,24 @@ def checked_shape(
         return const(CheckShape.evaluate(attrs, [value for value in found if value is not None])[0])
     except TilewrightError as error:
         ctx.fail(str(error).removeprefix(f"{describe(ctx.node)}: "))
+
+
+def with_extent(ctx: NodeContext, data: RelayExpr, axis: int, extent: int) -> RelayExpr:
+    """Return ``data`` (input 0) with the number ``extent`` for an axis that has none; runs check it.
+
+    Another operand says it, as weights say how many channels there are.
+    """
+    dims = list(ctx.dims(data))
+    if is_number(dims[axis]):
+        return data
+    shape, dims[axis] = runtime_shape(data), extent
+    others = [range(axis), range(axis + 1, len(dims))]
+    before, behind = ([relay_op.take(shape, vector(places), axis=0)] if places else [] for places in others)
+    parts = relay_op.concatenate([*before, vector([extent]), *behind], axis=0)
+    wanted = checked_shape(
+        ctx, 0, "reshape_allowzero", "the shape that the weights tell", "is not that of data of shape", shape, parts
+    )
+    return typed(call("dyn.reshape", [data, wanted], ReshapeAttrs(tuple(as_dim(d) for d in dims), True)))
 
 
 def _what(ctx: NodeContext, index: int, word: str) -> str:

@@ -15,6 +15,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.dimensions import element, is_number
 from tilewright.relay.frontend.dynamic import reshape_to, vector
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.indices import with_extent
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.relations import dim_mul
 
@@ -66,6 +67,8 @@ def convert_layer_norm(ctx: NodeContext) -> Any:
     axis = ctx.normalize_axis(ctx.attr("axis", -1), rank)
     epsilon = ctx.attr("epsilon", 1e-5)
     dtype = ctx.dtype(data)
+    if (width := ctx.shape(ctx.input(1))[-1:]) > (1,):
+        data = with_extent(ctx, data, rank - 1, width[0])
     extent = ctx.extent(data, -1)
     scale = _one_row(ctx, ctx.input(1), extent)
     bias = _one_row(ctx, ctx.optional(2), extent) if ctx.has_input(2) else relay_op.zeros((extent,), dtype)
