@@ -104,12 +104,13 @@ def build(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """Return a model and its input."""
     declare_operators()  # transformers' networks of pictures import torchvision
     import transformers
+    from transformers.integrations import sdpa_attention
 
     transformers.logging.set_verbosity_error()
     # A traced model cannot tell that a row is one sequence, and would compare positions: ONNX's exporter lacks `diff`.
     transformers.masking_utils.find_packed_sequence_indices = lambda position_ids: None
     # It lacks heads that share keys, too: they are repeated, as for older releases of PyTorch.
-    transformers.integrations.sdpa_attention.use_gqa_in_sdpa = lambda *arguments: False
+    sdpa_attention.use_gqa_in_sdpa = lambda *arguments: False
     described = NETWORKS[name]
     kind = getattr(transformers, described.kind)
     if isinstance(described, _Signal):
