@@ -25,6 +25,8 @@ CASES: list[tuple[Any, ...]] = [
     (1, 7, 9, (9, 5, 3), (4, 2, 3), (3, 1, 2), (2, 0, 1), (1, 2, 1)),
     (2, 16, 48, (1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
     (1, 4, 8, (5, 3, 3), (1, 1, 1), (2, 1, 1), (0, 0, 0), (1, 1, 1)),
+    (2, 6, 8, (7, 6, 5), (3, 1, 1), (2, 1, 1), (1, 0, 0), (2, 1, 1)),
+    (1, 64, 8, (6, 8, 97), (5, 1, 1), (1, 1, 1), (2, 0, 0), (1, 1, 1)),  # images of 4 of 8 rows
 ]
 
 
@@ -65,6 +67,12 @@ def test_convolutions(case: tuple[Any, ...]) -> None:
     names = operators(func)
     assert "nn.conv2d" in names and "nn.conv3d" not in names
     np.testing.assert_allclose(run(func, data), want, rtol=1e-4, atol=1e-4)
+
+
+def test_windows_of_slices_alone_copy_no_slice() -> None:
+    x = relay.var("x", shape=(1, 64, 6, 8, 97))
+    func = relay.Function([x], conv3d(x, random(8, 64, 5, 1, 1), padding=(2, 0, 0)))
+    assert "concatenate" not in operators(func) and "strided_slice" not in operators(func)
 
 
 def test_unequal_padding() -> None:

@@ -20,7 +20,8 @@ after::
 
 So the optimizations of 2-D convolutions (packed channels, Winograd's method, folded scales, fusion) apply to 3-D ones
 too, at the cost of as many copies of each slice as windows are deep. Values stay batches of slices from one convolution
-to the next.
+to the next. A window of one position in each of several slices (kernel_size=[3, 1, 1]) needs no copies: it is a column
+in an image whose rows are slices or parts of them, (N, C, D, H * W).
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ from tilewright.relay.op.reduce.reduce import Mean, reduce_axes
 from tilewright.relay.op.transform.join import Concatenate
 from tilewright.relay.transform.common import concrete_shape, typed_function_pass
 from tilewright.relay.transform.layout.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
+from tilewright.topi.utils import largest_divisor
 
 _SWAPPED = [0, 2, 1, 3, 4]  # channels and depth
+_ROW_BYTES = 512 << 10  # of all slices that a row of the result reads: a second-level cache holds them
 
 
 class _Lifter(Lifter):
@@ -84,6 +87,8 @@ class _Lifter(Lifter):
             return None
         front, top, left, back, bottom, right = padding_of(attrs.padding, 3)
         strides, dilation = ints(attrs.strides), ints(attrs.dilation)
+        if depth > 1 and [*kernel, *strides[1:]] == [1, 1, 1, 1] and not any((top, left, bottom, right)):
+            return self._conv_of_slices(expr, shape, weight, result[2])
         starts = [k * dilation[0] for k in range(depth)]
         seen = self._neighbours(expr.args[0], shape, (front, back), starts, strides[0], result[2])
         kernels = relay_op.transpose(self.visit(expr.args[1]), _SWAPPED)
@@ -97,6 +102,32 @@ class _Lifter(Lifter):
             kernel_size=tuple(kernel),
             out_dtype=attrs.out_dtype,
         )
+
+    def _conv_of_slices(self, expr: Call, shape: Shape, weight: Shape, slices: int) -> RelayExpr:
+        """Return a convolution whose windows are one position in several slices, as one over images of a row a slice.
+
+        An image takes so many rows of each slice, one after the other, that the windows of its row are ``_ROW_BYTES``.
+        """
+        attrs: Any = expr.attrs
+        front, _, _, back, _, _ = padding_of(attrs.padding, 3)
+        outputs, inputs, depth, *_ = weight
+        batch, _, count, height, width = shape
+        together = largest_divisor(height, max(1, _ROW_BYTES // max(1, 4 * inputs * depth * width)))
+        cut = (height // together, together * width)
+        rows = relay_op.reshape(self.image(expr.args[0]), (batch, count, inputs, *cut))
+        images = relay_op.transpose(rows, (0, 3, 2, 1, 4))
+        conv = relay_op.nn.conv2d(
+            relay_op.reshape(images, (batch * cut[0], inputs, count, cut[1])),
+            relay_op.reshape(self.visit(expr.args[1]), (outputs, inputs, depth, 1)),
+            strides=(ints(attrs.strides)[0], 1),
+            padding=(front, 0, back, 0),
+            dilation=(ints(attrs.dilation)[0], 1),
+            channels=outputs,
+            kernel_size=(depth, 1),
+            out_dtype=attrs.out_dtype,
+        )
+        parts = relay_op.reshape(conv, (batch, cut[0], outputs, slices, cut[1]))
+        return relay_op.reshape(relay_op.transpose(parts, (0, 3, 2, 1, 4)), (batch * slices, outputs, height, width))
 
     def _neighbours(
         self,
