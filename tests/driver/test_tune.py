@@ -78,7 +78,8 @@ def test_a_model_is_tuned_and_compiled_with_the_records(
     assert compiled.returncode == 0, compiled.stderr
     chosen = {kernel["schedule"] for kernel in json.loads(compiled.stdout)["kernels"].values()}
     shown = {"conv2d_NCHWc.x86": in_effect, "dense_pack.x86": ConfigEntity.summary}
-    for template in {inp.task.name for inp, _ in trials}:  # where a busy machine saw the most time: one, or both
+    # Where a busy machine saw the most time: one or both of these, or a kernel of other operators.
+    for template in shown.keys() & {inp.task.name for inp, _ in trials}:
         of_template = [(fmean(res.costs), inp.config) for inp, res in trials if inp.task.name == template]
         assert shown[template](min(of_template, key=lambda trial: trial[0])[1]) in chosen
 

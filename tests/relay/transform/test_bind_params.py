@@ -26,6 +26,9 @@ def own():
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10
 
+small = relay.var("x", shape=(1, 8))
+product = relay.nn.dense(small, relay.const(np.ones((8, 8), "float32")))
+relay.build(tvm.IRModule.from_expr(relay.Function([small], product)), "llvm")  # loads the code generator
 extent, layers = 2048, 4
 given = {f"w{i}": np.full((extent, extent), 0.5, "float32") for i in range(layers)}
 x = relay.var("x", shape=(1, extent))
@@ -85,7 +88,7 @@ def test_a_build_has_one_copy_of_the_weights_beside_the_callers() -> None:
     done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     grown, weights = map(int, done.stdout.split())
-    assert grown < 1.75 * weights  # a half is the code generator's own memory; another copy would be a whole
+    assert grown < 1.25 * weights  # another copy would be a whole
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])

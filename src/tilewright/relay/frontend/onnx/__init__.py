@@ -4,7 +4,8 @@ loading.py     reads and checks a file; expands functions       plain.py   canon
 importer.py    walks the graph            context.py    the interface of converters
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 backend.py     ONNX's backend interface   legacy_opsets.py  operators before opset 7
-conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
+conv.py padding.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py
+quantization.py
 microsoft.py microsoft_attention.py microsoft_decoding.py microsoft_packed.py microsoft_experts.py fused.py rotary.py
 qlinear.py, microsoft_quantized.py, microsoft_ordered.py: integers with scales
 microsoft_nbits.py: products with weights of few bits; products_of_rows.py: of which one row is read
