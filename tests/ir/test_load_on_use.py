@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -20,8 +21,7 @@ def test_names_load_their_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (package / "one.py").write_text("")
     (package / "two.py").write_text("VALUE = 2\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import parts_on_use  # type: ignore[import-not-found]
-
+    parts_on_use = importlib.import_module("parts_on_use")
     assert "parts_on_use.two" not in sys.modules and {"VALUE", "json", "one"} <= set(dir(parts_on_use))
     assert parts_on_use.VALUE == 2 and "VALUE" in vars(parts_on_use)
     assert parts_on_use.one is sys.modules["parts_on_use.one"] and parts_on_use.json is sys.modules["json"]

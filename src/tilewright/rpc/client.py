@@ -385,6 +385,15 @@ def connect_tracker(url: str, port: int) -> TrackerSession:
     return TrackerSession((url, port))
 
 
+def tracker_address(host: str | None = None, port: int | None = None) -> tuple[str, int]:
+    """Return a tracker's host and port; what is None is said by ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT``, or is
+    port 9190 of this machine.
+    """
+    return (
+        host or os.environ.get("TVM_TRACKER_HOST", "127.0.0.1"), port or int(os.environ.get("TVM_TRACKER_PORT", "9190"))
+    )  # fmt: skip
+
+
 def request_remote(
     device_key: str, host: str | None = None, port: int | None = None, priority: int = 1, timeout: float = 60
 ) -> RPCSession:
@@ -392,17 +401,14 @@ def request_remote(
 
     Args:
         device_key: the kind.
-        host, port: of the tracker; None: the environment variables ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT``, or
-            port 9190 of this machine.
+        host, port: of the tracker, as ``tracker_address`` completes them.
         priority: who has a higher one is served first.
         timeout: seconds after which the board ends the session; 0 for no end.
 
     Raises:
         RPCError: there is no tracker, or no board could be reached.
     """
-    tracker = connect_tracker(
-        host or os.environ.get("TVM_TRACKER_HOST", "127.0.0.1"), port or int(os.environ.get("TVM_TRACKER_PORT", "9190"))
-    )
+    tracker = connect_tracker(*tracker_address(host, port))
     try:
         return tracker.request(device_key, priority, timeout)
     finally:

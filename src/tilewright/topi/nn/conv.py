@@ -29,11 +29,16 @@ def output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: 
     return simplify(tir.indexdiv(ops.as_expr(extent + before + after - span), stride) + 1)
 
 
+def places_inside(extent: int, out: int, first: int, stride: int) -> int:
+    """Return for how many of ``out`` windows an element of them lies in the data; in the first window, at ``first``."""
+    return max(0, min(out, -(-(extent - first) // stride)) - max(0, -(first // stride)))
+
+
 def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: int = 1, before: int = 0) -> float:
     """Return the share of all window elements along one dimension that are not padding."""
     inside = 0
     for first in range(-before, kernel * dilation - before, dilation):  # where an element is in the first window
-        inside += max(0, min(out, -(-(extent - first) // stride)) - max(0, -(first // stride)))
+        inside += places_inside(extent, out, first, stride)
     return inside / (kernel * out) if kernel * out else 1.0
 
 

@@ -17,6 +17,7 @@ from tilewright.autotvm.measurement import MeasureErrorNo, MeasureInput, Measure
 from tilewright.autotvm.task.space import InstantiationError
 from tilewright.autotvm.task.task import Task
 from tilewright.ir.errors import TilewrightError
+from tilewright.rpc.client import tracker_address
 from tilewright.tuning.measure import build as building
 from tilewright.tuning.measure.measure import Builder, Runner
 from tilewright.tuning.measure.programs import Builds, Timed, build_error, run_error
@@ -294,8 +295,7 @@ class RPCRunner(LibraryRunner):
         enable_cpu_cache_flush: bool = False,
     ) -> None:
         self.key, self.priority = key, priority
-        self.host = host or os.environ.get("TVM_TRACKER_HOST", "127.0.0.1")
-        self.port = port or int(os.environ.get("TVM_TRACKER_PORT", "9190"))
+        self.host, self.port = tracker_address(host, port)
         super().__init__(timeout, n_parallel or self._boards())
         Timed.__init__(self, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
         self.runs = BoardRuns(key, self.host, self.port, priority, timeout, self.n_parallel, cooldown=cooldown_interval)

@@ -32,7 +32,7 @@ from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import Layout, layout_conversion
 from tilewright.tir.layout import layout as parse_layout
-from tilewright.topi.nn.conv import share_inside
+from tilewright.topi.nn.conv import places_inside, share_inside
 
 C = TypeVar("C", bound=ConvAttrs)
 
@@ -173,7 +173,7 @@ def taps_that_meet_data(
     ``extent`` and ``out`` are those of data and result. At least one tap is kept, and as many as padding is left for.
     """
     first, last = 0, kernel
-    reached = [any(0 <= i * stride - before + tap * dilation < extent for i in range(out)) for tap in range(kernel)]
+    reached = [places_inside(extent, out, tap * dilation - before, stride) > 0 for tap in range(kernel)]
     while last - first > 1 and not reached[first] and before >= (first + 1) * dilation:
         first += 1
     while last - first > 1 and not reached[last - 1] and after >= (kernel - last + 1) * dilation:

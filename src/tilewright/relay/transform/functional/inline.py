@@ -129,7 +129,7 @@ def InlineExternal() -> Pass:
             del result[name]
         for var, func in list(result.items()):
             if isinstance(func, Function):
-                result[var] = _with_functions(func, functions)
+                result[var] = _FunctionsForNames(functions).visit(func)
         return infer_module(result)
 
     return ModulePass(inline, PassInfo(0, "InlineExternal"))
